@@ -26,7 +26,7 @@ SEARCHES = frozenset(
         *("search", "match", "fullmatch", "findall", "finditer", "sub", "casefold", "isidentifier"),
     }
 )
-HANDED_ON = {("guard/tensors/operands.py", "_value"): "the name of an operand, which reports show"}
+HANDED_ON = {("guard/tensors/operands.py", "_evaluate"): "the name of an operand, which reports show"}
 """Functions that give such a text back, and what for."""
 Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module
 

@@ -180,7 +180,7 @@ def test_secrets_and_names_are_never_recorded(monkeypatch: pytest.MonkeyPatch) -
 def test_a_program_that_hangs_or_fails_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path, "nvidia-smi", "#!/bin/sh\nexec sleep 60\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(machine, "_PATIENCE", 0.3)
+    monkeypatch.setattr(machine, "_PROGRAM_TIMEOUT_SECONDS", 0.3)
     gpus, known, driver = machine._accelerators()
     assert (gpus, known) == ((), False)
     assert driver.unknown

@@ -134,7 +134,7 @@ def test_a_stale_lock_is_found_on_the_machine(tmp_path: Path, monkeypatch: pytes
 
 
 def test_every_release_table_is_in_order() -> None:
-    for row in pinned_version_never_released._rows():
+    for row in pinned_version_never_released._release_series():
         versions = [parse_version(one) for one in row.last]
         assert None not in versions
         assert versions == sorted(versions, key=lambda version: version.release if version else ())

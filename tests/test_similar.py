@@ -48,7 +48,7 @@ def own_index(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (IssueThread("https://github.com/someone/rows/issues/1", "Rows", "port-in-use"), features(tmp_path, OTHER)),
     ]
     index = ThreadIndex(packed(threads))
-    monkeypatch.setattr(find, "_index", lambda: index)
+    monkeypatch.setattr(find, "_thread_index", lambda: index)
 
 
 def features(folder: Path, log: str) -> Features:

@@ -227,7 +227,7 @@ def reaching(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program of no known name, ``interpreter reach.py HOST``, that reaches for a host."""
     if detect_means().means != "namespaces":
         pytest.skip("this kernel allows no user namespaces")
-    monkeypatch.setattr(unreached, "_PATIENCE", 0.5)
+    monkeypatch.setattr(unreached, "_CONNECT_RETRY_SECONDS", 0.5)
     (project.folder / "interpreter").symlink_to(os.path.realpath(sys.executable))
     project.write("reach.py", _REACHING)
 

@@ -87,7 +87,7 @@ def test_the_packages_own_way_fails_for_want_of_libraries(
     from gonogo.virtual.patching.patches import Patches
 
     package, patches, assumed = _package(raising), Patches(), []
-    readers._follow(patches, package, assumed.append)
+    readers._patch_functions(patches, package, assumed.append)
     path = tmp_path / "a.wav"
     path.write_bytes(_wav(struct.pack("<4h", 0, 16384, -32768, 0), 1, 1, 16))
     sound, rate = package.load(str(path), frame_offset=1, num_frames=2)
@@ -106,7 +106,7 @@ def test_what_isnt_installed_is_wanting_in_the_run_too(session: Session, tmp_pat
     if "torchcodec" in sys.modules:
         pytest.fail("torchcodec is installed here")
     package = _package(ImportError("TorchCodec is required for load_with_torchcodec."))
-    readers._follow(Patches(), package, lambda text: None)
+    readers._patch_functions(Patches(), package, lambda text: None)
     (tmp_path / "a.wav").write_bytes(_wav(bytes(4), 1, 1, 16))
     with pytest.raises(ImportError, match="TorchCodec is required"):
         package.load(str(tmp_path / "a.wav"))
@@ -118,7 +118,7 @@ def _follow_missing(folder: Path) -> None:
     from gonogo.virtual.patching.patches import Patches
 
     package = _package(FileNotFoundError("no such file"))
-    readers._follow(Patches(), package, lambda text: None)
+    readers._patch_functions(Patches(), package, lambda text: None)
     package.load(str(folder / "none.wav"))
 
 

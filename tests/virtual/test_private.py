@@ -34,9 +34,9 @@ def test_a_moved_interface_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_operators_on_lists_have_shapes_where_torch_has_no_kernel() -> None:
     tensors = [torch.empty(3, device="meta"), torch.empty(2, 4, device="meta")]
-    assert private._each("aten::_foreach_div_", (tensors, [1.0, 2.0])) is None
+    assert private._foreach_on_meta("aten::_foreach_div_", (tensors, [1.0, 2.0])) is None
     for name, operator in (("sqrt", torch._foreach_sqrt), ("norm", torch._foreach_norm)):
-        found = private._each(f"aten::_foreach_{name}", (tensors,))
+        found = private._foreach_on_meta(f"aten::_foreach_{name}", (tensors,))
         assert found is not None
         assert [tensor.shape for tensor in found] == [tensor.shape for tensor in operator(tensors)]
 

@@ -17,8 +17,8 @@ from gonogo.hazards.facts.rank_tests import contains_rank_name
 
 CERTAINTY_ORDER = {Certainty.CERTAIN: 3, Certainty.LIKELY: 2, Certainty.POSSIBLE: 1}
 
-_NOT_REACHED = translated("as far as names can be traced, nothing that this launch starts calls this code")
-_CONDITION = translated("its condition `{test}` (line {line}) is true")
+_CODE_NOT_CALLED = translated("as far as names can be traced, nothing that this launch starts calls this code")
+_CONDITION_HOLDS = translated("its condition `{test}` (line {line}) is true")
 _CONDITION_FAILS = translated("its condition `{test}` (line {line}) is false here")
 _CONFIG_OPENED_BY_PROGRAM = translated(
     "The program opens the config itself (line {line}): check that it passes it on unchanged"
@@ -70,7 +70,7 @@ def _downgrade_by_conditions(finding: Finding, script: Script, run: Run) -> Find
     if run.launch is None and _TEST_FILE_PATTERN.search(script.source.path):
         return _downgrade(finding, Certainty.POSSIBLE, _IN_TEST_FILE)
     if run.launch is not None and not run.reached.holds(script.source.path, line):
-        return _downgrade(finding, Certainty.POSSIBLE, _NOT_REACHED)
+        return _downgrade(finding, Certainty.POSSIBLE, _CODE_NOT_CALLED)
     if finding.certainty is not Certainty.CERTAIN:
         return finding
     for test in _enclosing_conditions(script, line):
@@ -78,7 +78,7 @@ def _downgrade_by_conditions(finding: Finding, script: Script, run: Run) -> Find
         if truth is True:
             continue
         certainty, condition = (
-            (Certainty.POSSIBLE, _CONDITION_FAILS) if truth is False else (Certainty.LIKELY, _CONDITION)
+            (Certainty.POSSIBLE, _CONDITION_FAILS) if truth is False else (Certainty.LIKELY, _CONDITION_HOLDS)
         )
         return _downgrade(finding, certainty, condition.format(test=ast.unparse(test)[:60], line=test.lineno))
     return finding

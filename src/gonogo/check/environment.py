@@ -16,8 +16,8 @@ _NO_STACK = translated(
 )
 _NO_GPU = translated("no GPU and no driver on this machine: checks that need them were skipped")
 _VERSIONS = translated("whether the installed package versions are compatible")
-_DRIVER = translated("whether the driver and GPUs are recent enough for torch's CUDA")
-_TOOLKIT = translated("whether the compilers can build DeepSpeed's ops")
+_DRIVER_CHECK = translated("whether the driver and GPUs are recent enough for torch's CUDA")
+_TOOLKIT_CHECK = translated("whether the compilers can build DeepSpeed's ops")
 
 
 def environment_findings(environment: Environment) -> tuple[Finding, ...]:
@@ -46,13 +46,13 @@ def environment_report(environment: Environment, extra_notes: tuple[Text, ...] =
     if nothing_there:
         notes.append(_NO_GPU)
     elif environment.driver.known and (environment.cuda.known or environment.cuda.absent):
-        covered.append(_DRIVER)
+        covered.append(_DRIVER_CHECK)
     elif environment.driver.unknown and environment.driver.reason is not None:
-        skipped.append(Skipped(_DRIVER, environment.driver.reason))
+        skipped.append(Skipped(_DRIVER_CHECK, environment.driver.reason))
     if environment.toolkit.known and environment.cuda.known:
-        covered.append(_TOOLKIT)
+        covered.append(_TOOLKIT_CHECK)
     elif (reason := _unknown_reason(environment.toolkit)) is not None:
-        skipped.append(Skipped(_TOOLKIT, reason))
+        skipped.append(Skipped(_TOOLKIT_CHECK, reason))
     return Report(
         command="env",
         verdict=verdict_of(findings, complete=not skipped),

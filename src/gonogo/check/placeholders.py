@@ -30,7 +30,7 @@ _VCS_URL_PATTERN = re.compile(r"(?:git|hg|svn|bzr)\+")
 _VCS_BUILDS = translated(
     "not checked: packages installed from a repository, with no release stated in any file: {what}"
 )
-_MORE = translated(" and {count} more")
+_AND_MORE = translated(" and {count} more")
 
 
 def placeholders_in(source: SourceFile, launches: Sequence[Launch]) -> Iterator[tuple[str, str]]:
@@ -79,5 +79,5 @@ def vcs_packages_note(runs: Sequence[Run]) -> Text | None:
 
 def _list_names(names: Sequence[str]) -> Text:
     shown = ", ".join(names[:_MAX_SHOWN])
-    more = _MORE.format(count=len(names) - _MAX_SHOWN) if len(names) > _MAX_SHOWN else Text("", "")
+    more = _AND_MORE.format(count=len(names) - _MAX_SHOWN) if len(names) > _MAX_SHOWN else Text("", "")
     return Text(shown + more.en, shown + more.zh)

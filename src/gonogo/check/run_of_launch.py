@@ -55,7 +55,7 @@ _FRAMEWORK_NAMES = (
 _PLACEHOLDER = re.compile(rb":\s*([A-Z][A-Z0-9_]{3,})\s*[,}\r\n]")
 """``"train_batch_size": BATCH_SIZE``: a placeholder that a script replaces by a value, for example with sed."""
 _CONSTANT_NAMES = frozenset({b"TRUE", b"FALSE", b"NULL", b"NONE", b"INFINITY"})
-_TEMPLATE = translated("{path} is a template that no launch reads as is; it was not checked")
+_TEMPLATE_NOT_CHECKED = translated("{path} is a template that no launch reads as is; it was not checked")
 _MODULE_NOT_ON_PATH = translated(
     "module {name} was not checked: {path}:{line} imports it, and it is not on Python's path"
 )
@@ -112,7 +112,7 @@ class RunMaker:
         if not is_deepspeed_config(source):
             return None
         if any(word[1] not in _CONSTANT_NAMES for word in _PLACEHOLDER.finditer(source.data)):
-            self.notes.append(_TEMPLATE.format(path=source.path))
+            self.notes.append(_TEMPLATE_NOT_CHECKED.format(path=source.path))
             return None
         return Run(environment, config=read_deepspeed_config(source), config_field=Field.of(source.path))
 

@@ -510,7 +510,7 @@ def hazards(
         publish_text(lambda stream: write_list(stream, chosen, format_, language), output)
 
 
-class _Command(TyperCommand):
+class _UnbracedCommand(TyperCommand):
     """A command that shows required arguments without braces in its usage line; Typer adds them."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -540,7 +540,7 @@ def _register_lazy_commands(command_name: str | None) -> None:
             found = import_module(module)
             app.command(name=name, context_settings=getattr(found, "SETTINGS", None))(getattr(found, name))
     for command in app.registered_commands:
-        command.cls = _Command
+        command.cls = _UnbracedCommand
 
 
 def main() -> None:

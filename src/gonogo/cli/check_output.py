@@ -21,7 +21,7 @@ _PROGRESS_DELAY_SECONDS = 1.0
 """Seconds before the progress bar appears."""
 
 _CHECKING = translated("checking")
-_FIXED = translated("{path}: fixed {hazards}")
+_FILE_FIXED = translated("{path}: fixed {hazards}")
 _UNSAFE_FIXES_HIDDEN = translated(
     "{count} fixes not shown because they change the run's behaviour (--unsafe-fixes shows them)"
 )
@@ -42,7 +42,7 @@ def check_progress(language: str, stream: TextIO | None = None) -> Iterator[Call
     def advance(done: int, total: int) -> None:
         nonlocal bar
         if bar is None and time.monotonic() - begun > _PROGRESS_DELAY_SECONDS:
-            bar = _bar(stream, language)
+            bar = _progress_bar(stream, language)
             bar.start()
         if bar is not None:
             bar.update(bar.task_ids[0], completed=done, total=total)
@@ -54,7 +54,7 @@ def check_progress(language: str, stream: TextIO | None = None) -> Iterator[Call
             bar.stop()
 
 
-def _bar(stream: TextIO, language: str) -> Progress:
+def _progress_bar(stream: TextIO, language: str) -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -123,7 +123,7 @@ def fix_files(
     written, refused = apply(plan, fixable_roots(paths, checked.gathered.files.base), read_only.may_replace)
     for path in written:
         names = {finding.hazard for finding, fix in plan.fixes if any(edit.path == path for edit in fix.edits)}
-        _write_line(stream, _FIXED.format(path=path, hazards=", ".join(sorted(names))), language)
+        _write_line(stream, _FILE_FIXED.format(path=path, hazards=", ".join(sorted(names))), language)
     for one in (*plan.not_applied, *refused):
         if one not in read_only.said:
             read_only.said.add(one)

@@ -27,7 +27,7 @@ _BROWSER_COMMANDS = (
 _DEFAULT_INDEX_HOST = "pypi.org"
 _CONNECT_TIMEOUT_SECONDS = 3.0
 _YES, _NO = translated("yes"), translated("no")
-_MISSING = translated("not installed: {how}")
+_NOT_INSTALLED = translated("not installed: {how}")
 _NEEDS_TORCH = translated("rehearse, cure, plan")
 _NEEDS_DEEPSPEED = translated("rehearsals of DeepSpeed launches")
 _NEEDS_UV = translated("--environment: the packages that a project pins")
@@ -98,14 +98,14 @@ def _package_status(name: str, purpose: Text, display_name: str = "") -> Require
     label = Text(display_name or name, display_name or name)
     if here:
         return RequirementStatus(label, True, Text(version, version), purpose)
-    return RequirementStatus(label, False, _MISSING.format(how=install_hint("rehearse")), purpose)
+    return RequirementStatus(label, False, _NOT_INSTALLED.format(how=install_hint("rehearse")), purpose)
 
 
 def _uv_status() -> RequirementStatus:
     label = translated("uv")
     path = shutil.which("uv")
     if path is None and importlib.util.find_spec("uv") is None:
-        return RequirementStatus(label, False, _MISSING.format(how=install_hint("rehearse")), _NEEDS_UV)
+        return RequirementStatus(label, False, _NOT_INSTALLED.format(how=install_hint("rehearse")), _NEEDS_UV)
     where = path or "python -m uv"
     return RequirementStatus(label, True, Text(where, where), _NEEDS_UV)
 

@@ -52,7 +52,7 @@ def _run(words: list[str], cell: str | None, *, in_terminal: bool) -> None:
         )
         if as_page:
             words = [words[0], "--format", "html", "--output", str(page), *words[1:]]
-        _call(words)
+        _run_command(words)
         if as_page and page.exists():
             from IPython.display import HTML, display
 
@@ -73,7 +73,7 @@ def _add_cell(words: list[str], cell: str, folder: Path) -> list[str]:
     return [*words, "--", "bash", str(script)]
 
 
-def _call(words: list[str]) -> None:
+def _run_command(words: list[str]) -> None:
     """Run the command and print its output; progress is shown on a line that is overwritten."""
     process = subprocess.Popen(
         [sys.executable, "-m", "gonogo", *words],

@@ -40,7 +40,7 @@ _NO_TERMINAL_TO_ASK = translated(
     "--reader sends what the log shows to {host}, and there is no terminal to ask: look at it with --format pack, then "
     "add --yes"
 )
-_DECLINED = translated("nothing was sent: you declined")
+_SENDING_DECLINED = translated("nothing was sent: you declined")
 _NOTHING_TO_COMPARE = translated(
     "--upstream: no exception names a function, argument or line of a package whose releases could be compared"
 )
@@ -79,7 +79,7 @@ def with_model_reading(failure: LoggedFailure, report: Report, options: ReaderOp
     server = options.server
     pack = _pack(failure, report, "en")
     if not _may_send(pack, server, options):
-        return replace(report, reading=ModelReading(server.model, server.host, failed=_DECLINED))
+        return replace(report, reading=ModelReading(server.model, server.host, failed=_SENDING_DECLINED))
     reading, answer = read_with_model(server.model, server.host, server.ask, pack, failure.log, failure.files)
     if answer is not None and answer.changes and options.command:
         reading = replace(reading, proof=_prove_change(answer, options))

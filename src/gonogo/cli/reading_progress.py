@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PATIENCE = 1.0
 """Seconds before the progress bar appears."""
 
-_READING = translated("reading logs")
+_READING_LOGS = translated("reading logs")
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def log_read_progress(logs: list[str], language: str, stream: TextIO | None = No
         nonlocal read, bar
         read += count
         if bar is None and time.monotonic() - begun > PATIENCE:
-            bar = _bar(stream, language, _size(logs))
+            bar = _progress_bar(stream, language, _total_bytes(logs))
             bar.start()
         if bar is not None:
             bar.update(bar.task_ids[0], completed=read)
@@ -47,12 +47,12 @@ def log_read_progress(logs: list[str], language: str, stream: TextIO | None = No
             bar.stop()
 
 
-def _bar(stream: TextIO, language: str, total: int | None) -> Progress:
+def _progress_bar(stream: TextIO, language: str, total: int | None) -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
     bar = Progress(
-        TextColumn(_READING.in_language(language)),
+        TextColumn(_READING_LOGS.in_language(language)),
         BarColumn(),
         DownloadColumn(binary_units=True),
         TransferSpeedColumn(),
@@ -64,7 +64,7 @@ def _bar(stream: TextIO, language: str, total: int | None) -> Progress:
     return bar
 
 
-def _size(logs: list[str]) -> int | None:
+def _total_bytes(logs: list[str]) -> int | None:
     """The number of bytes to read; None if it can't be known beforehand (standard input, compressed files)."""
     total = 0
     for log in logs:

@@ -14,7 +14,7 @@ from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import choose_language
 
-_FOLDERS = {"claude": ".claude/skills", "codex": ".codex/skills", "opencode": ".opencode/skills"}
+_SKILL_FOLDERS = {"claude": ".claude/skills", "codex": ".codex/skills", "opencode": ".opencode/skills"}
 """The folder in which each agent looks for skills, in a project and in the home directory."""
 
 
@@ -60,7 +60,7 @@ def install(text: str, target: str, *, install_globally: bool, force: bool) -> t
     from gonogo.report.atomic import write_atomically
 
     base = Path.home() if install_globally else Path()
-    folder = base / _FOLDERS[target] if target in _FOLDERS else Path(target).expanduser()
+    folder = base / _SKILL_FOLDERS[target] if target in _SKILL_FOLDERS else Path(target).expanduser()
     path = folder / "gonogo" / "SKILL.md"
     try:
         if path.exists():

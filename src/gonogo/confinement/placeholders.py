@@ -30,14 +30,14 @@ def without_secrets(name: str, value: str) -> str:
     """The value of a variable with secrets replaced; unchanged if it contains none."""
     if is_secret(name, value):
         return _replace_value(name, value)
-    return replace_secrets(value, lambda prefix, rest: _stand_in(name, prefix, rest))
+    return replace_secrets(value, lambda prefix, rest: _fake_secret(name, prefix, rest))
 
 
 def _replace_value(name: str, value: str) -> str:
     if prefix := known_prefix(value):
-        return prefix + _stand_in(name, prefix, value[len(prefix) :])
+        return prefix + _fake_secret(name, prefix, value[len(prefix) :])
     if value.lstrip().startswith("-----BEGIN "):
-        return replace_secrets(value, lambda prefix, rest: _stand_in(name, prefix, rest))
+        return replace_secrets(value, lambda prefix, rest: _fake_secret(name, prefix, rest))
     if value.lstrip()[:1] in ("{", "["):
         try:
             return json.dumps(_replace_in_json(name, json.loads(value)), ensure_ascii=False)
@@ -60,7 +60,7 @@ def _replace_in_json(name: str, value: object, key: str = "") -> object:
     return value
 
 
-def _stand_in(name: str, prefix: str, rest: str) -> str:
+def _fake_secret(name: str, prefix: str, rest: str) -> str:
     if prefix.startswith("eyJ"):
         payload, dot, signature = rest.partition(".")
         return f"{_jwt_claims(name, len(payload))}{dot}{_similar_text(name, signature, structured=True)}"

@@ -46,7 +46,7 @@ def secret_places() -> Iterator[str]:
             yield os.path.abspath(os.path.join(hf_home, name))
     if os.geteuid() == 0:
         yield from _SYSTEM_SECRETS
-        for name in _list_names(_HOST_KEYS):
+        for name in _list_folder(_HOST_KEYS):
             if name.startswith("ssh_host_") and not name.endswith(".pub"):
                 yield os.path.join(_HOST_KEYS, name)
 
@@ -56,11 +56,11 @@ def _homes() -> list[str]:
     homes = [os.path.expanduser("~")]
     with contextlib.suppress(KeyError):
         homes.append(pwd.getpwuid(os.geteuid()).pw_dir)
-    homes += ["/root", *(os.path.join("/home", name) for name in _list_names("/home"))]
+    homes += ["/root", *(os.path.join("/home", name) for name in _list_folder("/home"))]
     return [home for home in dict.fromkeys(homes) if os.path.isabs(home) and os.access(home, os.X_OK)]
 
 
-def _list_names(folder: str) -> list[str]:
+def _list_folder(folder: str) -> list[str]:
     try:
         return os.listdir(folder)
     except OSError:

@@ -27,7 +27,7 @@ _MACHINES = ("x86_64", "aarch64")
 """The architectures for which ``COMMANDS`` has numbers."""
 
 
-def _names() -> dict[int, str]:
+def _syscall_names() -> dict[int, str]:
     """The traced calls by number; empty if there is no table for this machine's architecture."""
     if not (sys.platform.startswith("linux") and os.uname().machine in _MACHINES and sys.maxsize > 1 << 32):
         return {}
@@ -35,7 +35,7 @@ def _names() -> dict[int, str]:
     return {number: name for name, numbers in COMMANDS.items() if (number := numbers[index]) is not None}
 
 
-_SYSCALL_NAMES = _names()
+_SYSCALL_NAMES = _syscall_names()
 
 
 @dataclass(frozen=True)

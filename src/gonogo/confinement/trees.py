@@ -45,7 +45,7 @@ def copy_tree(source: Path, target: Path) -> None:
             there.mkdir(parents=True)
         state = here.lstat()
         folders.append((here, there, state))
-        _allow(here, state, 0o700)
+        _add_owner_rights(here, state, 0o700)
         for entry in _scan_folder(str(here)):  # empty if the path is too long for the kernel
             name = entry.name
             path, place = here / name, there / name
@@ -77,7 +77,7 @@ def copy_entry(path: Path, place: Path, state: os.stat_result) -> None:
     if stat.S_ISLNK(state.st_mode):
         place.symlink_to(os.readlink(path))
     elif stat.S_ISREG(state.st_mode):
-        _allow(path, state, 0o400)
+        _add_owner_rights(path, state, 0o400)
         copy_with_holes(path, place)
     elif stat.S_ISCHR(state.st_mode) and state.st_rdev == 0:
         os.mknod(place, stat.S_IFCHR | 0o000, 0)
@@ -103,7 +103,7 @@ def _copy_file_metadata(path: Path, place: Path, state: os.stat_result) -> None:
         os.utime(place, ns=(state.st_atime_ns, state.st_mtime_ns), follow_symlinks=False)
 
 
-def _allow(path: Path, state: os.stat_result, rights: int) -> None:
+def _add_owner_rights(path: Path, state: os.stat_result, rights: int) -> None:
     """Add access rights for the owner, which a program may have removed."""
     if state.st_mode & rights != rights:
         with contextlib.suppress(OSError):

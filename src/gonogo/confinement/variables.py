@@ -77,8 +77,8 @@ def _read_table(table: str) -> tuple[str, ...]:
     return tuple(word for line in table.splitlines() if not line.startswith("#") for word in line.split())
 
 
-_NAMES = frozenset(_read_table(_PASSED_NAMES))
-_FAMILIES = _read_table(_PASSED_PREFIXES)
+_PASSED_VARIABLE_NAMES = frozenset(_read_table(_PASSED_NAMES))
+_PREFIXES = _read_table(_PASSED_PREFIXES)
 _BLOCKED_PATTERN = re.compile(
     r"SSH_.*|SSHPASS|GPG_.*|GNUPG.*|DBUS_.*|XAUTHORITY|XDG_RUNTIME_DIR|XDG_SESSION.*|KRB5.*|SUDO_.*|VAULT_.*|DOCKER_.*"
     r"|KUBE.*|GIT_ASKPASS|BASH_ENV"
@@ -146,7 +146,7 @@ def _parse_env_options(env_options: Sequence[str], environ: Mapping[str, str]) -
             given[name] = value
             alone.discard(name)
         elif name not in environ:
-            raise UserError(_NOT_SET.format(name=name))
+            raise UserError(_VARIABLE_NOT_SET.format(name=name))
         else:
             alone.add(name)
             given.pop(name, None)
@@ -156,11 +156,13 @@ def _parse_env_options(env_options: Sequence[str], environ: Mapping[str, str]) -
 _INVALID_NAME = translated(
     "--env {given}: not the name of an environment variable: --env NAME passes one on, --env NAME=VALUE sets it"
 )
-_NOT_SET = translated("--env {name}: {name} is not set here: export it first, or give its value, --env {name}=VALUE")
+_VARIABLE_NOT_SET = translated(
+    "--env {name}: {name} is not set here: export it first, or give its value, --env {name}=VALUE"
+)
 
 
 def _is_passed_by_default(name: str) -> bool:
-    return name in _NAMES or (name.startswith(_FAMILIES) and not _BLOCKED_PATTERN.fullmatch(name))
+    return name in _PASSED_VARIABLE_NAMES or (name.startswith(_PREFIXES) and not _BLOCKED_PATTERN.fullmatch(name))
 
 
 def _variables_mentioned(texts: Iterable[str], names: set[str]) -> set[str]:

@@ -76,11 +76,11 @@ def read_failure(
         files = check_project(command, paths, environment=environment, use_installed=False)
         setup = complete_setup(setup, files)
     opened, skipped = sources(list(logs))
-    log = read_logs(opened, _words(), setup, on_bytes)
+    log = read_logs(opened, _hazard_log_words(), setup, on_bytes)
     return LoggedFailure(log, files, tuple(skipped))
 
 
-def _words() -> Iterator[str]:
+def _hazard_log_words() -> Iterator[str]:
     """The log words of all hazards; consumed only for a long log."""
     for hazard in all_hazards():
         yield from hazard.log_words
@@ -158,7 +158,7 @@ def _covered_items(log: FailureLog) -> tuple[Text, ...]:
     size = sum(facts.bytes for facts in log.logs)
     covered = [
         translated("{logs} log(s), {lines} lines, {size}").format(
-            logs=len(log.logs), lines=f"{lines:,}", size=_size(size)
+            logs=len(log.logs), lines=f"{lines:,}", size=_format_bytes(size)
         )
     ]
     setup = log.setup
@@ -170,7 +170,7 @@ def _covered_items(log: FailureLog) -> tuple[Text, ...]:
     return tuple(covered)
 
 
-def _size(count: int) -> str:
+def _format_bytes(count: int) -> str:
     for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if count >= unit:
             return f"{count / unit:.1f} {name}"

@@ -84,7 +84,7 @@ def explain_by_message(exception: RaisedException) -> Explanation:
     return None, None
 
 
-def _code(exception: RaisedException) -> str:
+def _innermost_code(exception: RaisedException) -> str:
     return exception.frames[-1].code[:2000] if exception.frames else ""
 
 
@@ -279,7 +279,7 @@ def _explain_dtype_mismatch(exception: RaisedException) -> Explanation:
 def _explain_boolean_mask(exception: RaisedException) -> Explanation:
     """``x[mask == 1]`` with a mask that has more dimensions than x."""
     found = _TOO_MANY_INDICES_PATTERN.search(exception.message.text)
-    masked = _BOOLEAN_MASK_PATTERN.search(_code(exception))
+    masked = _BOOLEAN_MASK_PATTERN.search(_innermost_code(exception))
     if found is None or masked is None:
         return None, None
     what, mask = masked.group(1), masked.group(2)
@@ -314,7 +314,7 @@ def _explain_missing_column(exception: RaisedException) -> Explanation:
         message.form != "missing_key"
         or not message.names
         or message.names[0] not in _FORMAT_BY_COLUMN
-        or _code(exception)
+        or _innermost_code(exception)
     ):
         return None, None
     key = message.names[0]
@@ -357,7 +357,7 @@ def _explain_wrong_class(raised: RaisedException) -> Explanation:
     """``isinstance(x, Y)`` with a Y that is not a class."""
     if "isinstance() arg 2 must be a type" not in raised.message.text[:400]:
         return None, None
-    listed = _ISINSTANCE_PATTERN.search(_code(raised))
+    listed = _ISINSTANCE_PATTERN.search(_innermost_code(raised))
     return (
         translated(
             "one of the classes that isinstance is given{here} is no class: a function (a factory that another release "
@@ -388,7 +388,7 @@ def _explain_required_input(raised: RaisedException) -> Explanation:
 
 def _explain_unequal_dtypes(raised: RaisedException) -> Explanation:
     """A kernel's check that two tensors have the same dtype, which its caller violates."""
-    code = _code(raised)
+    code = _innermost_code(raised)
     found = _SAME_DTYPE_PATTERN.search(code) or _SAME_DTYPE_PATTERN.search(raised.message.text[:400])
     dtypes = [dtype for dtype in raised.message.dtypes if dtype in _FLOAT_DTYPES.values()]
     if found is None or raised.type != "AssertionError" or len(dtypes) != 2:

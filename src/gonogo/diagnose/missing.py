@@ -10,13 +10,13 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding import Skipped, translated
 from gonogo.finding.failure import FailureFacts
 
-_MAX = 3
+_MAX_MISSING = 3
 _SIZE_ERROR_FORMS = ("not_divisible", "size_mismatch")
 
 
 def missing_evidence(log: FailureLog, facts: FailureFacts) -> tuple[Skipped, ...]:
     """At most three items, the most useful first."""
-    return tuple(_iter_missing(log, facts))[:_MAX]
+    return tuple(_iter_missing(log, facts))[:_MAX_MISSING]
 
 
 def _iter_missing(log: FailureLog, facts: FailureFacts) -> Iterator[Skipped]:

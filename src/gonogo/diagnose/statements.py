@@ -24,7 +24,7 @@ from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import CodePlace, FailureFacts, Message, RaisedException
 
-_MAX_MESSAGE = 400
+_MAX_MESSAGE_LENGTH = 400
 _ASSERT_PATTERN = lazy_compile(r"^assert\s+(.+?)(?:,\s*(?:[f\"'(\\].*)?)?$")
 _DIVISOR_PATTERN = lazy_compile(r"(?://|/|%)=? ?\(?([A-Za-z_][\w.]*(?:\[[^\]]{1,40}\]|\([^()]{0,80}\))?)")
 _NONE_USED_PATTERN = lazy_compile(
@@ -310,8 +310,8 @@ def _explain_api_mismatch(api_mismatch: ApiMismatch, versions: Mapping[str, str]
             ).format(name=name),
         )
     lacks, asks = (
-        _named(api_mismatch.lacks, api_mismatch.lacks_version),
-        _named(api_mismatch.asks, api_mismatch.asks_version),
+        _name_and_version(api_mismatch.lacks, api_mismatch.lacks_version),
+        _name_and_version(api_mismatch.asks, api_mismatch.asks_version),
     )
     if api_mismatch.asks and api_mismatch.lacks:
         because = translated("{asks} and {lacks} are incompatible: {what}").format(asks=asks, lacks=lacks, what=what)
@@ -357,7 +357,7 @@ def _explain_api_mismatch(api_mismatch: ApiMismatch, versions: Mapping[str, str]
         and api_mismatch.form in CALL_MISMATCH_FORMS
         and (by := implementing_framework(api_mismatch, versions))
     ):
-        there = _named(by, versions.get(by, ""))
+        there = _name_and_version(by, versions.get(by, ""))
         return (
             translated(
                 "{asks} makes this call, and {what}: its class implements an interface of {package} for {there}, and "
@@ -390,7 +390,7 @@ def _explain_api_mismatch(api_mismatch: ApiMismatch, versions: Mapping[str, str]
 
 def _explain_missing_package(api_mismatch: ApiMismatch, versions: Mapping[str, str]) -> tuple[Text, Text]:
     """A package that is not installed: which package imports it, and that the import may be an optional one."""
-    by = _named(api_mismatch.asks, api_mismatch.asks_version or versions.get(api_mismatch.asks, ""))
+    by = _name_and_version(api_mismatch.asks, api_mismatch.asks_version or versions.get(api_mismatch.asks, ""))
     there = ", ".join(
         f"{name} {versions[name]}"
         for name in ("transformers", "torch", "vllm")
@@ -454,7 +454,7 @@ def _missing_attribute_text(api_mismatch: ApiMismatch) -> Text:
     return Text(f"{subject} is not installed", f"没有安装 {subject}")
 
 
-def _named(package: str, version: str) -> str:
+def _name_and_version(package: str, version: str) -> str:
     return f"{package} {version}".strip()
 
 
@@ -467,7 +467,7 @@ def _raised_message(exception: RaisedException) -> Text:
 def _first_lines(text: str) -> str:
     """The message on one line, shortened if it is too long."""
     joined = " ".join(text.split())
-    return joined if len(joined) <= _MAX_MESSAGE else f"{joined[:_MAX_MESSAGE]}…"
+    return joined if len(joined) <= _MAX_MESSAGE_LENGTH else f"{joined[:_MAX_MESSAGE_LENGTH]}…"
 
 
 def _advice(message: Message) -> Text | None:
@@ -522,8 +522,8 @@ def _place_to_look(facts: FailureFacts) -> Text | None:
             "it is {asks} that calls {lacks} here ({place}{code}): see whether a setting of yours asks it to; if not, "
             "use releases of {asks} and {lacks} that belong together"
         ).format(
-            asks=_named(caller.package, caller.release),
-            lacks=_named(at.package, at.release),
+            asks=_name_and_version(caller.package, caller.release),
+            lacks=_name_and_version(at.package, at.release),
             place=f"{caller.path.replace(chr(92), '/').rpartition('/')[2]}:{caller.line}",
             code=Text(f", `{code}`", f"，`{code}`") if code else "",
         )
@@ -536,7 +536,7 @@ def _place_to_look(facts: FailureFacts) -> Text | None:
         ).format(names=", ".join(named), package=at.package)
     if at is not None and at.package:
         where = f"{at.module}.{at.function}" if at.module else at.function
-        release = _named(at.package, at.release)
+        release = _name_and_version(at.package, at.release)
         return Text(
             f"read {where} of {release} at line {at.line}, where it is raised; a later or earlier release of "
             f"{at.package} may "

@@ -39,7 +39,7 @@ class Field(msgspec.Struct, frozen=True):
     @classmethod
     def missing(cls) -> Field:
         """A value that is not set."""
-        return _ABSENT
+        return _ABSENT_FIELD
 
     @classmethod
     def not_known(cls, place: Place | None = None, reason: Text | None = None) -> Field:
@@ -98,7 +98,7 @@ class Field(msgspec.Struct, frozen=True):
         return self.place.span(label) if self.place is not None else None
 
 
-_ABSENT = Field(None, Status.ABSENT)
+_ABSENT_FIELD = Field(None, Status.ABSENT)
 
 
 def whole_number(field: Field | None) -> int | None:

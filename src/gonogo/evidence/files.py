@@ -44,7 +44,7 @@ ENVIRONMENT_FILES = (
 _SETUP_SCRIPTS = ("setup*.sh", "install*.sh", "setup/*.sh")
 """Scripts that install a project's dependencies."""
 
-_LEFT_OUT = frozenset(
+_SKIPPED_FOLDERS = frozenset(
     {"__pycache__", "node_modules", "site-packages", "dist-packages", "venv", "env", "build", "dist", "wandb", "runs"}
 )
 _MAX_CONFIG_BYTES = 1 << 20
@@ -125,7 +125,7 @@ def walk(folder: Path, excluded: Callable[[str], bool], problems: list[Skipped])
             name
             for name in folders
             if not name.startswith(".")
-            and name not in _LEFT_OUT
+            and name not in _SKIPPED_FOLDERS
             and not os.path.exists(os.path.join(parent, name, "pyvenv.cfg"))
             and not excluded(os.path.join(parent, name))
         )

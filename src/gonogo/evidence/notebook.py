@@ -49,12 +49,12 @@ def _line_of(line: str, file_lines: list[str], start_line: int) -> int:
     starts = tuple(one[:-1] for one in wanted)
     for number in range(start_line, min(start_line + 2000, len(file_lines))):
         stripped = file_lines[number].strip().removeprefix('"source": [').strip()
-        if stripped.startswith(starts) and stripped.rstrip(",]} ").endswith('"') and _same(stripped, line):
+        if stripped.startswith(starts) and stripped.rstrip(",]} ").endswith('"') and _decodes_to(stripped, line):
             return number
     return start_line
 
 
-def _same(stripped: str, line: str) -> bool:
+def _decodes_to(stripped: str, line: str) -> bool:
     try:
         return str(json.loads(stripped.rstrip(",]} "))).rstrip("\n") == line
     except ValueError:

@@ -128,17 +128,19 @@ def read_setup(
     environment: Path | None = None,
 ) -> Setup:
     """The setup that files describe. Raises UserError if one can't be read, isn't text, or is broken JSON."""
-    config_text = _read(deepspeed_config, "--deepspeed-config")
+    config_text = _read_option_file(deepspeed_config, "--deepspeed-config")
     return Setup(
-        version_texts=dict(_read_versions(environment, _read(environment, "--environment"))) if environment else {},
+        version_texts=dict(_read_versions(environment, _read_option_file(environment, "--environment")))
+        if environment
+        else {},
         deepspeed_config=parse_deepspeed_config(config_text),
         deepspeed_config_text=config_text,
-        launch=_read(launch, "--launch"),
-        script=_read(script, "--script"),
+        launch=_read_option_file(launch, "--launch"),
+        script=_read_option_file(script, "--script"),
     )
 
 
-def _read(path: Path | None, option: str) -> str:
+def _read_option_file(path: Path | None, option: str) -> str:
     if path is None:
         return ""
     try:

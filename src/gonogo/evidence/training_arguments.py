@@ -9,9 +9,9 @@ from gonogo.evidence.launch.command_line import CommandOptions
 from gonogo.evidence.launch.launch import Launch
 from gonogo.finding import Text, translated
 
-_NO_LAUNCH = translated("the files do not show how the run is launched")
+_LAUNCH_UNKNOWN = translated("the files do not show how the run is launched")
 _UNKNOWN_OPTIONS_REASON = translated("some options can't be determined")
-_OPTION = "option"
+_OPTION_SOURCE = "option"
 _TRL_CONFIG_PREFIXES = ("SFT", "DPO", "GRPO", "Reward", "KTO", "ORPO", "CPO", "PPO", "RLOO", "GKD")
 # Full names: a glob in the last part would require checking every call of a script.
 ARGUMENT_CLASSES = (
@@ -53,7 +53,7 @@ class Arguments:
     @classmethod
     def unknown(cls) -> Arguments:
         """Arguments of which nothing is known: each may be given."""
-        return cls(complete=False, reason=_NO_LAUNCH)
+        return cls(complete=False, reason=_LAUNCH_UNKNOWN)
 
     def get(self, name: str) -> Field:
         """An argument's value; absent if it is certainly not given, unknown if it may be."""
@@ -90,12 +90,12 @@ def read_arguments(
     """The training arguments of a launch. ``script``: keywords of ``TrainingArguments(…)`` in its script."""
     given = dict(script or {})
     if launch is None:
-        return Arguments({"script": given}, complete=False, reason=_NO_LAUNCH)
+        return Arguments({"script": given}, complete=False, reason=_LAUNCH_UNKNOWN)
     files, files_complete = _arguments_from_file(launch)
     options = option_fields(launch.options)
     options.update(_overrides(launch.options))
     complete = launch.options.complete and files_complete and script_complete
-    sources = {_OPTION: options, "file": files, "script": given}
+    sources = {_OPTION_SOURCE: options, "file": files, "script": given}
     return Arguments(sources, complete=complete, framework=launch.framework)
 
 

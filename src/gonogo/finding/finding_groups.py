@@ -51,7 +51,7 @@ def group_findings(findings: Sequence[Finding]) -> list[FindingGroup]:
 
 MAX_SHOWN_NOTES = 5
 """Maximum number of kinds of notes, and of kinds of warnings and notes among the findings, that are shown."""
-_MAX_NAMED = 3
+_MAX_NAMED_SUBJECTS = 3
 """Maximum number of uncovered items named for one reason."""
 _VARIABLE_PART_PATTERN = re.compile(r"`[^`]*`|'[^']*'|\"[^\"]*\"|\S*[/\\]\S*|\S*\d\S*|\w+\.\w+\S*")
 """The parts of a sentence that vary: quoted text, paths, numbers, file names."""
@@ -93,15 +93,17 @@ def grouped_skipped(report: Report) -> list[Skipped]:
     reasons: dict[Text, list[Text]] = {}
     for one in report.skipped:
         reasons.setdefault(one.why, []).append(one.what)
-    return [Skipped(_named(whats), why) for why, whats in reasons.items()]
+    return [Skipped(_join_subjects(whats), why) for why, whats in reasons.items()]
 
 
-def _named(subjects: Sequence[Text]) -> Text:
-    if len(subjects) <= _MAX_NAMED:
-        return _joined(subjects)
-    return _NAMES_AND_MORE.format(names=_joined(subjects[:_MAX_NAMED]), count=len(subjects) - _MAX_NAMED)
+def _join_subjects(subjects: Sequence[Text]) -> Text:
+    if len(subjects) <= _MAX_NAMED_SUBJECTS:
+        return _join_texts(subjects)
+    return _NAMES_AND_MORE.format(
+        names=_join_texts(subjects[:_MAX_NAMED_SUBJECTS]), count=len(subjects) - _MAX_NAMED_SUBJECTS
+    )
 
 
-def _joined(texts: Iterable[Text]) -> Text:
+def _join_texts(texts: Iterable[Text]) -> Text:
     several = list(texts)
     return Text("; ".join(one.en for one in several), "；".join(one.zh for one in several))

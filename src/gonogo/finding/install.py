@@ -25,15 +25,15 @@ def install_hint(extra: str) -> Text:
     """The command that installs gonogo with ``extra``, a name of ``[project.optional-dependencies]``."""
     clone = clone_of_gonogo()
     if clone is not None:
-        return _command(f"-e {shlex.quote(f'{clone}[{extra}]')}")
+        return _install_command(f"-e {shlex.quote(f'{clone}[{extra}]')}")
     origin = _origin()
     if origin is None:
         return _IN_CLONE.format(extra=extra)
     address, folder = origin
-    return _command(shlex.quote(f"{folder}[{extra}]" if folder else f"gonogo[{extra}] @ {address}"))
+    return _install_command(shlex.quote(f"{folder}[{extra}]" if folder else f"gonogo[{extra}] @ {address}"))
 
 
-def _command(requirement_text: str) -> Text:
+def _install_command(requirement_text: str) -> Text:
     return _COMMAND.format(command=f"pip install {requirement_text}")
 
 

@@ -47,7 +47,7 @@ _SETTING_WORDS = frozenset({
     "NAME", "TYPE", "COUNT", "SIZE", "LEN", "LENGTH", "LIMIT", "TIMEOUT", "TTL", "MODE", "METHOD", "HOST", "PORT",
     "ENABLED", "DISABLED", "INDEX", "NUM", "MAX", "MIN",
 })  # fmt: skip
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_IDENTIFIER_WORD_PATTERN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _PLAIN_SETTING = re.compile(
     r"\d{1,6}|[+-]?\d+\.\d*|true|false|yes|no|on|off|none|null|auto|basic|bearer|default|disabled|enabled"
     r"|<[^<>\s]{0,40}>|\[[A-Za-z_]{0,20}\]",
@@ -57,7 +57,7 @@ _FILE_PATH_PATTERN = re.compile(
     r"(?:/|~/|\.{1,2}/)[^\s:;,=]{0,1000}\.(?:json|pem|key|crt|cert|txt|ya?ml|toml|ini|cfg|p12|pfx|sock)"
 )
 _UUID_PATTERN = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
-_RUN = re.compile(r"[A-Za-z0-9]{16,}")
+_ALPHANUMERIC_PATTERN = re.compile(r"[A-Za-z0-9]{16,}")
 
 _TOKEN_PREFIXES = (
     "hf_", "api_org_", "sk-", "sk_live_", "sk_test_", "rk_live_", "rk_test_", "ghp_", "gho_", "ghs_", "ghu_", "ghr_",
@@ -71,7 +71,7 @@ _ALPHANUMERIC_TOKEN_PREFIXES = frozenset({"hf_", "api_org_", "AKIA", "ASIA", "AR
 _SK_SUBPREFIX_PATTERN = r"(?:proj-|svcacct-|admin-|or-v1-|ant-(?:[a-z]{1,8}\d\d-)?)?"
 _WEBHOOK_PATHS = ("hooks.slack.com/services/", "hooks.slack.com/workflows/", "/api/webhooks/", "open-apis/bot/v2/hook/")
 _LINE_BREAK_PATTERN = r"(?:\\{1,2}[rn]|[\r\n\t ])"
-_KEY = re.compile(
+_PRIVATE_KEY_PATTERN = re.compile(
     r"(?P<kept>-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)"
     rf"(?P<secret>(?:{_LINE_BREAK_PATTERN}{{1,8}}(?:[A-Za-z0-9+/=]{{20,}}|(?:Proc-Type|DEK-Info):[^\n\\]{{1,80}}))*"
     rf"(?:{_LINE_BREAK_PATTERN}{{1,8}}[A-Za-z0-9+/=]{{1,200}})?)"
@@ -88,7 +88,7 @@ _SECRET_NAME_PARTS = (
     "jwt", "sig=", "sas=", "dsn=",
 )  # fmt: skip
 """Substrings of the names of secrets, in lower case."""
-_ASSIGNMENT = re.compile(
+_ASSIGNED_VALUE_PATTERN = re.compile(
     r"[\"'\]]{0,2}(?:[ \t]{0,3}(?P<sign>[=:]>?)[ \t]{0,3}|[ \t]{1,3})"
     r"(?:\"(?P<double>[^\"\n]{4,512})\"|'(?P<single>[^'\n]{4,512})'"
     r"|(?P<bare>[^\s\"'<>,;&(){}\[\]=:$*-][^\s\"'<>,;&(){}\[\]=]{3,95}={0,2}))"
@@ -110,7 +110,7 @@ SecretLikelihood = Literal["always", "mostly", "when random", "never"]
 @lru_cache(maxsize=4096)
 def _secret_likelihood(name: str) -> tuple[SecretLikelihood, bool]:
     """The likelihood that a name belongs to a secret, and whether it contains a word that only secrets have."""
-    words = [word.upper() for word in _WORD.findall(name)]
+    words = [word.upper() for word in _IDENTIFIER_WORD_PATTERN.findall(name)]
     always = not _SECRET_WORDS.isdisjoint(words) or any(
         word.endswith(_SECRET_SUFFIXES) and word != "TOKEN" for word in words
     )
@@ -138,7 +138,7 @@ def is_secret(name: str, value: str) -> bool:
 
 def looks_random(value: str) -> bool:
     """Whether a value looks machine-generated: a long run of letters and digits, or a UUID."""
-    for run in _RUN.finditer(value):
+    for run in _ALPHANUMERIC_PATTERN.finditer(value):
         start = run[0][:256]
         digits = sum(map(start.count, "0123456789"))
         if digits >= 2 and len(start) - digits >= 2:
@@ -153,7 +153,7 @@ def known_prefix(value: str) -> str:
     """The prefix of a token in a known format that tells its kind; empty for any other value."""
     for literal in _SECRET_PREFIXES:
         if value.startswith(literal) and (pattern := _pattern_for_prefix(literal)) not in (
-            _KEY,
+            _PRIVATE_KEY_PATTERN,
             _URL_CREDENTIALS_PATTERN,
         ):
             match = pattern.fullmatch(value)
@@ -171,7 +171,7 @@ def replace_secrets(text: str, hide: SecretReplacer) -> str:
 
 
 _PATTERNS_BY_PREFIX = {
-    "-----BEGIN ": _KEY,
+    "-----BEGIN ": _PRIVATE_KEY_PATTERN,
     "://": _URL_CREDENTIALS_PATTERN,
     "eyJ": _JWT,
     "SG.": _SENDGRID,
@@ -218,7 +218,7 @@ def _is_secret_match(match: re.Match[str], literal: str) -> bool:
     if match.re is _URL_CREDENTIALS_PATTERN:
         return match["only"] is None or looks_random(match["only"])
     rest = match["secret"]
-    if match.re is _KEY:
+    if match.re is _PRIVATE_KEY_PATTERN:
         return bool(rest)
     if literal in _ALPHANUMERIC_TOKEN_PREFIXES:
         longest = max(map(len, re.split(r"[_-]", rest)))
@@ -248,7 +248,7 @@ def _replace_named_secrets(text: str, hide: SecretReplacer) -> str:
         while at >= 0:
             name = _NAME_REST_PATTERN.match(text, at)
             assert name is not None
-            match = _ASSIGNMENT.match(text, name.end()) if name.end() - at <= _MAX_NAME_LENGTH else None
+            match = _ASSIGNED_VALUE_PATTERN.match(text, name.end()) if name.end() - at <= _MAX_NAME_LENGTH else None
             if match is None:
                 at = lowered.find(word, max(name.end(), at + len(word)))
                 continue

@@ -39,7 +39,7 @@ def findings_in_guarded_run(run: GuardedRun) -> tuple[Finding, ...]:
                 if not first or set(finding.ranks) & unexplained:
                     found.append(finding)
                     unexplained -= set(finding.ranks)
-    return _in_order([_downgrade_survived(run, finding) for finding in found], first)
+    return _sorted_findings([_downgrade_survived(run, finding) for finding in found], first)
 
 
 def findings_with_files(
@@ -112,7 +112,7 @@ def _downgrade_survived(run: GuardedRun, finding: Finding) -> Finding:
     return finding
 
 
-def _in_order(findings: list[Finding], first_deaths: list[RankDeath]) -> tuple[Finding, ...]:
+def _sorted_findings(findings: list[Finding], first_deaths: list[RankDeath]) -> tuple[Finding, ...]:
     """Errors first, led by the one that explains the first failed rank; later ranks' errors become possible only."""
     time = {death.rank: death.time for death in first_deaths}
     earliest = min(time.values(), default=0.0)

@@ -15,8 +15,8 @@ FOLDER = "GONOGO_GUARD_FOLDER"
 """The variable with the run's folder, for other code to read; the guard itself is found by ``PYTHONPATH``."""
 WORKER = "GONOGO_GUARD_WORKER"
 """Set by a guarded rank to its process ID, so that the processes that it starts are not taken for ranks."""
-_PACKAGES = ("gonogo", "msgspec")
-_OPTIONS = "options.json"
+_INJECTED_PACKAGES = ("gonogo", "msgspec")
+_OPTIONS_FILE = "options.json"
 
 
 class GuardOptions(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class GuardOptions(msgspec.Struct, frozen=True):
 def read_options(folder: str) -> GuardOptions:
     """Read the options in a run's folder; defaults if there are none."""
     try:
-        return msgspec.json.decode(Path(folder, _OPTIONS).read_bytes(), type=GuardOptions)
+        return msgspec.json.decode(Path(folder, _OPTIONS_FILE).read_bytes(), type=GuardOptions)
     except FileNotFoundError:
         return GuardOptions()
 
@@ -54,23 +54,23 @@ def inject(folder: Path, options: GuardOptions, environment: Mapping[str, str]) 
     folder = folder.resolve()
     start = folder / "start"
     start.mkdir(exist_ok=True)
-    packages = "".join(f"{name}={_place(name)}\n" for name in _PACKAGES)
-    _put(folder / _OPTIONS, msgspec.json.encode(options))
-    _put(start / "packages", packages.encode())
-    _put(start / "sitecustomize.py", (Path(__file__).parent / "start" / "sitecustomize.py").read_bytes())
+    packages = "".join(f"{name}={_install_folder(name)}\n" for name in _INJECTED_PACKAGES)
+    _write_if_changed(folder / _OPTIONS_FILE, msgspec.json.encode(options))
+    _write_if_changed(start / "packages", packages.encode())
+    _write_if_changed(start / "sitecustomize.py", (Path(__file__).parent / "start" / "sitecustomize.py").read_bytes())
     before = environment.get("PYTHONPATH")
     path = f"{start}{os.pathsep}{before}" if before else str(start)
     kept = {name: value for name, value in environment.items() if name != WORKER}
     return {**kept, "PYTHONPATH": path, FOLDER: str(folder)}
 
 
-def _put(path: Path, data: bytes) -> None:
+def _write_if_changed(path: Path, data: bytes) -> None:
     """Write a file unless it is already there: several nodes may write it while ranks of the first one read it."""
     if not path.exists() or path.read_bytes() != data:
         write_atomically(path, data)
 
 
-def _place(name: str) -> str:
+def _install_folder(name: str) -> str:
     spec = find_spec(name)
     assert spec is not None
     assert spec.origin is not None

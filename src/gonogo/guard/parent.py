@@ -26,7 +26,7 @@ from gonogo.guard.watch import Watch
 from gonogo.report.atomic import write_atomically
 from gonogo.report.untrusted import print_error
 
-_FILES = "check.json"
+_FILES_REPORT_NAME = "check.json"
 """File in the run's folder with the findings of the check before the start."""
 
 
@@ -71,8 +71,8 @@ def run_guarded(request: GuardRequest, environment: Mapping[str, str], language:
     try:
         request.folder.mkdir(parents=True, exist_ok=True)
         guarded = inject(request.folder, request.options, environment)
-        _write(request.folder, launched)
-        write_atomically(request.folder / _FILES, dump(request.files))
+        _write_launch_record(request.folder, launched)
+        write_atomically(request.folder / _FILES_REPORT_NAME, dump(request.files))
         watch = Watch(
             request.folder,
             lambda: _print_gravest_finding(request.folder, language),
@@ -109,7 +109,7 @@ def report_of_folder(folder: Path) -> Report:
     """
     from gonogo.guard.report import report_of
 
-    return report_of(read_run(folder), files=load(folder / _FILES))
+    return report_of(read_run(folder), files=load(folder / _FILES_REPORT_NAME))
 
 
 def write_report_files(report: Report, folder: Path, language: str) -> None:
@@ -120,7 +120,7 @@ def write_report_files(report: Report, folder: Path, language: str) -> None:
         write_atomically(folder / name, render(report, format_name, language).encode("utf-8", "backslashreplace"))
 
 
-def _write(folder: Path, launch_record: LaunchRecord) -> None:
+def _write_launch_record(folder: Path, launch_record: LaunchRecord) -> None:
     write_atomically(
         launch_path(str(folder), launch_record.host, launch_record.pid), msgspec.json.encode(launch_record)
     )
@@ -128,7 +128,7 @@ def _write(folder: Path, launch_record: LaunchRecord) -> None:
 
 def _write_if_possible(folder: Path, launch_record: LaunchRecord) -> None:
     try:
-        _write(folder, launch_record)
+        _write_launch_record(folder, launch_record)
     except OSError:  # already reported where the folder was created, or reported when the report is written
         return
 

@@ -34,7 +34,7 @@ def guarded_summary(run: GuardedRun) -> guarded_run.GuardedRunSummary:
         steps=max((rank.last_step for rank in run.ranks), default=0),
         first_failed=_death(first) if first is not None else None,
         standstill=_hang_summary(still) if still is not None else None,
-        ranks=tuple(_rank(run, rank, ended.get(rank.rank)) for rank in run.ranks),
+        ranks=tuple(_summarize_rank(run, rank, ended.get(rank.rank)) for rank in run.ranks),
         missing_ranks=tuple(number for number in range(run.world_size) if run.ranks and run.rank(number) is None),
         launches=run.launches,
         stalled=tuple(stall for rank in run.ranks for stall in _stall_summaries(rank)),
@@ -103,7 +103,7 @@ def _stall_summaries(rank: GuardedRank) -> Iterator[guarded_run.StallSummary]:
         )
 
 
-def _rank(run: GuardedRun, rank: GuardedRank, death: RankDeath | None) -> guarded_run.GuardedRankSummary:
+def _summarize_rank(run: GuardedRun, rank: GuardedRank, death: RankDeath | None) -> guarded_run.GuardedRankSummary:
     start = rank.start
     raised = fatal_exception(rank)
     census = rank.placements[-1] if rank.placements else None

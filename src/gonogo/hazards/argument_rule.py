@@ -131,7 +131,7 @@ def read_expression(text: str) -> tuple[ast.expr, tuple[str, ...]]:
     except SyntaxError as error:
         raise ValueError(f"{text}: {error.msg}") from None
     for node in ast.walk(found):
-        if not isinstance(node, _READ):
+        if not isinstance(node, _SUPPORTED_NODES):
             raise ValueError(f"{text}: {type(node).__name__} can't be decided")
         if isinstance(node, ast.Compare) and len(node.ops) > 1:
             raise ValueError(f"{text}: one comparison at a time: a < b and b < c")
@@ -139,7 +139,7 @@ def read_expression(text: str) -> tuple[ast.expr, tuple[str, ...]]:
     return found, tuple(dict.fromkeys(node.id for node in named))
 
 
-_READ = (
+_SUPPORTED_NODES = (
     ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.Compare, ast.BinOp, ast.Name, ast.Load, ast.Constant,
     ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE,
 )  # fmt: skip
@@ -221,33 +221,33 @@ def _truth(values: _Values, node: ast.expr) -> bool | None:
         return None if inner is None else not inner
     if isinstance(node, ast.BoolOp):
         deciding = isinstance(node.op, ast.Or)
-        parts = list(_parts(values, node))
+        parts = list(_operand_truths(values, node))
         if deciding in parts:
             return deciding
         return None if None in parts else not deciding
-    found = _number(values, node)
+    found = _evaluate(values, node)
     return None if found is None else bool(found)
 
 
-def _parts(values: _Values, node: ast.BoolOp) -> Iterator[bool | None]:
+def _operand_truths(values: _Values, node: ast.BoolOp) -> Iterator[bool | None]:
     return (_truth(values, part) for part in node.values)
 
 
-def _number(values: _Values, node: ast.expr) -> Any:
+def _evaluate(values: _Values, node: ast.expr) -> Any:
     """The value of a part of an expression; None if unknown."""
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Name):
         return values.value(node.id)
     if isinstance(node, ast.BinOp):
-        left, right = _number(values, node.left), _number(values, node.right)
+        left, right = _evaluate(values, node.left), _evaluate(values, node.right)
         if not isinstance(left, int | float) or not isinstance(right, int | float):
             return None
         if isinstance(node.op, ast.Mod | ast.FloorDiv) and not right:
             return None
         return _ARITHMETIC[type(node.op)](left, right)
     if isinstance(node, ast.Compare):
-        left, right = _number(values, node.left), _number(values, node.comparators[0])
+        left, right = _evaluate(values, node.left), _evaluate(values, node.comparators[0])
         if left is None or right is None or isinstance(left, str) is not isinstance(right, str):
             return None
         return _COMPARISONS[type(node.ops[0])](left, right)

@@ -42,12 +42,12 @@ def hazard_of(name: str) -> Hazard | None:
 @cache
 def all_hazards() -> tuple[Hazard, ...]:
     """Every hazard, sorted by name."""
-    return _of(rows())
+    return _load_hazards(rows())
 
 
 def hazards_at_stages(*stages: str) -> tuple[Hazard, ...]:
     """The hazards with a handler for one of the stages, sorted by name."""
-    return _of(name for name, row in rows().items() if not set(stages).isdisjoint(row.stages))
+    return _load_hazards(name for name, row in rows().items() if not set(stages).isdisjoint(row.stages))
 
 
 def hazards_possible_in_log(log: FailureLog) -> tuple[Hazard, ...]:
@@ -55,7 +55,7 @@ def hazards_possible_in_log(log: FailureLog) -> tuple[Hazard, ...]:
     letters = _searchable_text(log)
     if letters is None:
         return hazards_at_stages("log")
-    return _of(
+    return _load_hazards(
         name
         for name, row in rows().items()
         if "log" in row.stages and (row.letters is None or any(word in letters for word in row.letters))
@@ -65,10 +65,12 @@ def hazards_possible_in_log(log: FailureLog) -> tuple[Hazard, ...]:
 def hazards_possible_in_cut_log(log: FailureLog) -> tuple[Hazard, ...]:
     """The hazards of which this truncated log may contain a trace, sorted by name."""
     letters = _searchable_text(log)
-    return _of(name for name, row in rows().items() if letters is None or any(word in letters for word in row.left))
+    return _load_hazards(
+        name for name, row in rows().items() if letters is None or any(word in letters for word in row.left)
+    )
 
 
-def _of(names: Iterable[str]) -> tuple[Hazard, ...]:
+def _load_hazards(names: Iterable[str]) -> tuple[Hazard, ...]:
     with gc_disabled():  # the loaded objects stay alive, so collecting garbage is useless
         return tuple(map(_load_hazard, names))
 
@@ -78,10 +80,10 @@ def _searchable_text(log: FailureLog) -> str | None:
     if log.dumps or sum(len(line.text) for line in log.lines) > MAX_SHORT_LOG_CHARS:
         return None
     setup = log.setup
-    return "\n".join((*_texts(log), setup.launch, setup.script, setup.deepspeed_config_text)).casefold()
+    return "\n".join((*_searchable_texts(log), setup.launch, setup.script, setup.deepspeed_config_text)).casefold()
 
 
-def _texts(log: FailureLog) -> Iterator[str]:
+def _searchable_texts(log: FailureLog) -> Iterator[str]:
     text = "\n".join(line.text for line in log.lines)
     yield text
     yield " ".join(text.split())  # a message that a terminal wrapped is looked at as one line

@@ -36,7 +36,7 @@ SUFFICIENT_LITERAL_BYTES = 8
 """From this length in bytes on, literals are rare enough, and having few of them matters more."""
 MATCHES_ANY_LOG = LogLiterals({""})
 """Literals that every log contains."""
-_SAID = ("Text", "translated", "format", "group", "join", "mentions")
+_TEXT_FUNCTIONS = ("Text", "translated", "format", "group", "join", "mentions")
 """Calls whose strings are not searched in the log: texts of findings, groups of a match, the setup."""
 _CONTEXT_MODULE = "gonogo.evidence.log.context"
 """Its checks (whether this is a training log at all) only accompany evidence and are none themselves."""
@@ -67,7 +67,7 @@ def _literals_of_sequence(parts: Iterable[Any]) -> LogLiterals | None:
         elif kind is not kinds.AT:  # an anchor consumes no character
             runs.append("")
             told.append(_of_part(kind, what))
-    told += [LogLiterals({run.casefold()}) for run in runs if _size(run) >= MIN_LITERAL_BYTES]
+    told += [LogLiterals({run.casefold()}) for run in runs if _byte_length(run) >= MIN_LITERAL_BYTES]
     return max((words for words in told if words), key=_selectivity, default=None)
 
 
@@ -93,10 +93,10 @@ def _of_part(kind: Any, argument: Any) -> LogLiterals | None:
 
 
 def _selectivity(words: LogLiterals) -> tuple[int, int]:
-    return min(min(map(_size, words)), SUFFICIENT_LITERAL_BYTES), -len(words)
+    return min(min(map(_byte_length, words)), SUFFICIENT_LITERAL_BYTES), -len(words)
 
 
-def _size(word: str) -> int:
+def _byte_length(word: str) -> int:
     return len(word.encode())
 
 
@@ -110,7 +110,7 @@ def of_hazard(hazard: Hazard) -> LogLiterals:
     handler = type(hazard).in_log
     if handler is Hazard.in_log or handler is LoggedHazard.in_log:
         return _declared_literals(hazard)
-    return _Reader(hazard).of_function(handler)
+    return _LiteralCollector(hazard).of_function(handler)
 
 
 def _declared_literals(hazard: Hazard) -> LogLiterals:
@@ -128,9 +128,9 @@ def literals_of_sign(sign: Sign) -> LogLiterals:
         if sign.says is not None
         else []
     )
-    told += [_words(group) for group in sign.frames]
+    told += [_to_log_literals(group) for group in sign.frames]
     if sign.types and not sign.lines and "" not in sign.types:
-        told.append(_words(sign.types))
+        told.append(_to_log_literals(sign.types))
     return max(told, key=_selectivity, default=MATCHES_ANY_LOG)
 
 
@@ -139,11 +139,11 @@ def literals_of_places(places: Iterable[tuple[str, str]]) -> LogLiterals:
     return LogLiterals(max(place, key=len).casefold() for place in places)
 
 
-def _words(literals: Iterable[str]) -> LogLiterals:
-    return LogLiterals(one.casefold() if _size(one) >= MIN_LITERAL_BYTES else "" for one in literals)
+def _to_log_literals(literals: Iterable[str]) -> LogLiterals:
+    return LogLiterals(one.casefold() if _byte_length(one) >= MIN_LITERAL_BYTES else "" for one in literals)
 
 
-class _Reader(ast.NodeVisitor):
+class _LiteralCollector(ast.NodeVisitor):
     """Collects the patterns and strings that a handler's code uses."""
 
     def __init__(self, hazard: Hazard) -> None:
@@ -174,7 +174,7 @@ class _Reader(ast.NodeVisitor):
 
     def _value(self, value: Any) -> None:
         if isinstance(value, str):
-            if _size(value) >= MIN_LITERAL_BYTES:
+            if _byte_length(value) >= MIN_LITERAL_BYTES:
                 self._found.add(value.casefold())
         elif isinstance(value, (Pattern, Sign, Refusal)):
             self._found |= (
@@ -198,7 +198,7 @@ class _Reader(ast.NodeVisitor):
             self._found |= _declared_literals(self._hazard)
         elif name == "errors_of" and says:
             self.visit(says[0])  # its message decides, whatever the type
-        elif name in _SAID:
+        elif name in _TEXT_FUNCTIONS:
             self.visit(called)
         else:
             self.generic_visit(node)

@@ -52,15 +52,15 @@ ENGLISH, CHINESE = "# English", "# 中文"
 _EXAMPLE, _CURE = HEADINGS[2], HEADINGS[3]
 _SECTION = lazy_compile(r"^## (.+)$", re.MULTILINE)
 _EXAMPLE_PATTERN = re.compile(rf"^## {_EXAMPLE.en}\n(.*?)\n+^## ", re.MULTILINE | re.DOTALL)
-_SOURCE = re.compile(r"^- (https://\S+?):(?=\s)", re.MULTILINE)
+_SOURCE_LINK_PATTERN = re.compile(r"^- (https://\S+?):(?=\s)", re.MULTILINE)
 _ITEM = re.compile(r"^- ", re.MULTILINE)
 _CHINESE_LINE_BREAK_PATTERN = lazy_compile(r"(?<=[^\x00-\x7f])\s*\n\s*(?=[^\x00-\x7f])")
-_FILE = lazy_compile(
+_PAGE_PATTERN = lazy_compile(
     rf"\+\+\+\n(?P<head>.*?)^\+\+\+\n\s*^{ENGLISH}\n(?P<english>.*?)^{CHINESE}\n(?P<chinese>.*)\Z",
     re.MULTILINE | re.DOTALL,
 )
 _AT = lazy_compile(r" - at `\$\.?(.*)`$")
-_SHARED = lazy_compile(r"@(\w+)")
+_SHARED_REFERENCE_PATTERN = lazy_compile(r"@(\w+)")
 
 
 class HazardPage(msgspec.Struct, frozen=True, dict=True):
@@ -87,7 +87,7 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def sources(self) -> tuple[str, ...]:
         """The URLs under the page's last heading."""
-        return tuple(_SOURCE.findall(self.english.rpartition(f"## {HEADINGS[-1].en}\n")[2]))
+        return tuple(_SOURCE_LINK_PATTERN.findall(self.english.rpartition(f"## {HEADINGS[-1].en}\n")[2]))
 
     def text(self, language: str) -> str:
         """The page as Markdown in ``"en"`` or ``"zh"``: the introductory line, then the sections."""
@@ -121,7 +121,7 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
     @property
     def cures(self) -> tuple[Text, ...]:
         """The items of the section ``Cure`` (all of it if it is no list), without backticks and final full stops."""
-        both = (map(_plain, _items(self.section(_CURE.en, language))) for language in ("en", "zh"))
+        both = (map(_strip_markup, _items(self.section(_CURE.en, language))) for language in ("en", "zh"))
         return tuple(Text(*pair) for pair in zip(*both, strict=True))
 
     def declared(self, kind: type[Head]) -> Head:
@@ -224,7 +224,7 @@ def read_page(
     ``shared`` holds values shared by the pages of the theme; a page's own ``[shared]`` takes precedence.
     """
     empty = HazardPage(name, theme, {}, "", "", has_code)
-    parts = _FILE.match(text)
+    parts = _PAGE_PATTERN.match(text)
     if parts is None:
         empty.refuse(
             "",
@@ -263,7 +263,7 @@ def _resolve_shared(value: Any, shared: dict[str, Any], page: HazardPage, key: s
             put = _resolve_shared(one, shared, page, key)
             found += put if isinstance(put, list) and isinstance(one, str) else [put]
         return found
-    reference = _SHARED.fullmatch(value) if isinstance(value, str) else None
+    reference = _SHARED_REFERENCE_PATTERN.fullmatch(value) if isinstance(value, str) else None
     if reference is None:
         return value
     if reference[1] not in shared:
@@ -327,5 +327,5 @@ def _items(section: str) -> list[str]:
     return _ITEM.split(section)[1:] if section.startswith("- ") else [section]
 
 
-def _plain(item: str) -> str:
+def _strip_markup(item: str) -> str:
     return _one_line(item).replace("`", "").removesuffix(".").removesuffix("。")

@@ -24,10 +24,10 @@ _READS_CONFIG = re.compile(
     r"/deepspeed/runtime/(?:zero/)?(?:\w*config\w*)\.py$|/transformers/(?:integrations/)?deepspeed\.py$"
     r"|/accelerate/utils/(?:deepspeed|dataclasses)\.py$|/pydantic/main\.py$"
 )
-_VERSION = re.compile(r"([A-Za-z][\w.-]*?)(?:[<>=!~]=?| )\d")
-_WORD = re.compile(r"[\w./:-]+")
+_NAME_BEFORE_VERSION_PATTERN = re.compile(r"([A-Za-z][\w.-]*?)(?:[<>=!~]=?| )\d")
+_MESSAGE_WORD_PATTERN = re.compile(r"[\w./:-]+")
 _INTERFACE_ERROR_TYPES = ("ImportError", "ModuleNotFoundError", "AttributeError", "TypeError", "NameError")
-_SHORT = 5
+_MIN_WORD_LENGTH = 5
 """Shorter values (auto, cpu, true) are too common to identify a setting."""
 
 
@@ -136,7 +136,7 @@ class FindingPlaces:
             return False
         if failure.reading is not None:
             return os.path.realpath(failure.reading) == os.path.realpath(os.path.join(self._base, span.path))
-        words = set(_WORD.findall(failure.message))
+        words = set(_MESSAGE_WORD_PATTERN.findall(failure.message))
         return any(word in words for word in _distinctive_words(self._text_at(span)))
 
     def _text_at(self, span: Span) -> str:
@@ -156,7 +156,9 @@ class FindingPlaces:
 
     def _count_packages_at_interface(self, finding: Finding, failure: RankFailure) -> int:
         """How many of the finding's packages are at the interface that failed: two (or the only one), else 0."""
-        told_of = {canonical(name) for name in _VERSION.findall(finding.cause.en)} & set(self._packages)
+        told_of = {canonical(name) for name in _NAME_BEFORE_VERSION_PATTERN.findall(finding.cause.en)} & set(
+            self._packages
+        )
         wanted = min(len(told_of), 2)
         found = [len(told_of & set(_packages_at_raise(told))) for told in failure.chain if _is_interface_error(told)]
         return wanted if wanted and max(found, default=0) >= wanted else 0
@@ -175,7 +177,7 @@ def _is_interface_error(exception: ChainedException) -> bool:
 
 def _packages_at_raise(exception: ChainedException) -> Iterator[str]:
     """The packages between which an exception was raised: those in its message, and the stack's two innermost."""
-    for word in _WORD.findall(exception.message):
+    for word in _MESSAGE_WORD_PATTERN.findall(exception.message):
         yield canonical(re.split(r"[.:]", word)[0])
     found: list[str] = []
     for frame in reversed(exception.frames):
@@ -197,10 +199,14 @@ def _raising_frame(exception: ChainedException) -> Frame | None:
 
 def _distinctive_words(text: str) -> Iterator[str]:
     """The words at a place by which an exception would refer to it: keys, options, paths, values of some length."""
-    for word in _WORD.findall(text):
+    for word in _MESSAGE_WORD_PATTERN.findall(text):
         plain = word.lstrip("-").strip(".:")
         for one in dict.fromkeys((plain, plain.replace("-", "_"), word)):
-            if len(one) >= _SHORT and not one.isdigit() and (len(one) >= 10 or re.search(r"[_./]|[a-z][A-Z]", one)):
+            if (
+                len(one) >= _MIN_WORD_LENGTH
+                and not one.isdigit()
+                and (len(one) >= 10 or re.search(r"[_./]|[a-z][A-Z]", one))
+            ):
                 yield one
 
 

@@ -42,7 +42,7 @@ def rehearsal_summary(record: RehearsalRecord, folder: str) -> rehearsal.Rehears
         host_per_node=host_per_node(record),
         versions=record.ranks[0].versions if record.ranks else {},
         divergence=record.divergence,
-        ranks=tuple(_rank(rank, folder) for rank in record.ranks),
+        ranks=tuple(_summarize_rank(rank, folder) for rank in record.ranks),
         life=life_report(record) or msgspec.UNSET,
         result=result_report(record) or msgspec.UNSET,
         gpus=_gpu_models(record),
@@ -83,7 +83,7 @@ def host_per_node(record: RehearsalRecord) -> rehearsal.NodeMemory | None:
     )
 
 
-def _rank(rank: RankRecord, folder: str) -> rehearsal.RehearsedRank:
+def _summarize_rank(rank: RankRecord, folder: str) -> rehearsal.RehearsedRank:
     own = own_device(rank)
     return rehearsal.RehearsedRank(
         rank=rank.rank,
@@ -103,7 +103,7 @@ def _rank(rank: RankRecord, folder: str) -> rehearsal.RehearsedRank:
         host_peak_bytes=rank.host.peak_bytes if rank.host else 0,
         host_pinned_peak_bytes=rank.host.peak_pinned_bytes if rank.host else 0,
         host_peak_by_category=dict(rank.host.by_category) if rank.host else {},
-        devices=tuple(_device(device) for device in rank.devices),
+        devices=tuple(_summarize_device(device) for device in rank.devices),
         collectives=rehearsal.Collectives(
             count=sum(total.count for total in rank.collectives),
             bytes=sum(total.bytes for total in rank.collectives),
@@ -121,7 +121,7 @@ def _rank(rank: RankRecord, folder: str) -> rehearsal.RehearsedRank:
         events=tuple(rank.events),
         as_run=rank.as_run,
         routing=_routing(rank, own),
-        timelines=tuple(_timeline(timeline, folder) for timeline in rank.timelines),
+        timelines=tuple(_relative_timeline(timeline, folder) for timeline in rank.timelines),
         host_modules=tuple(rank.host.modules) if rank.host else (),
     )
 
@@ -132,7 +132,7 @@ def _routing(rank: RankRecord, device_memory: DeviceMemory | None) -> rehearsal.
     return band if band is not None else msgspec.UNSET
 
 
-def _device(device: DeviceMemory) -> rehearsal.Device:
+def _summarize_device(device: DeviceMemory) -> rehearsal.Device:
     used = device.peak_reserved_bytes + device.allowance_bytes
     return msgspec.structs.replace(
         _convert(device, rehearsal.Device),
@@ -142,7 +142,7 @@ def _device(device: DeviceMemory) -> rehearsal.Device:
     )
 
 
-def _timeline(timeline: MemoryTimeline, folder: str) -> MemoryTimeline:
+def _relative_timeline(timeline: MemoryTimeline, folder: str) -> MemoryTimeline:
     places = {place: seen_from(folder, place) for place in timeline.places}
     return msgspec.structs.replace(timeline, places=tuple(places[place] for place in timeline.places))
 
@@ -160,12 +160,12 @@ def own_device(rank: RankRecord) -> DeviceMemory | None:
 def _failure(failure: Failure, folder: str) -> rehearsal.FailureSummary:
     return msgspec.structs.replace(
         _convert(failure, rehearsal.FailureSummary),
-        user_frame=_frame(failure.innermost("user"), folder),
-        library_frame=_frame(failure.innermost("library"), folder),
+        user_frame=_relative_frame(failure.innermost("user"), folder),
+        library_frame=_relative_frame(failure.innermost("library"), folder),
     )
 
 
-def _frame(frame: Frame | None, folder: str) -> Frame | None:
+def _relative_frame(frame: Frame | None, folder: str) -> Frame | None:
     return None if frame is None else msgspec.structs.replace(frame, path=seen_from(folder, frame.path))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-_INSTRUCTIONS = {
+_COLUMNS_OF_INSTRUCTION_TYPE = {
     "alpaca": "instruction input output",
     "alpaca_chat": "instruction input response",
     "alpaca_chat.load_qa": "question answer",
@@ -89,7 +89,7 @@ def columns_of_entry(entry: dict[str, Any], rl: str | None) -> tuple[str, ...]:
         return (f"{entry.get('field_messages') or 'messages'}:chat", *sides)
     if template in ("chatml", "llama3") and rl is not None:
         return _add_default_kind((_KTO_COLUMNS if rl == "kto" else _PREFERENCE_COLUMNS).get(way, ""))
-    return _add_default_kind(_INSTRUCTIONS.get(kind) or _INSTRUCTIONS.get(template, ""))
+    return _add_default_kind(_COLUMNS_OF_INSTRUCTION_TYPE.get(kind) or _COLUMNS_OF_INSTRUCTION_TYPE.get(template, ""))
 
 
 def _kind_of_messages(entry: dict[str, Any]) -> str:

@@ -92,7 +92,7 @@ def csv_separator(run: Run) -> str:
     """The launch's separator option, its default, or the only separator that readers get; empty if unknown."""
     for name in run.arguments.names():
         value = run.arguments.get(name).string if _SEPARATOR_OPTION.fullmatch(name.lower()) else None
-        if value is not None and (told := _one(value)):
+        if value is not None and (told := _delimiter(value)):
             return told
     defaults: set[str] = set()
     read: set[str | None] = set()
@@ -100,15 +100,15 @@ def csv_separator(run: Run) -> str:
         for call in script.calls("*.add_argument"):
             option = call.argument(0).string
             if option is not None and _SEPARATOR_OPTION.fullmatch(option.lower()):
-                defaults.add(_one(call.keyword("default").string or ""))
+                defaults.add(_delimiter(call.keyword("default").string or ""))
         for call in script.calls(*_READERS):
             given = next((one for one in (call.keyword("sep"), call.keyword("delimiter")) if not one.absent), None)
             read.add("," if given is None else given.string)
     only = [next(iter(found)) for found in (defaults, read) if len(found) == 1]
-    return next((_one(told) for told in only if told), "")
+    return next((_delimiter(told) for told in only if told), "")
 
 
-def _one(text: str) -> str:
+def _delimiter(text: str) -> str:
     """The character that a text stands for (``tab``, ``comma``, itself); empty if it isn't one."""
     text = {"\\t": "\t", "tab": "\t", "comma": ","}.get(text.lower(), text)
     return text if len(text) == 1 else ""
@@ -117,7 +117,13 @@ def _one(text: str) -> str:
 _MAX_ROWS = 4096
 _MAX_TOKENS = 2_000_000
 """The most tokens to generate for two steps; a program that needs more reports itself that there is too little."""
-_BATCH = ("batch_size", "train_batch_size", "global_batch_size", "per_device_train_batch_size", "per_gpu_batch_size")
+_BATCH_SIZE_OPTIONS = (
+    "batch_size",
+    "train_batch_size",
+    "global_batch_size",
+    "per_device_train_batch_size",
+    "per_gpu_batch_size",
+)
 _GRADIENT_ACCUMULATION_OPTIONS = (
     "gradient_accumulation_steps",
     "accum_freq",
@@ -129,7 +135,10 @@ _GRADIENT_ACCUMULATION_OPTIONS = (
 
 def rows_for_two_steps(run: Run, tokens: int = 0) -> int:
     """Rows for two steps of all ranks at ``tokens`` each; 0 if no batch size is stated or they would be too many."""
-    batch, accumulated = _whole_number(run, _BATCH), _whole_number(run, _GRADIENT_ACCUMULATION_OPTIONS) or 1
+    batch, accumulated = (
+        _whole_number(run, _BATCH_SIZE_OPTIONS),
+        _whole_number(run, _GRADIENT_ACCUMULATION_OPTIONS) or 1,
+    )
     rows = min(2 * batch * accumulated * (run.world_size or 8), _MAX_ROWS)
     return rows if rows * tokens <= _MAX_TOKENS else 0
 

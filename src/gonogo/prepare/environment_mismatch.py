@@ -26,14 +26,14 @@ from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.prepare.packages.installed import installed_version
 
-_PIP = re.compile(r"\b(?:pip3?|uv pip) install (?P<words>[^\n`&|;]+)")
-_TORCH = re.compile(r"(?:^|\s)[\"']?torch(?![\w./-])")
+_PIP_INSTALL_PATTERN = re.compile(r"\b(?:pip3?|uv pip) install (?P<words>[^\n`&|;]+)")
+_TORCH_REQUIREMENT_PATTERN = re.compile(r"(?:^|\s)[\"']?torch(?![\w./-])")
 _NIGHTLY_TORCH = re.compile(r"(?:^|\s)--pre(?![\w-])|/nightly\b")
 
 _MAX_FILES = 24
 _MAX_DEPTH = 4
-_NAMES = ("pyproject.toml", "setup.py", "setup.cfg", "environment.yml", "environment.yaml", "Pipfile")
-_OTHER_NAMES = {
+_REQUIREMENT_FILES = ("pyproject.toml", "setup.py", "setup.cfg", "environment.yml", "environment.yaml", "Pipfile")
+_DISTRIBUTION_BY_MODULE = {
     "yaml": "pyyaml", "PIL": "pillow", "sklearn": "scikit-learn", "cv2": "opencv-python", "skimage": "scikit-image",
     "bs4": "beautifulsoup4", "dotenv": "python-dotenv", "dateutil": "python-dateutil", "git": "gitpython",
     "docx": "python-docx", "fitz": "pymupdf", "hydra": "hydra-core", "pytorch_lightning": "pytorch-lightning",
@@ -44,7 +44,7 @@ _OTHER_NAMES = {
 _PIP_INSTALL = (
     r"\bpip3? install (?:(?:-U|--upgrade|-i https?:\S+) )*[`'\"]?([A-Za-z][\w-]*)(?=\.?(?:$|[\s,;`'\"\[(<>=!~]))"
 )
-_MISSING = re.compile(
+_MISSING_PACKAGE_PATTERN = re.compile(
     r"No module named '([\w.]+)'|requires? (?:the )?[`']?(\w+)[`']? (?:to be installed|library)"
     r"|No package metadata was found for (?:The ')?([\w.-]+)"  # transformers' require_version, about a package
     r"|Requirement '([A-Za-z][\w-]*)[^'\n]*' not met"  # Lightning's
@@ -55,7 +55,9 @@ _API_ERROR_PATTERN = re.compile(
     r"cannot import name|No module named|has no attribute|unexpected keyword argument|missing \d+ required"
     r"|positional arguments? but|object is not callable|not supported between"
 )
-_QUOTED = re.compile(r"[\"']([A-Za-z][\w.-]*)(?:\[[\w,-]*\])?\s*((?:[<>=!~]=?=?\s*[\w.*]+\s*,?\s*)*)(?:;[^\"']*)?[\"']")
+_QUOTED_REQUIREMENT_PATTERN = re.compile(
+    r"[\"']([A-Za-z][\w.-]*)(?:\[[\w,-]*\])?\s*((?:[<>=!~]=?=?\s*[\w.*]+\s*,?\s*)*)(?:;[^\"']*)?[\"']"
+)
 
 _MISSING_NAME_PATTERN = re.compile(r"cannot import name '\w+' from '([\w.]+)'|module '([\w.]+)' has no attribute")
 _NOT_INSTALLED = translated(
@@ -70,7 +72,7 @@ _PROJECT_NOT_INSTALLED = translated(
     "{package} is this project itself ({file}), which is not installed here: pip install -e {folder}, or "
     "run gonogo prepare -- COMMAND once"
 )
-_OTHER_VERSION = translated(
+_REQUIRES_OTHER_VERSION = translated(
     "{file} requires {wanted}, but {have} is installed here: rehearse with --environment {file}, or "
     "--with {name}==VERSION"
 )
@@ -119,7 +121,7 @@ def project_files(folder: Path) -> Iterator[Path]:
     """The files that declare a project's dependencies, from its folder up to the root of its repository."""
     found = 0
     for place in iter_parent_folders(folder, outside=True):
-        named = [place / name for name in _NAMES]
+        named = [place / name for name in _REQUIREMENT_FILES]
         for path in [*sorted(place.glob("requirements*.txt")), *sorted(place.glob("requirements/*.txt")), *named]:
             if is_file(path) and found < _MAX_FILES:
                 found += 1
@@ -138,7 +140,7 @@ def _read_requirements(path: Path) -> Iterator[tuple[str, SpecifierSet, str, str
     try:
         if path.name in ("setup.py", "setup.cfg"):
             text = path.read_text(encoding="utf-8", errors="replace")
-            found = [(name, specifier, "", "") for name, specifier in _QUOTED.findall(text)]
+            found = [(name, specifier, "", "") for name, specifier in _QUOTED_REQUIREMENT_PATTERN.findall(text)]
         else:
             packages = read_environment(SourceFile.read(path)).packages
             found = [(name, one.specifier, one.address, one.extras) for name, one in packages.items()]
@@ -166,7 +168,7 @@ def explain_package_mismatch(
 def missing_packages(failure: Failure) -> list[str]:
     """The distributions (canonical names) that the failure reports as missing."""
     said = "\n".join(f"{told.type}: {told.message}" for told in exception_chain(failure))
-    return [distribution_of(match[match.lastindex or 0]) for match in _MISSING.finditer(said)]
+    return [distribution_of(match[match.lastindex or 0]) for match in _MISSING_PACKAGE_PATTERN.finditer(said)]
 
 
 def suggested_packages(failure: Failure, record: RehearsalRecord) -> list[str]:
@@ -185,7 +187,7 @@ def _explain(
 ) -> tuple[Text, str] | None:
     """The mismatch and the file whose packages would cure it (empty: no file); None if no mismatch explains it."""
     said = "\n".join(f"{told.type}: {told.message}" for told in exception_chain(failure))
-    for match in _MISSING.finditer(said):
+    for match in _MISSING_PACKAGE_PATTERN.finditer(said):
         name = distribution_of(match[match.lastindex or 0])
         if _rehearsed_version(name, record):
             continue
@@ -210,7 +212,7 @@ def _explain(
         if have and is_excluded_by(have, specifier):
             others.append({"file": file, "wanted": f"{name}{specifier}", "have": have})
             if _is_named_or_called(name, failure, said):
-                return _OTHER_VERSION.format(**others[-1], name=name), file
+                return _REQUIRES_OTHER_VERSION.format(**others[-1], name=name), file
     unlisted = _unlisted_package(said, requirements, Path(record.cwd))
     if others and unlisted is not None and not record.whole_environment:
         return _VERSION_MISMATCH.format(**others[0], package=unlisted), others[0]["file"]
@@ -270,7 +272,7 @@ def _rehearsed_version(name: str, record: RehearsalRecord) -> str:
 def distribution_of(module: str) -> str:
     """The canonical name of the distribution that provides a module, guessed from the module's name."""
     first = module.partition(".")[0]
-    return canonical(_OTHER_NAMES.get(module) or _OTHER_NAMES.get(first) or first)
+    return canonical(_DISTRIBUTION_BY_MODULE.get(module) or _DISTRIBUTION_BY_MODULE.get(first) or first)
 
 
 def is_excluded_by(version_text: str, specifier: SpecifierSet) -> bool:
@@ -322,5 +324,9 @@ def _installs_only_nightly(page: Path) -> bool:
         text = page.read_text(encoding="utf-8", errors="replace").replace("\\\n", " ")
     except OSError:
         return False
-    lines = [match["words"] for match in _PIP.finditer(text) if _TORCH.search(match["words"])]
+    lines = [
+        match["words"]
+        for match in _PIP_INSTALL_PATTERN.finditer(text)
+        if _TORCH_REQUIREMENT_PATTERN.search(match["words"])
+    ]
     return bool(lines) and all(_NIGHTLY_TORCH.search(line) for line in lines)

@@ -15,10 +15,10 @@ from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared, read_prepared
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
-_KEPT = ("models", "data", "media")
+_KEPT_FOLDERS = ("models", "data", "media")
 """The subfolders to which a table's names point; packages belong to a single launch."""
-_PLACES = ("models", "datasets", "paths", "addresses")
-_NAMES = (*_PLACES, "chosen")
+_INPUT_TABLES = ("models", "datasets", "paths", "addresses")
+_TABLE_FIELDS = (*_INPUT_TABLES, "chosen")
 _NOT_OURS = translated(
     "{folder} exists but was not created by gonogo prepare (it has no {manifest}): move it away, or prepare elsewhere"
 )
@@ -44,7 +44,7 @@ def write_folder(parent: Path, files: Mapping[str, bytes], table: Prepared) -> P
     The folder is replaced atomically. Raises UserError if it can't be written.
     """
     earlier = read_prepared(check_folder(parent)) or Prepared()
-    return _write_folder(parent, files, table, _with_names(table, earlier, table), _KEPT)
+    return _write_folder(parent, files, table, _with_names(table, earlier, table), _KEPT_FOLDERS)
 
 
 def add_to_folder(parent: Path, files: Mapping[str, bytes], table: Prepared) -> Path:
@@ -58,7 +58,7 @@ def add_to_folder(parent: Path, files: Mapping[str, bytes], table: Prepared) -> 
 def _with_names(base_table: Prepared, earlier: Prepared, table: Prepared) -> Prepared:
     """``base_table`` with the names of an earlier and of a new table."""
     return msgspec.structs.replace(
-        base_table, **{name: getattr(earlier, name) | getattr(table, name) for name in _NAMES}
+        base_table, **{name: getattr(earlier, name) | getattr(table, name) for name in _TABLE_FIELDS}
     )
 
 
@@ -71,7 +71,7 @@ def _write_folder(
         manifest = msgspec.json.encode(table)
     except UnicodeEncodeError as error:
         raise UserError(_CANNOT_WRITE.format(folder=FOLDER, why=_NOT_UTF_8)) from error
-    anew = {place for name in _PLACES for place in getattr(prepared, name).values()}
+    anew = {place for name in _INPUT_TABLES for place in getattr(prepared, name).values()}
     try:
         partial = Path(tempfile.mkdtemp(prefix=f".{FOLDER}-", dir=parent))
     except OSError as error:

@@ -68,7 +68,7 @@ _MODEL_UNKNOWN_FROM_PATH = translated(
 _GENERATED_ROWS = translated("generated rows ({format})")
 _GENERATED_ROWS_WITH_PUBLISHED_COLUMNS = translated("generated rows with the published columns: {columns}")
 _NO_FORMAT = translated("can't determine from the files which columns the program reads")
-_VARIABLE = translated("the program reads it with os.environ[…], but no file of the launch sets it: export it")
+_VARIABLE_NOT_SET = translated("the program reads it with os.environ[…], but no file of the launch sets it: export it")
 _UNSET_IN_SHELL = translated("the launch script uses it without setting it: export it (otherwise it is empty)")
 _GENERATED_MEDIA = translated("a folder with generated images")
 _SUFFIXES_WITHOUT_ROWS = frozenset({
@@ -76,7 +76,7 @@ _SUFFIXES_WITHOUT_ROWS = frozenset({
     ".arrow", ".mdb", ".tar", ".zip", ".gz", ".zst", ".model", ".vocab", ".so",
 })  # fmt: skip
 _ROWS_NOT_GENERATED = translated("files of this kind are not generated: put the output of the preceding step there")
-_SETTINGS = re.compile(r"(?:^|_)(?:config|cfg|args|arguments|settings)(?:_|$)")
+_CONFIG_OPTION_PATTERN = re.compile(r"(?:^|_)(?:config|cfg|args|arguments|settings)(?:_|$)")
 _SETTINGS_NOT_GENERATED = translated("a settings file, which can't be generated: is the path right?")
 _UNTOLD = translated("can't be determined from the files; determined by running the program up to its first batch")
 
@@ -127,7 +127,7 @@ def _required_input(
         yield required_model(named.value, named.place, folder, options, tokenizer_only=tokenizer)
     elif named.kind == "variable":
         here = named.value in os.environ
-        why = None if here else _UNSET_IN_SHELL if named.option == SHELL_VARIABLE_OPTION else _VARIABLE
+        why = None if here else _UNSET_IN_SHELL if named.option == SHELL_VARIABLE_OPTION else _VARIABLE_NOT_SET
         state: State = "here" if here else "missing"
         yield RequiredInput("variable", named.value, named.place, state=state, why=why, format=named.option or None)
     elif named.kind == "media":
@@ -232,7 +232,7 @@ def required_data(
     path = whole_path(name, folder)
     if exists(Path(path)) and not named.is_hub:
         return RequiredInput("data", name, named.place, path, "here", path)
-    if _SETTINGS.search(named.option):
+    if _CONFIG_OPTION_PATTERN.search(named.option):
         return RequiredInput("data", name, named.place, path, "missing", why=_SETTINGS_NOT_GENERATED)
     if not named.is_hub and os.path.splitext(path)[1].lower() in _SUFFIXES_WITHOUT_ROWS:
         return RequiredInput("data", name, named.place, path, "missing", why=_ROWS_NOT_GENERATED)
@@ -242,7 +242,7 @@ def required_data(
     if hub and is_folder(folder / name.partition("/")[0]) and "/" in name and not published_dataset(name):
         hub = named.is_hub
     wanted = RequiredInput("data", name, named.place, None if hub else path, "can-be-made", subset=subset)
-    wanted.splits, wanted.rows = _parts(named.split or "")
+    wanted.splits, wanted.rows = _parse_split(named.split or "")
     if run.framework is None:  # a framework's trainer makes steps from whatever rows there are
         tokens = tokens_of([run], options)
         wanted.rows = max(wanted.rows, rows_for_two_steps(run, tokens))
@@ -278,14 +278,14 @@ def required_data(
     return wanted
 
 
-_PART = re.compile(r"(\w+)(?:\[(\d*)(%?):(\d*)(%?)\])?")
+_SPLIT_PART_PATTERN = re.compile(r"(\w+)(?:\[(\d*)(%?):(\d*)(%?)\])?")
 _ROWS_PER_PART = 16
 """The minimum number of rows in a slice that is given in per cent."""
 
 
-def _parts(split: str) -> tuple[tuple[str, ...], int]:
+def _parse_split(split: str) -> tuple[tuple[str, ...], int]:
     """The splits in an expression such as ``train[:10%]+test``, and the rows that a split needs for its slices."""
-    found = list(_PART.finditer(split))
+    found = list(_SPLIT_PART_PATTERN.finditer(split))
     if not found or "".join(one[0] for one in found) != split.replace("+", "").replace(" ", ""):
         return (), 0
     rows = 0

@@ -45,7 +45,7 @@ def make(
             paths[one.path or ""] = "media"
             files |= {_PICTURE: picture(), _SOUND: sound()}
         elif one.format == walked_folders.IMAGE_FOLDER_FORMAT and one.path is not None:
-            one.found = f"data/{_plain(one.name)}"
+            one.found = f"data/{_path_component(one.name)}"
             files |= walked_folders.files_of(
                 one.found, one.path, max(options.rows_of.get(one.key, options.rows), one.rows)
             )
@@ -94,7 +94,7 @@ def _make_model(
 ) -> None:
     model = published_model(required_input.format or required_input.name)
     assert model is not None
-    place = f"models/{_plain(required_input.name)}"
+    place = f"models/{_path_component(required_input.name)}"
     made = model_files(model)
     if required_input.path is None:
         models[required_input.name.lower()] = place
@@ -117,7 +117,7 @@ def _place_rows(
     required_input: RequiredInput, columns: dict[str, str], rows: list[dict[str, object]], files: dict[str, bytes],
     datasets: dict[str, str], paths: dict[str, str],
 ) -> None:  # fmt: skip
-    place = f"data/{_plain(required_input.name)}"
+    place = f"data/{_path_component(required_input.name)}"
     # Store the kinds as well, which names alone don't determine, so that regenerated rows have the same ones.
     required_input.columns, required_input.found = tuple(f"{name}:{kind}" for name, kind in columns.items()), place
     path = required_input.name if is_data_file_url(required_input.name) else required_input.path
@@ -159,6 +159,6 @@ def _place_rows(
     paths[path] = place
 
 
-def _plain(name: str) -> str:
+def _path_component(name: str) -> str:
     """A name as a single path component."""
     return re.sub(r"[^\w.-]+", "--", name).strip("-.") or "it"

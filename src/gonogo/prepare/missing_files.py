@@ -16,14 +16,14 @@ from gonogo.finding import Text, translated
 PROJECT_FILE_SUFFIXES = (".yaml", ".yml", ".py", ".toml", ".sh", ".args")
 """Suffixes of files that come with a project's code."""
 _CONFIGURATION = re.compile(r"config|^ds_|zero|deepspeed|fsdp", re.IGNORECASE)
-_TRAINING = frozenset({"forward", "backward", "step"})
+_TRAINING_PHASES = frozenset({"forward", "backward", "step"})
 
 _MISSING_CHECKPOINT_PATTERN = re.compile(
     r"No valid checkpoint found in output directory \((?P<at>[^)\n]+)\)"  # transformers
     r"|Can't find a valid checkpoint at (?P<here>\S+)"
     r"|Tried to find (?P<state>\S+) but folder does not exist"  # accelerate
 )
-_NO_FILE = re.compile(
+_MISSING_FILE_PATTERN = re.compile(
     r"No such file or directory: ['\"](?P<quoted>[^'\"\n]+)['\"]"
     r"|(?:unable to open file: name = |Not found: )['\"](?P<named>[^'\"\n]+)['\"]"  # h5py, SentencePiece
     r"|Unable to find ['\"](?P<sought>/[^'\"\n]+)['\"]"  # datasets
@@ -47,13 +47,13 @@ def explain_missing_file(failure: Failure, folder: Path, record: RehearsalRecord
 
     ``folder`` is the working directory of the launch.
     """
-    if failure.phase in _TRAINING or failure.step:
+    if failure.phase in _TRAINING_PHASES or failure.step:
         return None
     if match := _MISSING_CHECKPOINT_PATTERN.search(failure.message):
         path = _named_file(match)
         is_here = _is_nonempty_folder(folder / path) or record.was_written_before(path)
         return None if is_here else _NO_CHECKPOINT.format(path=path)
-    match = _NO_FILE.search(failure.message)
+    match = _MISSING_FILE_PATTERN.search(failure.message)
     if match is None:
         return None
     path = _named_file(match)

@@ -21,13 +21,13 @@ from gonogo.prepare.required_inputs import NamedInput, kind_of_option
 _JOINED_PATHS_PATTERN = re.compile(r"\.{0,2}/[^:,]*(?:[:,]\.{0,2}/[^:,]*)+")
 """Several paths in one word, as in ``PATH``."""
 _HUB_NAME_PATTERN = re.compile(r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
-_FILE = re.compile(r"\.(?:json|jsonl|csv|tsv|txt|parquet|arrow|tar|pt|bin|yaml|yml|py)$")
+_FILE_SUFFIX_PATTERN = re.compile(r"\.(?:json|jsonl|csv|tsv|txt|parquet|arrow|tar|pt|bin|yaml|yml|py)$")
 _MODEL_ARGUMENTS = ("model", "ref_model", "teacher_model", "reward_model", "reward_funcs")
 TOKENIZER_ONLY = "tokenizer"
 """The ``option`` of a folder from which a call reads only the tokenizer."""
 SHELL_VARIABLE_OPTION = "$"
 """The ``option`` of a variable that the launch script uses."""
-_LATER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_FUNCTION_NODES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _WRITE_MODES = frozenset({"w", "a", "x", "wb", "ab", "xb", "w+"})
 # Variables that a launcher or a scheduler sets.
 _LAUNCHER_VARIABLE_PATTERN = re.compile(
@@ -38,7 +38,7 @@ _LAUNCHER_VARIABLE_PATTERN = re.compile(
 
 def is_hub_name(value: str) -> bool:
     """Whether a text looks like a Hub name rather than a path."""
-    return bool(_HUB_NAME_PATTERN.match(value)) and not _FILE.search(value)
+    return bool(_HUB_NAME_PATTERN.match(value)) and not _FILE_SUFFIX_PATTERN.search(value)
 
 
 def find_named_inputs(run: Run) -> Iterator[NamedInput]:
@@ -48,7 +48,7 @@ def find_named_inputs(run: Run) -> Iterator[NamedInput]:
     yield from _unset_shell_variables(run)
     for script in run.scripts:
         yield from _named_in_calls(run, script)
-        yield from _variables(run, script)
+        yield from _environment_inputs(run, script)
 
 
 def _named_in_arguments(run: Run) -> Iterator[NamedInput]:
@@ -58,13 +58,13 @@ def _named_in_arguments(run: Run) -> Iterator[NamedInput]:
         if kind is None:
             continue
         if kind == "data" and (entries := _entries(field)):
-            yield from (named for entry in entries for named in _named_in_entry(entry, _where(field), name))
+            yield from (named for entry in entries for named in _named_in_entry(entry, _field_location(field), name))
             continue
-        for value in _texts(field):
+        for value in _strings_in(field):
             if _is_usable_name(value):
-                yield NamedInput(kind, value, _where(field), name)
+                yield NamedInput(kind, value, _field_location(field), name)
         if not field.known and not field.absent and run.arguments.source_of(name) != "script":
-            yield NamedInput(kind, None, _where(field), name)
+            yield NamedInput(kind, None, _field_location(field), name)
 
 
 def _entries(field: Field) -> list[dict[str, Any]]:
@@ -90,7 +90,7 @@ def _named_in_entry(entry: dict[str, Any], place: str, option: str) -> Iterator[
             )  # fmt: skip
 
 
-def _texts(field: Field) -> Iterator[str]:
+def _strings_in(field: Field) -> Iterator[str]:
     """The strings in a value: of a list, of colon- or comma-separated paths, or the keys of a mapping."""
     values = field.value if isinstance(field.value, (tuple, list)) else (field.value,)
     for value in values if field.known else ():
@@ -106,7 +106,7 @@ def _is_usable_name(value: str) -> bool:
     )
 
 
-def _where(field: Field) -> str:
+def _field_location(field: Field) -> str:
     return f"{field.place.source.path}:{field.place.line}" if field.place is not None else ""
 
 
@@ -119,14 +119,16 @@ def _named_in_calls(run: Run, script: Script) -> Iterator[NamedInput]:
         node = argument_node(call, 0, "pretrained_model_name_or_path", "repo_id")
         if node is not None:
             alone = TOKENIZER_ONLY if "tokenizer" in words(last_name(call.receiver)) else ""
-            yield NamedInput("model", _resolve_text(run, script, node), _place(script, call), alone)
+            yield NamedInput("model", _resolve_text(run, script, node), _call_location(script, call), alone)
     for call in script.calls("*Trainer"):
         for argument in _MODEL_ARGUMENTS:
             # TRL's trainers load a model that is passed as a string; a model object names none.
             node = argument_node(call, 0 if argument == "model" else -1, argument)
             if node is not None and run.reached.holds(script.source.path, call.line):
                 names = _resolve_texts(run, script, node)
-                yield from (NamedInput("model", name, _place(script, call)) for name in names if name is not None)
+                yield from (
+                    NamedInput("model", name, _call_location(script, call)) for name in names if name is not None
+                )
     for call in script.calls("*load_dataset", "*load_from_disk"):
         node = argument_node(call, 0, "path", "dataset_path")
         if node is None:
@@ -134,12 +136,18 @@ def _named_in_calls(run: Run, script: Script) -> Iterator[NamedInput]:
         value = _resolve_text(run, script, node)
         if value in BUILDERS:
             for one in _resolve_texts(run, script, call.keyword_node("data_files")):
-                yield NamedInput("data", one, _place(script, call))
+                yield NamedInput("data", one, _call_location(script, call))
             continue
         subset = _resolve_text(run, script, argument_node(call, 1, "name"))
         split = call.keyword("split").string
-        yield NamedInput("data", value, _place(script, call), is_hub=bool(value and is_hub_name(value)),
-                    subset=subset, split=split)  # fmt: skip
+        yield NamedInput(
+            "data",
+            value,
+            _call_location(script, call),
+            is_hub=bool(value and is_hub_name(value)),
+            subset=subset,
+            split=split,
+        )
     for call in script.calls("open", "*.memmap", "*.read_json", "*.read_csv", "*.read_parquet", "*.ImageFolder"):
         mode = call.argument(1).get("r")
         if call.name == "open" and (not isinstance(mode, str) or mode.strip("bt") in _WRITE_MODES):
@@ -147,7 +155,7 @@ def _named_in_calls(run: Run, script: Script) -> Iterator[NamedInput]:
         node = argument_node(call, 0)
         value = _resolve_text(run, script, node)
         if value and (call.name != "open" or re.search(r"\.(json|jsonl|csv|txt)$", value)):
-            yield NamedInput("data", value, _place(script, call), _option_read_by(script, node))
+            yield NamedInput("data", value, _call_location(script, call), _option_read_by(script, node))
 
 
 def _resolve_texts(run: Run, script: Script, node: ast.expr | None) -> Iterator[str | None]:
@@ -216,7 +224,7 @@ def _is_under_main_guard(script: Script, node: ast.AST) -> bool:
     return any(isinstance(above, ast.If) and is_main_guard(above.test) for above in script.ancestors(node))
 
 
-def _place(script: Script, call: Call) -> str:
+def _call_location(script: Script, call: Call) -> str:
     return f"{script.source.path}:{call.line}"
 
 
@@ -229,7 +237,7 @@ def _unset_shell_variables(run: Run) -> Iterator[NamedInput]:
                 yield NamedInput("variable", name, f"{word.place.source.path}:{word.place.line}", SHELL_VARIABLE_OPTION)
 
 
-def _variables(run: Run, script: Script) -> Iterator[NamedInput]:
+def _environment_inputs(run: Run, script: Script) -> Iterator[NamedInput]:
     """``os.environ["NAME"]`` if neither the files nor a launcher set it."""
     if b"environ" not in script.source.data:
         return
@@ -241,7 +249,7 @@ def _variables(run: Run, script: Script) -> Iterator[NamedInput]:
     for node in script.nodes(ast.Subscript):
         if not isinstance(node.ctx, ast.Load) or script.qualified(node.value) != "os.environ":
             continue
-        if script is not run.scripts[0] and any(isinstance(above, _LATER) for above in script.ancestors(node)):
+        if script is not run.scripts[0] and any(isinstance(above, _FUNCTION_NODES) for above in script.ancestors(node)):
             continue  # a function that the launch may never call
         name = script.field(node.slice).string
         if not name or name in written or name in guarded or _LAUNCHER_VARIABLE_PATTERN.fullmatch(name):

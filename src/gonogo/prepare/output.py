@@ -19,27 +19,27 @@ from gonogo.report.page import cells
 
 FORMATS = ("text", "json")
 
-_KINDS = {
+_INPUT_KIND_TEXTS = {
     "model": translated("model"),
     "data": translated("data"),
     "media": translated("media"),
     "variable": translated("environment variable"),
 }
-_STATES = {
+_STATE_LABELS = {
     "here": translated("present"),
     "made": translated("generated"),
     "can-be-made": translated("can be generated"),
     "missing": translated("MISSING"),
     "unknown": translated("unknown"),
 }
-_PARTS = {
+_PART_LABELS = {
     "configuration": translated("configuration"),
     "tokenizer": translated("tokenizer"),
     "processor": translated("processor"),
     "chat template": translated("chat template"),
 }
-_NOTHING = translated("the files of the launch name no models or data")
-_WRITTEN = translated(
+_NOTHING_NAMED = translated("the files of the launch name no models or data")
+_FILES_WRITTEN = translated(
     "written: {folder}/ (at least {rows} rows per data set, about {tokens} tokens each); gonogo rehearse "
     "uses it automatically"
 )
@@ -48,7 +48,7 @@ _MODELS_NEXT = translated(
     "next: gonogo prepare -- COMMAND for a launch that uses it, or gonogo rehearse --synthetic-batch {name}"
 )
 _NOT_WRITTEN = translated("nothing written: nothing to generate")
-_LISTED = translated("nothing written (--list): what the launch needs is listed below")
+_NEEDS_LISTED = translated("nothing written (--list): what the launch needs is listed below")
 _PREPARED = translated(" (prepared)")
 _ONLY_LISTED = translated(" (listed)")
 _LACKING = translated("{count} of {all} needed here could not be provided: {names}")
@@ -56,21 +56,23 @@ _CAN_BE_MADE = translated("{count} of {all} needed here can be generated: {names
 _NEXT_MAKES = translated("next: gonogo prepare {command}")
 _RAN_TO_FIRST_BATCH = translated("the program ran up to its first batch")
 _ENDED_BEFORE_FIRST_BATCH = translated("the program ended before its first batch: {why}")
-_ENVIRONMENT = translated(
+_PACKAGES_LINE = translated(
     "packages: as {files} requires ({file}); rehearsals use them automatically, --environment none uses "
     "the installed ones"
 )
 _ADDED = translated("additional packages that the launch needs: {names} (pip install them on the target machine too)")
-_INSTALLED = translated("packages: what {files} requires is installed")
-_OWN = translated("the project's own package {name}: imported from {source}, as after pip install -e . --no-deps")
+_REQUIREMENTS_INSTALLED = translated("packages: what {files} requires is installed")
+_PROJECT_PACKAGE_LINE = translated(
+    "the project's own package {name}: imported from {source}, as after pip install -e . --no-deps"
+)
 _DIFFERS_FROM_REQUIREMENT = translated("not as required: {what}: {why}")
 _PACKAGES_FROM_URLS = translated(
     "packages from URLs (fetched from there or missing, never replaced by the index's package of that name): {names}"
 )
-_NOT_FOLLOWED = translated(
+_INDEX_LINE_IGNORED = translated(
     "ignored: {line} (packages are installed only from the indexes in your own pip and uv configuration)"
 )
-_NEXT = translated("next: gonogo rehearse {options}-- {command}")
+_NEXT_COMMAND = translated("next: gonogo rehearse {options}-- {command}")
 _SKIPPED = translated("not checked: {what}: {why}")
 
 
@@ -97,21 +99,21 @@ def write(
 
 
 def _lines(done: Preparation, command: Sequence[str], language: str, make_missing: bool) -> list[str]:
-    lines = [text.in_language(language) for text in _answer(done, command, make_missing)]
+    lines = [text.in_language(language) for text in _verdict_lines(done, command, make_missing)]
     lines += ["", f"gonogo prepare -- {shlex.join(command)}" if command else "gonogo prepare --model", ""]
     if not done.wanted:
-        lines += [f"  {_NOTHING.in_language(language)}"]
+        lines += [f"  {_NOTHING_NAMED.in_language(language)}"]
     for one in done.wanted:
-        state, kind = _STATES[one.state].in_language(language), _KINDS[one.kind].in_language(language)
+        state, kind = _STATE_LABELS[one.state].in_language(language), _INPUT_KIND_TEXTS[one.kind].in_language(language)
         lines.append(f"  {_pad(state, 12)} {_pad(kind, 9)} {one.name}" + (f"  ({one.place})" if one.place else ""))
         lines += [f"  {'':<22} {text}" for text in _details(one, language)]
-    lines += [f"  {text.in_language(language)}" for text in _packages(done.packages)]
+    lines += [f"  {text.in_language(language)}" for text in _describe_packages(done.packages)]
     for what, why in done.not_as_asked:
         lines.append("  " + _DIFFERS_FROM_REQUIREMENT.format(what=what, why=why).in_language(language))
     lines += [f"  {note.in_language(language)}" for note in done.package_notes]
     lines.append("")
     if not done.complete:
-        lines.append(_written(done, command, make_missing).in_language(language))
+        lines.append(_result_text(done, command, make_missing).in_language(language))
     if done.ended is not None:
         lines.append(_ENDED_BEFORE_FIRST_BATCH.format(why=Text(*done.ended)).in_language(language))
     elif done.looked is not None:
@@ -121,14 +123,14 @@ def _lines(done: Preparation, command: Sequence[str], language: str, make_missin
     return lines[:-1] if not lines[-1] else lines
 
 
-def _answer(done: Preparation, command: Sequence[str], made: bool) -> Iterator[Text]:
+def _verdict_lines(done: Preparation, command: Sequence[str], made: bool) -> Iterator[Text]:
     """The verdict, the reason and the next command, one line each."""
     verdict = Verdict.GO if done.complete else Verdict.CANNOT_TELL
     scope = (_PREPARED if made else _ONLY_LISTED) if done.complete else Text("", "")
     yield Text(f" {verdict.value}{scope.en}   gonogo prepare", f" {verdict.value}{scope.zh}   gonogo prepare")
     lacking = [one.name for one in done.wanted if one.state in ("missing", "unknown")]
     if done.complete:
-        yield _written(done, command, made)
+        yield _result_text(done, command, made)
     elif lacking:
         yield _LACKING.format(count=len(lacking), all=len(done.wanted), names=", ".join(lacking))
     elif done.ended is not None:
@@ -139,12 +141,12 @@ def _answer(done: Preparation, command: Sequence[str], made: bool) -> Iterator[T
     yield _next_command(done, command, made)
 
 
-def _written(done: Preparation, command: Sequence[str], made: bool) -> Text:
+def _result_text(done: Preparation, command: Sequence[str], made: bool) -> Text:
     if done.folder is not None and not command:
         return _MODELS_WRITTEN.format(folder=done.folder)
     if done.folder is not None:
-        return _WRITTEN.format(folder=done.folder, rows=done.rows, tokens=done.tokens)
-    return _NOT_WRITTEN if made else _LISTED
+        return _FILES_WRITTEN.format(folder=done.folder, rows=done.rows, tokens=done.tokens)
+    return _NOT_WRITTEN if made else _NEEDS_LISTED
 
 
 def _next_command(done: Preparation, command: Sequence[str], made: bool) -> Text:
@@ -155,7 +157,7 @@ def _next_command(done: Preparation, command: Sequence[str], made: bool) -> Text
         options = (
             f"--environment {shlex.quote(done.environment)} " if done.environment and not done.packages.differ else ""
         )
-        return _NEXT.format(options=options, command=typed)
+        return _NEXT_COMMAND.format(options=options, command=typed)
     found = next(
         (f"{FOLDER}/{one.found}" if one.state == "made" else one.found for one in done.wanted if one.found), None
     )
@@ -166,12 +168,12 @@ def _pad(text: str, width: int) -> str:
     return text + " " * (width - cells(text))
 
 
-def _packages(packages: ProjectPackages) -> Iterator[Text]:
+def _describe_packages(packages: ProjectPackages) -> Iterator[Text]:
     """Which packages rehearsals have, and why."""
     if packages.lines and not packages.differ:
-        yield _INSTALLED.format(files=", ".join(packages.files))
+        yield _REQUIREMENTS_INSTALLED.format(files=", ".join(packages.files))
     elif packages.lines:
-        yield _ENVIRONMENT.format(file=f"{FOLDER}/{FILE}", files=", ".join(packages.files))
+        yield _PACKAGES_LINE.format(file=f"{FOLDER}/{FILE}", files=", ".join(packages.files))
         if packages.added:
             yield _ADDED.format(names=", ".join(packages.added))
         if addresses := [
@@ -179,17 +181,17 @@ def _packages(packages: ProjectPackages) -> Iterator[Text]:
         ]:
             yield _PACKAGES_FROM_URLS.format(names=", ".join(addresses))
         for line in packages.index_lines:
-            yield _NOT_FOLLOWED.format(line=line)
+            yield _INDEX_LINE_IGNORED.format(line=line)
     if packages.own is not None:
         source = os.path.relpath(packages.own.source)
-        yield _OWN.format(name=packages.own.name or source, source=source)
+        yield _PROJECT_PACKAGE_LINE.format(name=packages.own.name or source, source=source)
 
 
 def _details(required_input: RequiredInput, language: str) -> list[str]:
     found = [required_input.why.in_language(language)] if required_input.why is not None else []
     if required_input.parts:
         shown = [
-            _PARTS[name].in_language(language) + (" +" if there else " -")
+            _PART_LABELS[name].in_language(language) + (" +" if there else " -")
             for name, there in required_input.parts.items()
         ]
         found.append(", ".join(shown))

@@ -46,7 +46,7 @@ from gonogo.prepare.tested_paths import tested_path
 from gonogo.prepare.unset_variables import unset_variable
 from gonogo.prepare.walked_folders import image_folder, is_image_folder_missing, needs_other_suffix, unmatched_patterns
 
-_ELSEWHERE = """\
+_PACKAGE_STUB_TEMPLATE = """\
 __path__ = [{folder!r}]
 __file__ = {folder!r} + "/__init__.py"
 with open(__file__, encoding="utf-8") as _file:
@@ -57,10 +57,12 @@ Look = Callable[[], RankRecord]
 _MAX_PASSES = 10
 _MAX_MESSAGE_LENGTH = 400
 """The length to which the error of a worker is cut: the message of an exception can go on for pages."""
-_NO_FILE = re.compile(
+_MISSING_FILE_PATTERN = re.compile(
     r"(?:No such file or directory|Unable to find|doesn't exist|not found)[^'\"]*['\"]([^'\"\n]+)['\"]"
 )
-_KEY = re.compile(r"^'(\w+)'$|^['\"]?Column (?:name )?\[?'?(\w+)'?\]? (?:not in|doesn't exist)|has no column '?(\w+)'?")
+_MISSING_COLUMN_PATTERN = re.compile(
+    r"^'(\w+)'$|^['\"]?Column (?:name )?\[?'?(\w+)'?\]? (?:not in|doesn't exist)|has no column '?(\w+)'?"
+)
 _MISSING_MODEL_PATTERN = re.compile(r"the model (\S+) is not in the Hugging Face cache")
 _DEFAULT_ROWS = 64
 """The factor on the chosen rows if they turn out to be too few for one step."""
@@ -68,7 +70,7 @@ _TOO_FEW_ROWS_PATTERN = re.compile(
     r"(?:test|train)_size=(\d+) should be either positive and smaller than the number of samples"
     r"|Index (\d+) out of range for dataset of size"
 )
-_SPLIT = re.compile(r"Unknown split \"(\w+)\"")
+_UNKNOWN_SPLIT_PATTERN = re.compile(r"Unknown split \"(\w+)\"")
 _MODEL_UNKNOWN = translated("--model {name}: not in gonogo's table of published models{close}")
 
 
@@ -121,7 +123,7 @@ def options_of(rows: int, tokens: int | None, models: Sequence[str]) -> PrepareO
     return PrepareOptions(rows, tokens, chosen)
 
 
-_NO_MODULE = re.compile(r"No module named '(\w+)")
+_MISSING_MODULE_PATTERN = re.compile(r"No module named '(\w+)")
 
 Launches = tuple[Sequence[Run], Sequence[Skipped]]
 
@@ -164,7 +166,7 @@ def prepare(
             break
         record = probe()
         done.looked = record.outcome
-        done.ended = _end_of(record)
+        done.ended = _failure_texts(record)
         done.environment = next((one.environment for one in record.unsupported if one.environment), None)
         if record.failure is not None:
             if (needed := asked_of(record.failure, packages.absent)) is not None:  # the run has it after all
@@ -199,7 +201,7 @@ def prepare(
 
 
 def _module_not_found(failure: Failure) -> set[str]:
-    match = _NO_MODULE.match(failure.message) if failure.type.endswith("ModuleNotFoundError") else None
+    match = _MISSING_MODULE_PATTERN.match(failure.message) if failure.type.endswith("ModuleNotFoundError") else None
     return {match[1]} if match is not None else set()
 
 
@@ -275,21 +277,21 @@ def runs_of_command(command: Sequence[str]) -> Launches:
     return [run for run in gathered.runs if run.launch is not None], gathered.skipped
 
 
-def _end_of(record: RankRecord) -> tuple[str, str] | None:
+def _failure_texts(record: RankRecord) -> tuple[str, str] | None:
     if record.outcome == "completed":
         return None
     if record.user_error is not None:
         english, chinese = record.user_error
-        return _line(english), _line(chinese)
+        return _one_line(english), _one_line(chinese)
     for one in record.unsupported:
-        return _line(f"{one.what}: {one.why}"), _line(f"{one.what}：{one.why_zh or one.why}")
+        return _one_line(f"{one.what}: {one.why}"), _one_line(f"{one.what}：{one.why_zh or one.why}")
     if record.failure is not None:
-        text = _line(f"{record.failure.type}: {record.failure.message}")
+        text = _one_line(f"{record.failure.type}: {record.failure.message}")
         return text, text
     return None
 
 
-def _line(text: str) -> str:
+def _one_line(text: str) -> str:
     return shorten(" ".join(text.split()), _MAX_MESSAGE_LENGTH)
 
 
@@ -317,7 +319,7 @@ def _inputs_from_record(
             model = required_model(tested, "", folder, options)
             pictures = image_folder(runs[0], tested)
             found += [model] if model.state == "can-be-made" else [pictures] if pictures is not None else []
-        if match := _NO_FILE.search(text):
+        if match := _MISSING_FILE_PATTERN.search(text):
             pictures = image_folder(runs[0], match[1]) if is_image_folder_missing(failure) else None
             found.append(pictures or _path(match[1], runs, folder, options, columns_requested_at_failure(failure)))
         found += [
@@ -327,7 +329,7 @@ def _inputs_from_record(
         if match := _MISSING_MODEL_PATTERN.match(text):
             found.append(required_model(match[1], "", folder, options, asked=True))
         of_rows = failure.type in ("KeyError", "ValueError") and unset_variable(failure) is None
-        if of_rows and (key := _KEY.search(text)):
+        if of_rows and (key := _MISSING_COLUMN_PATTERN.search(text)):
             name = next(part for part in key.groups() if part)
             made = [one for one in required_inputs if one.kind == "data" and one.state == "made"]
             if made and name not in columns.get("*", ()):
@@ -377,7 +379,7 @@ def _is_missing_split_added(record: RankRecord, required_inputs: Sequence[Requir
 
     A published dataset keeps its own splits.
     """
-    match = _SPLIT.search(record.failure.message) if record.failure is not None else None
+    match = _UNKNOWN_SPLIT_PATTERN.search(record.failure.message) if record.failure is not None else None
     if record.failure is None or match is None:
         return False
     lacking = [
@@ -455,7 +457,7 @@ def link_own_modules(own_package: OwnPackage, is_taken: Callable[[str], bool]) -
     if not hidden:
         return {}
     return {
-        f"project/code/{name}/__init__.py": _ELSEWHERE.format(
+        f"project/code/{name}/__init__.py": _PACKAGE_STUB_TEMPLATE.format(
             folder=str((own_package.source / name).absolute())
         ).encode()
         for name in modules - hidden - NON_PACKAGE_FOLDERS

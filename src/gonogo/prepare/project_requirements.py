@@ -43,7 +43,7 @@ _REQUIREMENT_FILE_NAMES = (
     "Pipfile",
     "Dockerfile",
 )
-_PIP = re.compile(
+_PIP_INSTALL_PATTERN = re.compile(
     r"^[ \t]*(?:(?:[-*$>`]|\d+\.) ?)*(?:(?:python3?|uv)(?: -m)? )?pip3? install ([^\n`&|;]+)", re.MULTILINE
 )
 _OPTIONS_WITHOUT_VALUE = frozenset(
@@ -127,16 +127,16 @@ def project_packages(runs: Sequence[Run], folder: Path) -> ProjectPackages:
             found.own = own_package(place)
         if not found.files:
             for path in (place / name for name in _REQUIREMENT_FILE_NAMES):
-                if is_file(path) and _take(found, _requirement_lines(path, found)):
+                if is_file(path) and _add_packages(found, _requirement_lines(path, found)):
                     found.files.append(_display_path(path, folder))
                     break
     if found.own is None:
         found.own = _package_of_a_subfolder(runs, folder)
     own = found.own
     if own is not None:
-        took = _take(found, _lines(own.requires))
+        took = _add_packages(found, _lines(own.requires))
         for path in own.files:
-            took = _take(found, _requirement_lines(path, found)) or took
+            took = _add_packages(found, _requirement_lines(path, found)) or took
         if took:
             found.files.append(_display_path(own.file, folder))
         found.lines.pop(own.name, None)
@@ -148,7 +148,7 @@ def project_packages(runs: Sequence[Run], folder: Path) -> ProjectPackages:
     for place in dict.fromkeys(place for start in starts for place in iter_parent_folders(start)):
         for path in sorted((*place.glob("README*.md"), *place.glob("setup*.sh"), *place.glob("install*.sh"))):
             lines = list(_lines(_pip_install_names(path)))
-            if lines and not found.files and _take(found, lines):  # the project has no other list
+            if lines and not found.files and _add_packages(found, lines):  # the project has no other list
                 found.files.append(_display_path(path, folder))
             for name, line in lines:
                 found.asked.setdefault(name, line)
@@ -222,7 +222,7 @@ def _pip_install_names(path: Path) -> Iterator[str]:
         text = path.read_text(encoding="utf-8", errors="replace").replace("\\\n", " ")
     except OSError:
         return
-    for match in _PIP.finditer(text):
+    for match in _PIP_INSTALL_PATTERN.finditer(text):
         words = re.findall(r"\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'`]+", match[1].partition(" #")[0])
         before = ""
         for word in words:
@@ -268,7 +268,7 @@ def _trackers(runs: Sequence[Run]) -> list[str]:
     return [str(word) for several in words if isinstance(several, list | tuple) for word in several]
 
 
-def _take(packages: ProjectPackages, lines: Iterable[tuple[str, str]]) -> bool:
+def _add_packages(packages: ProjectPackages, lines: Iterable[tuple[str, str]]) -> bool:
     """Add packages that are new, and versions that an earlier list left open; True if there are any lines."""
     there = list(lines)
     for name, line in there:

@@ -17,7 +17,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-_SUFFIX = ".toml"
+_SETTINGS_SUFFIX = ".toml"
 _MAX_BYTES = 1 << 20
 _OF_A_MODEL = re.compile(
     r"(?:.*_)?(?:ckpt|checkpoint|diffusers|transformer|unet|dit|vae|text_encoder|clip|llm|t5|byt5|llama3)_(?:path|dir)$"
@@ -34,7 +34,7 @@ def find_named_inputs(run: Run) -> Iterator[NamedInput]:
     seen: set[Path] = set()
     for word in run.launch.words:
         value = str(word.value or "").rpartition("=")[2]
-        if value.endswith(_SUFFIX):
+        if value.endswith(_SETTINGS_SUFFIX):
             yield from _named_in_file(run.launch.cwd / value, run.launch.cwd, seen, _MAX_NESTING)
 
 
@@ -47,31 +47,31 @@ def _named_in_file(path: Path, folder: Path, seen: set[Path], max_depth: int) ->
         settings = tomllib.loads(text)
     except (OSError, ValueError):
         return
-    for key, value in _texts(settings, ""):
-        if value.endswith(_SUFFIX):
+    for key, value in _strings_with_keys(settings, ""):
+        if value.endswith(_SETTINGS_SUFFIX):
             yield from _named_in_file(folder / value, folder, seen, max_depth - 1)
             continue
         kind = _kind(key)
         if kind is not None and ("/" in value or "." in value):
             line = 1 + text[: max(0, text.find(value))].count("\n")
-            yield NamedInput(kind, value, f"{_shown(path, folder)}:{line}", key.rpartition(".")[2])
+            yield NamedInput(kind, value, f"{_display_path(path, folder)}:{line}", key.rpartition(".")[2])
 
 
 def _kind(key: str) -> Kind | None:
     return "model" if _OF_A_MODEL.match(key.rpartition(".")[2].lower()) else kind_of_option(key)
 
 
-def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
+def _strings_with_keys(value: Any, key: str) -> Iterator[tuple[str, str]]:
     """Each string with its key, which is prefixed by the enclosing keys."""
     if isinstance(value, dict):
         for name, inner in value.items():
-            yield from _texts(inner, f"{key}.{name}" if key else name)
+            yield from _strings_with_keys(inner, f"{key}.{name}" if key else name)
     elif isinstance(value, list):
         for inner in value:
-            yield from _texts(inner, key)
+            yield from _strings_with_keys(inner, key)
     elif isinstance(value, str) and value and "\n" not in value:
         yield key, value
 
 
-def _shown(path: Path, folder: Path) -> str:
+def _display_path(path: Path, folder: Path) -> str:
     return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)

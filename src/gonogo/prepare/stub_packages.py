@@ -25,7 +25,7 @@ def absent(packages: ProjectPackages, command: Sequence[str], runs: Sequence[Run
     if not packages.files:
         return ()
     lines = " ".join(packages.lines.values()).encode()
-    texts = [lines, *_texts(command, runs)]
+    texts = [lines, *_launch_texts(command, runs)]
     return tuple(name for name in STOOD_IN if not any(name in text.decode("latin-1").lower() for text in texts))
 
 
@@ -35,27 +35,27 @@ def asked_of(failure: Failure, names: Sequence[str]) -> str | None:
     return next((name for name in names if "Import" in failure.type and re.search(rf"\b{name}\b", said)), None)
 
 
-def _texts(command: Sequence[str], runs: Sequence[Run]) -> Iterator[bytes]:
+def _launch_texts(command: Sequence[str], runs: Sequence[Run]) -> Iterator[bytes]:
     """The launch's words, its script, the program, and the files that the words name."""
     yield " ".join(command).encode("utf-8", "replace")
-    yield from _files(Path.cwd(), command)
+    yield from _read_files(Path.cwd(), command)
     for run in runs:
         for script in run.scripts[:1]:
             yield script.source.data
         if run.launch is not None:
             text = run.launch.source.data
             yield text
-            yield from _files(run.launch.cwd, _words(text))
+            yield from _read_files(run.launch.cwd, _split_words(text))
 
 
-def _words(text: bytes) -> list[str]:
+def _split_words(text: bytes) -> list[str]:
     try:
         return shlex.split(text.decode("utf-8", "replace"), comments=True)
     except ValueError:
         return text.decode("utf-8", "replace").split()
 
 
-def _files(folder: Path, words: Sequence[str]) -> Iterator[bytes]:
+def _read_files(folder: Path, words: Sequence[str]) -> Iterator[bytes]:
     for word in dict.fromkeys(one.rpartition("=")[2] for one in words):
         path = os.path.join(folder, word)
         try:

@@ -21,9 +21,9 @@ from gonogo.prepare.missing_files import PROJECT_FILE_SUFFIXES
 _PATH_CHECK_FUNCTIONS = frozenset(
     {"exists", "isfile", "isdir", "is_file", "is_dir", "lexists", "glob", "rglob", "listdir", "access"}
 )
-_WRITTEN = re.compile(r"out|save|log|work_?dir|job_?dir|cache|report|run_?name", re.IGNORECASE)
+_OUTPUT_NAME_PATTERN = re.compile(r"out|save|log|work_?dir|job_?dir|cache|report|run_?name", re.IGNORECASE)
 _USER_ERROR_TYPES = frozenset({"AssertionError", "ValueError", "RuntimeError", "FileNotFoundError", "Exception"})
-_NOTHING = re.compile(
+_NO_FILES_FOUND_PATTERN = re.compile(
     r"\b[Nn]o\b[^.\n]{0,20}\.?[^.\n]{0,40}\b(?:files?|shards?|images?|samples?|examples?)\b[^.\n]{0,30}\bfound\b"
     r"|\b(?:[Ff]ound|[Ff]inds?) no\b[^.\n]{0,40}\b(?:files?|shards?|images?|samples?|examples?)\b"
 )
@@ -35,13 +35,13 @@ def tested_path(failure: Failure, command: Sequence[str], folder: Path) -> str |
     frame = failure.innermost("user")
     if failure.phase != "load" or frame is None or not _checks_for_file(Path(frame.path), frame.line):
         return None
-    return next(_missing(command, folder, failure.message), None)
+    return next(_missing_paths(command, folder, failure.message), None)
 
 
 def found_no_files(failure: Failure) -> bool:
     """Whether a program ended because a folder had none of the files it reads: ``No .txt files found in …``."""
     own = failure.innermost("user") is not None and failure.phase == "load"
-    return own and failure.type in _USER_ERROR_TYPES and _NOTHING.search(failure.message) is not None
+    return own and failure.type in _USER_ERROR_TYPES and _NO_FILES_FOUND_PATTERN.search(failure.message) is not None
 
 
 def _checks_for_file(path: Path, line: int) -> bool:
@@ -66,7 +66,7 @@ def _asks(test: ast.expr) -> bool:
     return any(name in _PATH_CHECK_FUNCTIONS for name in names)
 
 
-def _missing(command: Sequence[str], folder: Path, test_output: str) -> Iterator[str]:
+def _missing_paths(command: Sequence[str], folder: Path, test_output: str) -> Iterator[str]:
     """Paths in the launch and its scripts that don't exist and that the run doesn't write."""
     words = list(command)
     for word in command:
@@ -81,7 +81,13 @@ def _missing(command: Sequence[str], folder: Path, test_output: str) -> Iterator
         option, _, value = word.rpartition("=")
         asked = option or before
         before = word if word.startswith("-") else ""
-        if "/" not in value or "$" in value or "://" in value or value.startswith("-") or _WRITTEN.search(asked):
+        if (
+            "/" not in value
+            or "$" in value
+            or "://" in value
+            or value.startswith("-")
+            or _OUTPUT_NAME_PATTERN.search(asked)
+        ):
             continue
         whole = os.path.normpath(os.path.join(folder, os.path.expanduser(value)))
         if value.endswith(PROJECT_FILE_SUFFIXES) and not value.startswith(("/", "~")):

@@ -23,22 +23,24 @@ from gonogo.prepare.tested_paths import found_no_files
 IMAGE_FOLDER_FORMAT = "image-folder"
 _IMAGE_FOLDER_CLASS = b"ImageFolder"
 _SPLITS = ("train", "val", "validation", "test")
-_CLASSES = ("class_a", "class_b")
-_MADE = translated("a folder of generated images, one subfolder per class")
+_CLASS_FOLDERS = ("class_a", "class_b")
+_IMAGE_FOLDER_GENERATED = translated("a folder of generated images, one subfolder per class")
 _ENDS = "txt|jsonl|json|parquet|csv|tsv"
 _SUFFIX = re.compile(rf"(?<![\w.])\*?(\.(?:{_ENDS}))\b|\b({_ENDS}) files?\b")
-_FILES = 4
+_FILE_COUNT = 4
 """More than one, because some programs keep the first file for evaluation."""
 _IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp"})
 _AUDIO_SUFFIXES = frozenset({".wav", ".flac"})
-_TRAINING = frozenset({"forward", "backward", "step"})
+_TRAINING_PHASES = frozenset({"forward", "backward", "step"})
 
 
 def image_folder(run: Run, path: str, place: str = "") -> RequiredInput | None:
     """A missing folder as a folder of images, if the run's scripts read such folders; else None."""
     if os.path.splitext(path)[1] or not run.says(_IMAGE_FOLDER_CLASS):
         return None
-    wanted = RequiredInput("data", path, place, path, "can-be-made", why=_MADE, format=IMAGE_FOLDER_FORMAT)
+    wanted = RequiredInput(
+        "data", path, place, path, "can-be-made", why=_IMAGE_FOLDER_GENERATED, format=IMAGE_FOLDER_FORMAT
+    )
     wanted.rows = rows_for_two_steps(run)
     return wanted
 
@@ -61,7 +63,7 @@ def files_of(place: str, path: str, rows: int) -> dict[str, bytes]:
     for split in ("",) if itself else _SPLITS:
         count = rows if split in ("", "train") else min(rows, 64)
         for number in range(count):
-            name = _CLASSES[number % len(_CLASSES)]
+            name = _CLASS_FOLDERS[number % len(_CLASS_FOLDERS)]
             found[os.path.join(place, split, name, f"{number:05}.png")] = content
     return found
 
@@ -93,7 +95,7 @@ def unmatched_patterns(record: RankRecord, folder: Path) -> Iterator[str]:
     written are left out.
     """
     for one in record.absent:
-        if one.kind != "file" or one.asked.owner != "user" or one.written or one.phase in _TRAINING or one.step:
+        if one.kind != "file" or one.asked.owner != "user" or one.written or one.phase in _TRAINING_PHASES or one.step:
             continue
         head, tail = os.path.split(os.path.normpath(folder / one.name))
         head = head.removesuffix(f"{os.sep}**")
@@ -105,9 +107,9 @@ def files_by_pattern(pattern: str, rows: Sequence[dict[str, Any]]) -> dict[str, 
     """The rows as several files whose names match a pattern, by name; images or sounds if the suffix says so."""
     suffix = os.path.splitext(pattern)[1].lower()
     found = {}
-    for number in range(_FILES):
+    for number in range(_FILE_COUNT):
         name = os.path.basename(pattern).replace("*", f"{number:05}")
-        if part := rows[number::_FILES]:
+        if part := rows[number::_FILE_COUNT]:
             media = picture(320, 240) if suffix in _IMAGE_SUFFIXES else sound() if suffix in _AUDIO_SUFFIXES else None
             found[name] = media or encode_rows(name, part)
     return found

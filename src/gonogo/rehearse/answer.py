@@ -47,7 +47,7 @@ _TOO_FEW_ROWS = translated(
     "run gonogo prepare --rows N"
 )
 
-_SHORT = translated(
+_OOM_KILLER_HINT = translated(
     "usually the system's OOM killer: rehearse fewer ranks (--ranks 0), or use a machine with more memory"
 )
 _KEEP = translated(
@@ -160,7 +160,7 @@ def was_interrupted(record: RehearsalRecord) -> bool:
     return any(rank.outcome == "interrupted" for rank in record.ranks)
 
 
-def _missing(rank: RankRecord) -> list[Phase]:
+def _missing_phases(rank: RankRecord) -> list[Phase]:
     reached = {*rank.phases}
     if "backward" in reached:
         reached.add("forward")  # a loss of bare parameters has no module whose forward would be noticed
@@ -170,7 +170,9 @@ def _missing(rank: RankRecord) -> list[Phase]:
 def _is_complete(record: RehearsalRecord) -> bool:
     return (
         bool(record.ranks)
-        and all(rank.outcome == "completed" and not _missing(rank) and not rank.unsupported for rank in record.ranks)
+        and all(
+            rank.outcome == "completed" and not _missing_phases(rank) and not rank.unsupported for rank in record.ranks
+        )
         and is_life_complete(record)
     )
 
@@ -186,13 +188,13 @@ def _describe_blocking_rank(other: int, end_state: str) -> Text:
     )
 
 
-def _place(rank: RankRecord, folder: str) -> list[str]:
+def _user_line(rank: RankRecord, folder: str) -> list[str]:
     """The user's line where a program was when it was ended from outside; empty if unknown."""
     frame = next((frame for frame in reversed(rank.stack) if frame.owner == "user"), None)
     return [f"{seen_from(folder, frame.path)}:{frame.line}"] if frame else []
 
 
-def _activity(last_activity: str, place: list[str]) -> Text:
+def _describe_activity(last_activity: str, place: list[str]) -> Text:
     """``forward, step 1, train.py:20``: a rank's last activity from its record, in both languages."""
     phase, _, rest = last_activity.partition(", step ")
     step, *doing = rest.split(", ", 1)
@@ -203,7 +205,7 @@ def _activity(last_activity: str, place: list[str]) -> Text:
     return Text(", ".join([name.en, f"step {step}", *rest_of_it]), "，".join([name.zh, f"第 {step} 步", *rest_of_it]))
 
 
-def _names(phases: list[Phase]) -> Text:
+def _phase_names(phases: list[Phase]) -> Text:
     """The phases' names in the order of a run, whatever the order in which the program reached them."""
     names = [name for phase, name in PHASE_NAMES.items() if phase in phases]
     return Text(", ".join(name.en for name in names), "、".join(name.zh for name in names))
@@ -241,7 +243,7 @@ def _were_ranks_compared(record: RehearsalRecord) -> bool:
 
 
 def _describe_coverage(rank: RankRecord) -> Text:
-    phases = _names(rank.phases)
+    phases = _phase_names(rank.phases)
     if not _reached_exit(rank):
         phases = translated("{phases} (not completed)").format(phases=phases)
     return translated("{phases}; {steps} optimizer steps, {operators:,} operators").format(
@@ -309,9 +311,9 @@ def _skipped_by(rank: RankRecord, explained_ranks: set[int], folder: str) -> Ite
     for unsupported in rank.unsupported:
         what = f"{unsupported.what} ({seen_from(folder, unsupported.where)})"
         yield Text(what, what), Text(unsupported.why, unsupported.why_zh or unsupported.why)
-    missing: Text | None = _names(_missing(rank)) if _missing(rank) else None
+    missing: Text | None = _phase_names(_missing_phases(rank)) if _missing_phases(rank) else None
     if missing is None and not _reached_exit(rank):  # it ended before its settings could be read
-        last = _names(rank.phases[-1:]) if rank.phases else translated("startup")
+        last = _phase_names(rank.phases[-1:]) if rank.phases else translated("startup")
         missing = translated("everything after {last}").format(last=last)
     if missing is not None:
         why = (
@@ -321,12 +323,12 @@ def _skipped_by(rank: RankRecord, explained_ranks: set[int], folder: str) -> Ite
             why = _TOO_FEW_ROWS
         if rank.last_activity and rank.outcome != "completed":
             why = translated("{why}; last activity: {activity}").format(
-                why=why, activity=_activity(rank.last_activity, _place(rank, folder))
+                why=why, activity=_describe_activity(rank.last_activity, _user_line(rank, folder))
             )
         yield missing, why
     if rank.outcome == "killed" and rank.events:  # how the worker ended, and its last output
         last_words = "; ".join([rank.events[0], *rank.events[1:][-3:]])
-        todo = _SHORT if "SIGKILL" in rank.events[0] else _KEEP
+        todo = _OOM_KILLER_HINT if "SIGKILL" in rank.events[0] else _KEEP
         why = translated("{words}; {todo}").format(words=last_words, todo=todo.format(rank=rank.rank))
         yield translated("a record"), why
     if rank.failure and rank.rank not in explained_ranks and not rank.unsupported:

@@ -39,11 +39,11 @@ from gonogo.rehearse.ranks.auto import resolve_auto_ranks
 from gonogo.rehearse.ranks.rank_options import ROLES
 from gonogo.rehearse.request import RehearsalRequest
 
-_ROWS = 64
-_KEPT = 20
+_GENERATED_ROWS = 64
+_MAX_PREPARED_FOLDERS = 20
 """The number of preparations that are kept, the most recently rehearsed ones."""
-_READING = translated("reading what the launch opens")
-_MAKING = translated("generating what is missing: {names}")
+_READING_INPUTS = translated("reading what the launch opens")
+_GENERATING_MESSAGE = translated("generating what is missing: {names}")
 _SECOND_PASS = translated("second pass: the first one needed something that is missing here, which is now generated")
 _ENVIRONMENT_OFFER = translated(
     "packages: the installed ones, although the project requires others ({files}): --yes creates an environment "
@@ -54,7 +54,7 @@ _NOT_INSTALLED = translated(
     "{names}: not installed here, but the program imports it at startup, so nothing was run: {option} installs "
     "it from the index, for this rehearsal only"
 )
-_NOT_MADE = translated(
+_ENVIRONMENT_NOT_CREATED = translated(
     "{names}: not installed here, although {files} requires it and the program imports it at startup; nothing "
     "was run: --yes creates the required environment, once"
 )
@@ -72,7 +72,7 @@ def prepare_and_rehearse(
     """
     folder = Path.cwd()
     say = ProgressReporter(on_progress, time.monotonic())
-    say(_READING)
+    say(_READING_INPUTS)
     try:
         launches = runs_of_command(request.command)
         ranks, note = resolve_auto_ranks(request.ranks, launches[0])
@@ -83,19 +83,19 @@ def prepare_and_rehearse(
         if find_prepared_folder(folder) is not None:
             record, report = rehearsed(request, on_progress)
             return record, _with_notes(report, said)
-        listed = _listed(request, launches)
+        listed = _list_inputs(request, launches)
     except UserError:
         return rehearsed(request, on_progress)  # it understands commands that the files alone don't determine
     with _prepared_in_cache(request.command, folder, listed.packages):
         request, notes = _with_environment(request, listed)
-        lacking = _lacking(request, launches[0], listed.packages, folder)
+        lacking = _missing_packages_report(request, launches[0], listed.packages, folder)
         if lacking is not None:
             return None, lacking
         wanted = [one.name for one in listed.wanted if one.state == "can-be-made"]
         if wanted:
-            say(_MAKING.format(names=", ".join(wanted)))
+            say(_GENERATING_MESSAGE.format(names=", ".join(wanted)))
         _generate_missing(request, launches)
-        record, report = _rehearsed(request, on_progress)
+        record, report = _rehearse_or_use_installed(request, on_progress)
         if report.verdict is Verdict.CANNOT_TELL and _ended_early(record):
             before = preparation_id(folder)
             first = [record.ranks[0]]
@@ -108,7 +108,7 @@ def prepare_and_rehearse(
                 say(_SECOND_PASS)
                 if request.keep is not None:  # it was new or empty, so its content is from the first pass
                     shutil.rmtree(request.keep, ignore_errors=True)
-                record, report = _rehearsed(request, on_progress)
+                record, report = _rehearse_or_use_installed(request, on_progress)
     return record, _with_notes(report, [*notes, *said])
 
 
@@ -129,7 +129,7 @@ def automatically_prepared(request: RehearsalRequest) -> Iterator[RehearsalReque
         return
     try:
         launches = runs_of_command(request.command)
-        listed = _listed(request, launches)
+        listed = _list_inputs(request, launches)
     except UserError:
         yield request
         return
@@ -140,7 +140,9 @@ def automatically_prepared(request: RehearsalRequest) -> Iterator[RehearsalReque
         yield request
 
 
-def _rehearsed(request: RehearsalRequest, on_progress: OnProgress | None) -> tuple[RehearsalRecord, Report]:
+def _rehearse_or_use_installed(
+    request: RehearsalRequest, on_progress: OnProgress | None
+) -> tuple[RehearsalRecord, Report]:
     """Rehearse; if the user declines the project's packages, with the installed ones."""
     try:
         return rehearsed(request, on_progress)
@@ -153,8 +155,8 @@ def _rehearsed(request: RehearsalRequest, on_progress: OnProgress | None) -> tup
         return rehearsed(request, on_progress)
 
 
-def _listed(request: RehearsalRequest, launches: Launches) -> Preparation:
-    options = options_of(_ROWS, None, [])
+def _list_inputs(request: RehearsalRequest, launches: Launches) -> Preparation:
+    options = options_of(_GENERATED_ROWS, None, [])
     return prepare(request.command, options, _environment_options(request), write=False, probe=None, launches=launches)
 
 
@@ -162,7 +164,7 @@ def _generate_missing(
     request: RehearsalRequest, launches: Launches, run_probe: Callable[[], RankRecord] | None = None
 ) -> None:
     """Generate what is missing; if it can't be written, the rehearsal reports what it lacks."""
-    options = options_of(_ROWS, None, [])
+    options = options_of(_GENERATED_ROWS, None, [])
     with contextlib.suppress(UserError):
         prepare(request.command, options, _environment_options(request), write=True, probe=run_probe, launches=launches)
 
@@ -195,7 +197,7 @@ def _prepared_in_cache(command: Sequence[str], folder: Path, packages: ProjectPa
 def _drop_old(place: Path) -> None:
     os.utime(place)
     others = sorted(place.parent.iterdir(), key=lambda one: one.stat().st_mtime, reverse=True)
-    for old in others[_KEPT:]:
+    for old in others[_MAX_PREPARED_FOLDERS:]:
         shutil.rmtree(old, ignore_errors=True)
 
 
@@ -211,7 +213,9 @@ def _with_environment(request: RehearsalRequest, preparation: Preparation) -> tu
     return replace(request, as_installed=True), [note]
 
 
-def _lacking(request: RehearsalRequest, runs: Sequence[Run], packages: ProjectPackages, folder: Path) -> Report | None:
+def _missing_packages_report(
+    request: RehearsalRequest, runs: Sequence[Run], packages: ProjectPackages, folder: Path
+) -> Report | None:
     """A report instead of a rehearsal, if the program imports a missing package at startup that nothing provides."""
     brought = request.environment is not None and request.environment != AS_INSTALLED
     if brought or request.ray is not None or (packages.files and packages.differ and not request.as_installed):
@@ -223,7 +227,7 @@ def _lacking(request: RehearsalRequest, runs: Sequence[Run], packages: ProjectPa
         return None
     shown = ", ".join(names)
     if all(name in packages.lines for name in names) and request.environment is None:
-        why = _NOT_MADE.format(names=shown, files=", ".join(packages.files))
+        why = _ENVIRONMENT_NOT_CREATED.format(names=shown, files=", ".join(packages.files))
     else:
         why = _NOT_INSTALLED.format(names=shown, option=" ".join(f"--with {name}" for name in names))
     files = check_project(request.command)

@@ -25,7 +25,7 @@ from gonogo.finding.rehearsal import (
 )
 from gonogo.finding.words import CATEGORIES, size
 
-_ORDER = [Verdict.GO, Verdict.CANNOT_TELL, Verdict.NO_GO]
+_VERDICT_ORDER = [Verdict.GO, Verdict.CANNOT_TELL, Verdict.NO_GO]
 _MIN_DIFFERENCE_BYTES = 64 << 20
 """Smaller changes of a peak are ignored: allocators and versions alone can cause them."""
 _REPORT_IN_PAGE_PATTERN = re.compile(rb'<script type="application/json" id="report">(.*?)</script>', re.DOTALL)
@@ -34,7 +34,7 @@ _MIN_SPEED_DIFFERENCE = 0.01
 """Smaller relative changes of a step's estimated time are ignored."""
 
 
-_Kind = Literal["finding", "assumption", "covered", "skipped"]
+_DifferenceKind = Literal["finding", "assumption", "covered", "skipped"]
 
 
 class _Device(msgspec.Struct):
@@ -49,7 +49,7 @@ class _Assumption(msgspec.Struct):
     what_zh: str = ""
 
 
-class _Rank(msgspec.Struct):
+class _RankReport(msgspec.Struct):
     rank: int
     peak_reserved_bytes: int
     outcome: str = "completed"
@@ -67,7 +67,7 @@ class _Host(msgspec.Struct):
 class _Rehearsal(msgspec.Struct):
     accelerator: str
     world_size: int
-    ranks: list[_Rank]
+    ranks: list[_RankReport]
     host_per_node: _Host | None = None
     command: list[str] = []
     steps: int = 0
@@ -161,16 +161,19 @@ def compared(was: BaselineReport, now: BaselineReport, growth: float) -> Rehears
     """
     worse: list[Text] = []
     better: list[Text] = []
-    step = _ORDER.index(now.verdict) - _ORDER.index(was.verdict)
+    step = _VERDICT_ORDER.index(now.verdict) - _VERDICT_ORDER.index(was.verdict)
     if step:
         said = _VERDICT_CHANGED.format(was=was.verdict.value, now=now.verdict.value)
         (worse if step > 0 else better).append(said)
     changes = [
         ComparedValue(
-            _VERDICT, _same(was.verdict.value), _same(now.verdict.value), judged="worse" if step > 0 else "better"
+            _VERDICT,
+            _untranslated(was.verdict.value),
+            _untranslated(now.verdict.value),
+            judged="worse" if step > 0 else "better",
         )
         if step
-        else ComparedValue(_VERDICT, _same(was.verdict.value), _same(now.verdict.value))
+        else ComparedValue(_VERDICT, _untranslated(was.verdict.value), _untranslated(now.verdict.value))
     ]
     before, after = was.rehearsal, now.rehearsal
     if before is not None and after is not None:
@@ -178,13 +181,23 @@ def compared(was: BaselineReport, now: BaselineReport, growth: float) -> Rehears
             changes.append(change)
             if reason is not None:
                 (worse if change.judged == "worse" else better).append(reason)
-        changes += _settings(before, after)
+        changes += _setting_changes(before, after)
     judged: Literal["same", "better", "regressed"] = "regressed" if worse else "better" if better else "same"
     return RehearsalComparison(
-        judged, was.path, now.path, was.verdict.value, now.verdict.value, growth, tuple(worse or better),
-        tuple(changes), tuple(_differences(was, now)), _has_complete_rank(before, after), _curves(before, after),
-        now.answer.next if now.answer is not None else "", now.answer.next_does if now.answer is not None else "",
-    )  # fmt: skip
+        judged,
+        was.path,
+        now.path,
+        was.verdict.value,
+        now.verdict.value,
+        growth,
+        tuple(worse or better),
+        tuple(changes),
+        tuple(_differences(was, now)),
+        _has_complete_rank(before, after),
+        _curves(before, after),
+        now.answer.next if now.answer is not None else "",
+        now.answer.next_does if now.answer is not None else "",
+    )
 
 
 def _to_baseline(report: Report, language: str) -> BaselineReport:
@@ -218,10 +231,10 @@ def _notes(was: BaselineReport, now: BaselineReport) -> tuple[Text, ...]:
         return ()
     if (before.accelerator, before.world_size) == (after.accelerator, after.world_size):
         return ()
-    return (_OTHER.format(path=was.path, was=_machine(before), now=_machine(after)),)
+    return (_OTHER_MACHINE.format(path=was.path, was=_describe_machine(before), now=_describe_machine(after)),)
 
 
-def _machine(rehearsal: _Rehearsal) -> str:
+def _describe_machine(rehearsal: _Rehearsal) -> str:
     return f"{rehearsal.world_size} x {rehearsal.accelerator}"
 
 
@@ -233,40 +246,45 @@ def _compared_values(
     alike: dict[tuple[bool, tuple[tuple[str, int, int], ...]], list[int]] = {}
     for rank in sorted(old_ranks.keys() & new_ranks.keys()):
         pair = old_ranks[rank], new_ranks[rank]
-        alike.setdefault((all(map(_is_whole, pair)), _peaks(*pair)), []).append(rank)
+        alike.setdefault((all(map(_is_whole, pair)), _peak_rows(*pair)), []).append(rank)
     for (is_whole, peaks), ranks in alike.items():
         said = ranks_text(ranks)
         for name, old, new in peaks:
             if name == "reserved":
                 what = _PEAK.format(ranks=said)
                 judged = _classify_change(old, new, growth) if is_whole else ""
-                reason = _MOVED.format(
+                reason = _PEAK_CHANGED.format(
                     what=what, how=_GREW if new > old else _SHRANK, old=size(old), new=size(new),
                     share=_relative_change(old, new), allowed=f"{growth:g} %",
                 )  # fmt: skip
                 yield _bytes_row(what, old, new, judged, is_headline=True), reason if judged else None
             else:
-                yield _bytes_row(_PART.format(ranks=said, part=_PARTS[name]), old, new), None
+                yield _bytes_row(_PART_OF_RANKS.format(ranks=said, part=_PART_LABELS[name]), old, new), None
     if before.host_per_node is not None and after.host_per_node is not None:
         old, new = before.host_per_node.peak_bytes, after.host_per_node.peak_bytes
         judged = _classify_change(old, new, growth) if all(map(_is_whole, (*before.ranks, *after.ranks))) else ""
-        reason = _MOVED.format(
-            what=_HOST, how=_GREW if new > old else _SHRANK, old=size(old), new=size(new),
+        reason = _PEAK_CHANGED.format(
+            what=_HOST_MEMORY_LABEL, how=_GREW if new > old else _SHRANK, old=size(old), new=size(new),
             share=_relative_change(old, new), allowed=f"{growth:g} %",
         )  # fmt: skip
-        yield _bytes_row(_HOST, old, new, judged, is_headline=True), reason if judged else None
+        yield _bytes_row(_HOST_MEMORY_LABEL, old, new, judged, is_headline=True), reason if judged else None
     speeds = (
-        (_STEP, before.seconds_of_step, after.seconds_of_step, "{:.3g} s"),
-        (_TOKENS, before.tokens_per_second_per_gpu, after.tokens_per_second_per_gpu, "{:,.0f}"),
+        (_STEP_TIME_LABEL, before.seconds_of_step, after.seconds_of_step, "{:.3g} s"),
+        (_TOKENS_PER_SECOND_LABEL, before.tokens_per_second_per_gpu, after.tokens_per_second_per_gpu, "{:,.0f}"),
     )
     for what, was, now, form in speeds:
         if was is not None and now is not None:
             differs = abs(now - was) > _MIN_SPEED_DIFFERENCE * was
-            change = _same(f"{(now - was) / was:+.1%}" if differs and was else "")
-            yield ComparedValue(what, _same(form.format(was)), _same(form.format(now)), change, is_headline=True), None
+            change = _untranslated(f"{(now - was) / was:+.1%}" if differs and was else "")
+            yield (
+                ComparedValue(
+                    what, _untranslated(form.format(was)), _untranslated(form.format(now)), change, is_headline=True
+                ),
+                None,
+            )
 
 
-def _is_whole(rank: _Rank) -> bool:
+def _is_whole(rank: _RankReport) -> bool:
     """Whether its peaks are those of a whole run; a rank that died has peaks only up to its death."""
     return rank.outcome == "completed"
 
@@ -278,7 +296,7 @@ def _has_complete_rank(before: _Rehearsal | None, after: _Rehearsal | None) -> b
     return bool(whole[0] & whole[1])
 
 
-def _peaks(old: _Rank, new: _Rank) -> tuple[tuple[str, int, int], ...]:
+def _peak_rows(old: _RankReport, new: _RankReport) -> tuple[tuple[str, int, int], ...]:
     rows = [("reserved", old.peak_reserved_bytes, new.peak_reserved_bytes)]
     if old.peak_allocated_bytes and new.peak_allocated_bytes:
         rows.append(("allocated", old.peak_allocated_bytes, new.peak_allocated_bytes))
@@ -299,32 +317,34 @@ def _bytes_row(
     label: Text, old: int, new: int, judgement: Literal["", "better", "worse"] = "", is_headline: bool = False
 ) -> ComparedValue:
     if size(old) == size(new):
-        return ComparedValue(label, _same(size(old)), _same(size(new)), judged=judgement, is_headline=is_headline)
+        return ComparedValue(
+            label, _untranslated(size(old)), _untranslated(size(new)), judged=judgement, is_headline=is_headline
+        )
     sign = "+" if new > old else "-"
     share = _relative_change(old, new)
     change = Text(f"{sign}{size(abs(new - old))} ({share})", f"{sign}{size(abs(new - old))}（{share}）")
-    return ComparedValue(label, _same(size(old)), _same(size(new)), change, judgement, is_headline)
+    return ComparedValue(label, _untranslated(size(old)), _untranslated(size(new)), change, judgement, is_headline)
 
 
 def _relative_change(old: int, new: int) -> str:
     return f"{(new - old) / old:+.1%}" if old else "∞"
 
 
-def _same(said: str) -> Text:
+def _untranslated(said: str) -> Text:
     return Text(said, said)
 
 
-def _settings(before: _Rehearsal, after: _Rehearsal) -> list[ComparedValue]:
+def _setting_changes(before: _Rehearsal, after: _Rehearsal) -> list[ComparedValue]:
     """Rows for the settings that differ: the machine, the command, packages."""
     rows = [
-        (_GPUS_LABEL, _machine(before), _machine(after)),
+        (_GPUS_LABEL, _describe_machine(before), _describe_machine(after)),
         (_COMMAND, shlex.join(before.command), shlex.join(after.command)),
         (_STEPS, str(before.steps), str(after.steps)),
         (_RANKS, _rank_numbers(before), _rank_numbers(after)),
     ]
     packages = sorted(before.versions.keys() | after.versions.keys())
-    rows += [(_same(name), before.versions.get(name, "-"), after.versions.get(name, "-")) for name in packages]
-    return [ComparedValue(what, _same(old), _same(new)) for what, old, new in rows if old != new]
+    rows += [(_untranslated(name), before.versions.get(name, "-"), after.versions.get(name, "-")) for name in packages]
+    return [ComparedValue(what, _untranslated(old), _untranslated(new)) for what, old, new in rows if old != new]
 
 
 def _rank_numbers(rehearsal: _Rehearsal) -> str:
@@ -337,12 +357,18 @@ def _differences(was: BaselineReport, now: BaselineReport) -> Iterator[ReportDif
     Two findings are the same if hazard and file are, because lines move. Coverage consists of sentences, which are
     comparable only in the same language.
     """
-    sides: list[tuple[_Kind, dict[Any, Text], dict[Any, Text]]] = [
+    sides: list[tuple[_DifferenceKind, dict[Any, Text], dict[Any, Text]]] = [
         ("finding", _findings(was), _findings(now)),
         ("assumption", _assumptions(was), _assumptions(now)),
     ]
     if _is_chinese(was) == _is_chinese(now):
-        sides.append(("covered", {one: _same(one) for one in was.covered}, {one: _same(one) for one in now.covered}))
+        sides.append(
+            (
+                "covered",
+                {one: _untranslated(one) for one in was.covered},
+                {one: _untranslated(one) for one in now.covered},
+            )
+        )
         sides.append(("skipped", _skipped(was), _skipped(now)))
     for kind, old, new in sides:
         yield from (ReportDifference(kind, True, new[key]) for key in new if key not in old)
@@ -395,11 +421,11 @@ _NOT_A_REPORT = translated(
 )
 _VERDICT = translated("verdict")
 _PEAK = translated("reserved GPU memory of {ranks}")
-_HOST = translated("host memory per node")
-_PART = translated("{part}, {ranks}")
-_PARTS = {"allocated": translated("allocated"), **CATEGORIES}
-_STEP = translated("time per step (estimate)")
-_TOKENS = translated("tokens/s per GPU (estimate)")
+_HOST_MEMORY_LABEL = translated("host memory per node")
+_PART_OF_RANKS = translated("{part}, {ranks}")
+_PART_LABELS = {"allocated": translated("allocated"), **CATEGORIES}
+_STEP_TIME_LABEL = translated("time per step (estimate)")
+_TOKENS_PER_SECOND_LABEL = translated("tokens/s per GPU (estimate)")
 _GPUS_LABEL = translated("GPUs")
 _COMMAND = translated("command")
 _STEPS = translated("steps rehearsed")
@@ -407,7 +433,7 @@ _RANKS = translated("ranks rehearsed")
 _VERDICT_CHANGED = translated("the verdict is {now}; it was {was}")
 _GREW = translated("grew")
 _SHRANK = translated("fell")
-_MOVED = translated("the peak of {what} {how} from {old} to {new} ({share}; limit: {allowed})")
+_PEAK_CHANGED = translated("the peak of {what} {how} from {old} to {new} ({share}; limit: {allowed})")
 _AGAINST = translated("against {path}: {what}")
-_OTHER = translated("against {path}: rehearsed on {now}, the earlier report on {was}")
+_OTHER_MACHINE = translated("against {path}: rehearsed on {now}, the earlier report on {was}")
 _NOT_WORSE = translated("against {path}: the verdict is no worse, and no peak grew by more than {allowed}")

@@ -27,13 +27,13 @@ from gonogo.report.page import cells
 from gonogo.report.untrusted import clean_line
 
 _RANK = translated("rank {rank}")
-_STEP = translated("{phase}, step {step} of {steps}")
+_PHASE_AND_STEP = translated("{phase}, step {step} of {steps}")
 _PHASE = translated("{phase}, step {step}")
-_DEVICE = translated("GPU {size}")
-_HOST = translated("host {size}")
-_OPERATORS = translated("{count:,} operators")
+_GPU_MEMORY_LABEL = translated("GPU {size}")
+_HOST_MEMORY_LABEL = translated("host {size}")
+_OPERATOR_COUNT = translated("{count:,} operators")
 _RANKS_DONE = translated("{done} of {all} ranks done")
-_GAP = "  "
+_COLUMN_GAP = "  "
 SECOND_PASS = translated("second pass: finds the forward that the failure comes from")
 STATES = {
     "waiting": translated("waiting"),
@@ -105,7 +105,7 @@ def _state_lines() -> Callable[[RehearsalStatus], None]:
     last = [b""]
 
     def say(status: RehearsalStatus) -> None:
-        said = msgspec.json.encode([_rank_object(rank) for rank in _most_informative(status.ranks)])
+        said = msgspec.json.encode([_rank_object(rank) for rank in _ranks_to_show(status.ranks)])
         if status.ranks and said != last[0]:
             last[0] = said
             line = msgspec.json.encode({"seconds": round(status.seconds, 1), "steps": status.steps})
@@ -137,20 +137,22 @@ def _render(status: RehearsalStatus, language: str, width: int = 80) -> Group:
         return Group(title)
     done = sum(rank.state not in ("waiting", "running") for rank in status.ranks)
     if len(status.ranks) > 1:
-        title.append(_GAP + _RANKS_DONE.format(done=done, all=len(status.ranks)).in_language(language), style="dim")
-    shown = _most_informative(status.ranks)
-    lines = [Line(_fitting(_said(rank, status.steps, language), width)) for rank in shown]
+        title.append(
+            _COLUMN_GAP + _RANKS_DONE.format(done=done, all=len(status.ranks)).in_language(language), style="dim"
+        )
+    shown = _ranks_to_show(status.ranks)
+    lines = [Line(_join_fitting_parts(_rank_line_parts(rank, status.steps, language), width)) for rank in shown]
     hidden = len(status.ranks) - len(shown)
     return Group(title, *lines, *([Line(f"+ {hidden}", style="dim")] if hidden else []))
 
 
-def _most_informative(ranks: tuple[RankStatus, ...]) -> list[RankStatus]:
+def _ranks_to_show(ranks: tuple[RankStatus, ...]) -> list[RankStatus]:
     """The ranks to show, in order: running ones are preferred, completed ones are dropped first."""
     order = sorted(ranks, key=lambda rank: (rank.state != "running", rank.state == "completed", rank.rank))
     return sorted(order[:_MAX_ROWS], key=lambda rank: rank.rank)
 
 
-def _said(rank: RankStatus, steps: int, language: str) -> list[str]:
+def _rank_line_parts(rank: RankStatus, steps: int, language: str) -> list[str]:
     """The parts of a rank's line, most important first."""
     name = _RANK.format(rank=rank.rank).in_language(language)
     doing = rank.progress
@@ -158,25 +160,27 @@ def _said(rank: RankStatus, steps: int, language: str) -> list[str]:
         state = STATES.get(rank.state, Text(rank.state, rank.state)).in_language(language)
         return [name, state, clean_line(rank.failure)]
     phase = PHASE_NAMES.get(doing.phase, Text(doing.phase, doing.phase))
-    where = (_STEP if steps and doing.step < steps else _PHASE).format(phase=phase, step=doing.step + 1, steps=steps)
+    where = (_PHASE_AND_STEP if steps and doing.step < steps else _PHASE).format(
+        phase=phase, step=doing.step + 1, steps=steps
+    )
     if doing.phase in ("load", "init", "evaluate", "save", "exit"):  # these belong to no step
         where = phase
     return [
         name,
         *([clean_line(rank.failure), SECOND_PASS.in_language(language)] if rank.failure else []),
         where.in_language(language),
-        _DEVICE.format(size=size(doing.device_bytes)).in_language(language),
-        _HOST.format(size=size(doing.host_bytes)).in_language(language),
-        _OPERATORS.format(count=doing.operators).in_language(language),
+        _GPU_MEMORY_LABEL.format(size=size(doing.device_bytes)).in_language(language),
+        _HOST_MEMORY_LABEL.format(size=size(doing.host_bytes)).in_language(language),
+        _OPERATOR_COUNT.format(count=doing.operators).in_language(language),
         "".join(letter for letter in doing.activity if letter.isprintable()),
     ]
 
 
-def _fitting(parts: list[str], width: int) -> str:
+def _join_fitting_parts(parts: list[str], width: int) -> str:
     """As many whole parts as fit on a line, at least the first."""
     line = parts[0]
     for part in filter(None, parts[1:]):
-        if cells(line) + len(_GAP) + cells(part) > width:
+        if cells(line) + len(_COLUMN_GAP) + cells(part) > width:
             break
-        line = f"{line}{_GAP}{part}"
+        line = f"{line}{_COLUMN_GAP}{part}"
     return line

@@ -19,13 +19,13 @@ _NOTHING_SAVED = translated(
 )
 _FAILED_BEFORE_KILL = translated("the run failed before it was killed")
 _FAILED_BEFORE = translated("the run failed before that")
-_NOT_TOLD = translated(
+_RESUMES_FROM_NOTHING = translated(
     "the same command reads nothing that it had saved: specify how it resumes, with --resume-with "
     '"--resume_from_checkpoint FOLDER"'
 )
 _NO_STEP = translated("the resumed program ended without another step: it had nothing left to train")
 _RESULT_STAGES_TEXT = translated("converting, merging or loading the checkpoint")
-_STAGES = {
+_STAGE_LABELS = {
     "convert": translated("converting the checkpoint"),
     "merge": translated("merging the adapter"),
     "serve": translated("loading the result"),
@@ -39,7 +39,7 @@ _NO_FOLDER = translated(
     "specify the command, with --{stage}-with"
 )
 _NOT_CALLED = translated("the program called no model: have it run the model once")
-_OTHER_NAMES = translated("they come from flat partitions, and the loaded model has no weights of these names")
+_NAMES_DIFFER = translated("they come from flat partitions, and the loaded model has no weights of these names")
 _WRITTEN_BY_UNTRACKED_PROCESS = translated(
     "{files} was created by a process that was not followed: have the program convert in its own process"
 )
@@ -70,7 +70,7 @@ def life_coverage(record: RehearsalRecord) -> Iterator[Text]:
             given = stage.command[stage.command.index(CHECKPOINT_PROGRAMS_MODULE) + 2 :]
             program = _DEFAULT_STAGE_PROGRAMS[stage.stage]
             command = Text(*(" ".join([words, *given]) for words in (program.en, program.zh)))
-        yield translated("{stage}: {command}").format(stage=_STAGES[stage.stage], command=command)
+        yield translated("{stage}: {command}").format(stage=_STAGE_LABELS[stage.stage], command=command)
 
 
 def _lives(life: LifeReport) -> Text:
@@ -104,7 +104,7 @@ def skipped_life_checks(record: RehearsalRecord) -> Iterator[Skipped]:
     elif record.resumes_as_given and not any(
         row.status in ("restored", "partly", "other-state", "other-dtype", "unknown") for row in life.states
     ):
-        yield Skipped(_RESUME, _NOT_TOLD)
+        yield Skipped(_RESUME, _RESUMES_FROM_NOTHING)
     unknown = [row for row in life.states if row.status == "unknown"]
     files = dict.fromkeys(os.path.basename(file) for row in unknown for file in row.read_from)
     for rows, why in (
@@ -124,19 +124,19 @@ def _skipped_result_stages(record: RehearsalRecord) -> Iterator[Skipped]:
     missing = [stage for stage in RESULT_STAGES if stage in record.life_stages and stage not in done]
     if missing and missing[0] == record.life_part:
         missing = missing[1:]
-        why = translated("not reached: {stage} failed").format(stage=_STAGES[record.life_part])
+        why = translated("not reached: {stage} failed").format(stage=_STAGE_LABELS[record.life_part])
     elif record.life_part in ("first", "second") and ran_to_the_end(record):
         why = _NO_FOLDER
     else:
         why = translated("not reached: the resumed run failed")
     for stage in missing:
-        yield Skipped(_STAGES[stage], why.format(stage=stage))
+        yield Skipped(_STAGE_LABELS[stage], why.format(stage=stage))
     result = result_report(record)
     if result is not None and result.stages[-1].stage == "serve" and not result.is_loaded:
-        yield Skipped(_STAGES["serve"], _NOT_CALLED)
+        yield Skipped(_STAGE_LABELS["serve"], _NOT_CALLED)
     unknown = [row for row in result.states if row.status == "unknown"] if result is not None else []
     if unknown:
-        yield Skipped(translated("{count} weights of the result").format(count=len(unknown)), _OTHER_NAMES)
+        yield Skipped(translated("{count} weights of the result").format(count=len(unknown)), _NAMES_DIFFER)
 
 
 def _has_averages(record: RehearsalRecord) -> bool:

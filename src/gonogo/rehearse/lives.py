@@ -17,11 +17,11 @@ from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
-_STAGES = ("load", "train", "eval", "save", "kill", "resume", *RESULT_STAGES)
+_LIFE_STAGES = ("load", "train", "eval", "save", "kill", "resume", *RESULT_STAGES)
 CHECKPOINT_PROGRAMS_MODULE = "gonogo.virtual.checkpoint_programs"
-_COUNTS = ("--nproc_per_node", "--nproc-per-node", "--num_processes", "--num-processes", "--num_gpus")
+_PROCESS_COUNT_OPTIONS = ("--nproc_per_node", "--nproc-per-node", "--num_processes", "--num-processes", "--num_gpus")
 """Launcher options for the number of processes per node."""
-_NUMBER = re.compile(r"\d+")
+_DIGITS_PATTERN = re.compile(r"\d+")
 _EMPTY_OPTION = translated("{name} is empty: give it a value in quotes, or leave it out")
 
 
@@ -60,7 +60,7 @@ class StageCommands:
     def of(self, stage: str) -> list[str]:
         """The words of a stage's command; empty if it has none. Raises UserError for one that can't be parsed."""
         given: str | None = getattr(self, stage)
-        return _words(f"--{stage}-with", given)
+        return _split_words(f"--{stage}-with", given)
 
 
 def check_life(
@@ -83,10 +83,10 @@ def check_life(
         )
     stages = tuple(word.strip().lower() for word in (life or "").split(",")) if life is not None else ()
     for stage in stages:
-        if stage not in _STAGES:
+        if stage not in _LIFE_STAGES:
             raise UserError(
                 translated("--life {life}: {stage!r} is not a stage: use {known}").format(
-                    life=life, stage=stage, known=", ".join(_STAGES)
+                    life=life, stage=stage, known=", ".join(_LIFE_STAGES)
                 )
             )
     for name, value in given.items():
@@ -98,7 +98,7 @@ def check_life(
             raise UserError(_EMPTY_OPTION.format(name=name))
     if life is None:
         return ()
-    places = [_STAGES.index(stage) for stage in stages]
+    places = [_LIFE_STAGES.index(stage) for stage in stages]
     goes_on = {"kill", "resume"} & set(stages)
     if (
         places != sorted(set(places))
@@ -131,11 +131,11 @@ def second_command(command: Sequence[str], resume_with: str | None, gpus_per_nod
 
     With ``gpus_per_node``, the launcher's processes per node are adapted to the machine.
     """
-    words = _words("--resume-with", resume_with)
+    words = _split_words("--resume-with", resume_with)
     changed = list(command)
     given = list(_options(words))
-    if gpus_per_node is not None and not any(name in _COUNTS for name, _ in given):
-        for name in _COUNTS:
+    if gpus_per_node is not None and not any(name in _PROCESS_COUNT_OPTIONS for name, _ in given):
+        for name in _PROCESS_COUNT_OPTIONS:
             _replace_option(changed, name, [str(gpus_per_node)])
     for name, values in given:
         if not name.startswith("-") or not _replace_option(changed, name, values):
@@ -143,7 +143,7 @@ def second_command(command: Sequence[str], resume_with: str | None, gpus_per_nod
     return changed
 
 
-def _words(option: str, given: str | None) -> list[str]:
+def _split_words(option: str, given: str | None) -> list[str]:
     try:
         return shlex.split(given or "")
     except ValueError as error:
@@ -255,7 +255,7 @@ def add_files_of_other_ranks(
         original = tree / path.lstrip("/")
         if not _is_regular_file(original):
             continue
-        for pattern in _patterns(path, only_first):
+        for pattern in _rank_file_patterns(path, only_first):
             for number in others:
                 target = tree / pattern(number).lstrip("/")
                 if not target.exists():
@@ -270,10 +270,10 @@ def add_files_of_other_ranks(
         )
 
 
-def _patterns(path: str, rank0_paths: set[str]) -> Iterator[_RankFileName]:
+def _rank_file_patterns(path: str, rank0_paths: set[str]) -> Iterator[_RankFileName]:
     """Name patterns for the other ranks' versions of a file of rank 1, if rank 0 has the same name with 0 for 1."""
     folder, name = os.path.split(path)
-    ones = [match for match in _NUMBER.finditer(name) if int(match[0]) == 1]
+    ones = [match for match in _DIGITS_PATTERN.finditer(name) if int(match[0]) == 1]
     for chosen in ([match] for match in ones):
         pattern = _RankFileName(folder, name, chosen)
         if pattern(0) in rank0_paths:

@@ -22,7 +22,7 @@ _NOT_REPRODUCED = translated(
     "{cause} The rehearsal contradicts this: {ranks} ran past this point to the end without the error."
 )
 
-_OTHER_VERSION = translated("{cause} This rehearsal used {name} {version}, which does not have the problem.")
+_REHEARSED_OTHER_VERSION = translated("{cause} This rehearsal used {name} {version}, which does not have the problem.")
 
 _THIS_PYTHON = translated(
     "{cause} These are the versions in this Python; {ranks} ran to the end with them, with missing parts "
@@ -77,7 +77,7 @@ class RehearsalEvidence:
         name = next((name for name in self._other_versions if name.lower() in text), None)
         if name is None or not (hazard.raises or type(hazard).in_rehearsal is not Hazard.in_rehearsal):
             return finding
-        cause = _OTHER_VERSION.format(cause=finding.cause, name=name, version=self._other_versions[name])
+        cause = _REHEARSED_OTHER_VERSION.format(cause=finding.cause, name=name, version=self._other_versions[name])
         return replace(finding, certainty=Certainty.POSSIBLE, cause=cause)
 
     def _was_executed(self, span: Span) -> bool:

@@ -30,13 +30,13 @@ from gonogo.rehearse.shell.run_script import ScriptRun, is_script_call, run_scri
 from gonogo.rehearse.shell.session import ScriptCommand
 
 _MAX_BYTES = 1 << 20
-_USED = re.compile(r"(?<!\\)\$(?:\{#?([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
-_SET = re.compile(
+_VARIABLE_REFERENCE_PATTERN = re.compile(r"(?<!\\)\$(?:\{#?([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
+_SET_VARIABLE_PATTERN = re.compile(
     r"(?:^|[\s;&|({`])([A-Za-z_]\w*)(?:\[[^\]]*\])?\+?=|\bfor\s+([A-Za-z_]\w*)\b|\$\{([A-Za-z_]\w*):?[=?-]"
     r"|\bprintf\s+-v\s+([A-Za-z_]\w*)",
     re.MULTILINE,
 )
-_READ = re.compile(r"\b(?:read|getopts|mapfile|readarray)\b([^\n;|]*)")
+_READ_BUILTIN_PATTERN = re.compile(r"\b(?:read|getopts|mapfile|readarray)\b([^\n;|]*)")
 _BASH_VARIABLES = re.compile(
     r"BASH.*|RANDOM|SECONDS|LINENO|FUNCNAME|PIPESTATUS|OPTARG|OPTIND|UID|EUID|PPID|HOSTNAME|HOSTTYPE|OSTYPE|MACHTYPE"
     r"|PWD|OLDPWD|IFS|REPLY|SHELL|SHLVL|HOME|PATH|USER|TERM|LANG|EPOCHSECONDS|DIRSTACK|GROUPS"
@@ -103,18 +103,20 @@ def resolve(command: Sequence[str], situation: Situation) -> ResolvedCommand:
     if find_launcher(words) is not None:
         return ResolvedCommand(_resolve_launch(words, situation))
     if is_python(plain.name):
-        return ResolvedCommand(_python(words, situation))
+        return ResolvedCommand(_resolve_python(words, situation))
     path = words[0] if os.sep in words[0] else shutil.which(words[0], path=environment.get("PATH", os.defpath))
     if situation.in_script is None and is_script_call(
         [os.path.join(cwd, words[0]), *words[1:]] if os.sep in words[0] else words
     ):
-        return _script(words, situation)
+        return _resolve_script(words, situation)
     if (own := own_console_script(words[0], Path(cwd))) is not None:
         path = _find_project_command(words[0], own, environment.get("PATH", os.defpath))
         if path is None:
             raise UserError(_PROJECT_NOT_INSTALLED.format(name=words[0]))
     if path is not None and is_python_script(os.path.join(cwd, path)):
-        return ResolvedCommand(_alone("script", path, tuple(words[1:]), situation, _Interpreter(situation.python)))
+        return ResolvedCommand(
+            _resolve_without_launcher("script", path, tuple(words[1:]), situation, _Interpreter(situation.python))
+        )
     if os.sep in words[0] and not os.path.isfile(os.path.join(cwd, words[0])):
         _check_program("script", words[0], situation)
     raise _unsupported_command_error(command)
@@ -176,11 +178,11 @@ def _resolve_launch(words: list[str], situation: Situation) -> ResolvedLaunch:
     )
 
 
-def _python(words: list[str], situation: Situation) -> ResolvedLaunch:
+def _resolve_python(words: list[str], situation: Situation) -> ResolvedLaunch:
     command = python_command(words[1:])
     if command.kind == "script" or command.kind == "module":
         interpreter = _interpreter(words[0], situation)
-        return _alone(command.kind, command.target, command.arguments, situation, interpreter)
+        return _resolve_without_launcher(command.kind, command.target, command.arguments, situation, interpreter)
     raise UserError(
         translated("`{command}` has no program file: put the code into a file, for example: python train.py").format(
             command=shortened(words)
@@ -188,15 +190,15 @@ def _python(words: list[str], situation: Situation) -> ResolvedLaunch:
     )
 
 
-def _alone(
+def _resolve_without_launcher(
     kind: ProgramKind, program: str, arguments: tuple[str, ...], situation: Situation, interpreter: _Interpreter
 ) -> ResolvedLaunch:
     """A program without a launcher: one process, or as many as its environment variables describe."""
     _check_program(kind, program, situation)
     environment = situation.environment
-    world = _number(environment.get("WORLD_SIZE")) if "RANK" in environment else None
+    world = _positive_integer(environment.get("WORLD_SIZE")) if "RANK" in environment else None
     count = max(situation.surroundings.visible_count(environment), 1)
-    local_world = _number(environment.get("LOCAL_WORLD_SIZE")) or min(world or 1, count)
+    local_world = _positive_integer(environment.get("LOCAL_WORLD_SIZE")) or min(world or 1, count)
     processes = []
     for rank in range(world or 1):
         place = {} if world is None else {"RANK": str(rank), "LOCAL_RANK": str(rank % local_world)}
@@ -224,7 +226,7 @@ def _alone(
     )
 
 
-def _number(text: str | None) -> int | None:
+def _positive_integer(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdigit() and int(text) > 0 else None
 
 
@@ -298,7 +300,7 @@ def _interpreter(program: str, situation: Situation) -> _Interpreter:
     return _Interpreter(situation.python, notes=(note,))
 
 
-def _script(words: list[str], situation: Situation) -> ResolvedCommand:
+def _resolve_script(words: list[str], situation: Situation) -> ResolvedCommand:
     run = run_script(
         words,
         situation.surroundings,
@@ -322,7 +324,7 @@ def _script(words: list[str], situation: Situation) -> ResolvedCommand:
     except UserError as error:
         text = _reason_with_skipped_commands(error.text, run) if run.skipped else error.text
         unset = unset_variables(words, situation.cwd, situation.environment)
-        raise UserError(_NOT_SET.format(why=text, names=", ".join(unset[:6])) if unset else text) from None
+        raise UserError(_VARIABLES_NOT_SET.format(why=text, names=", ".join(unset[:6])) if unset else text) from None
     return ResolvedCommand(
         resolved.launch, tuple(skipped_commands(run, chosen, words, situation.environment)), (run.tree,)
     )
@@ -363,7 +365,7 @@ def _is_training_launch(words: Sequence[str]) -> bool:
     return not launcher.subcommands or bool(launcher.subcommands.intersection(words[at : at + 1]))
 
 
-_NOT_SET = translated("{why}; the script uses variables that are not set: {names} (export them first)")
+_VARIABLES_NOT_SET = translated("{why}; the script uses variables that are not set: {names} (export them first)")
 
 
 def _reason_with_skipped_commands(reason: Text, run: ScriptRun) -> Text:
@@ -424,12 +426,12 @@ def unset_variables(words: Sequence[str], cwd: str, environment: Mapping[str, st
         return []
     text = re.sub(r"(?m)(?:^|\s)#.*$", "", text)
     known = {*environment, *_assigned_names(text)}
-    used = [match[1] or match[2] for match in _USED.finditer(re.sub(r"'[^'\n]*'", "", text))]
+    used = [match[1] or match[2] for match in _VARIABLE_REFERENCE_PATTERN.finditer(re.sub(r"'[^'\n]*'", "", text))]
     return [name for name in dict.fromkeys(used) if name not in known and not _BASH_VARIABLES.fullmatch(name)]
 
 
 def _assigned_names(text: str) -> Iterator[str]:
-    for match in _SET.finditer(text):
+    for match in _SET_VARIABLE_PATTERN.finditer(text):
         yield next(name for name in match.groups() if name)
-    for match in _READ.finditer(text):
+    for match in _READ_BUILTIN_PATTERN.finditer(text):
         yield from re.findall(r"[A-Za-z_]\w*", match[1])

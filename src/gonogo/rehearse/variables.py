@@ -23,7 +23,7 @@ REPLACED = translated(
     "the environment variable {name} contains a secret, so the program got a placeholder: set a value "
     "with --env {name}=VALUE"
 )
-_MISSING = re.compile(
+_VARIABLE_NOT_SET_PATTERN = re.compile(
     r"\bnot (?:been )?(?:set|defined|provided|specified|found|exported)\b|n't (?:been )?(?:set|defined|found)\b"
     r"|\bunset\b|\bundefined\b|unbound variable|parameter (?:null|not set)|\bmissing\b|\brequired?s?\b|\bis empty\b"
     r"|\benviron|\bmust (?:be )?(?:set|define|provide|specif|export)"
@@ -82,7 +82,7 @@ class ProgramVariables:
         for rank in record.ranks:
             why = self._why(rank)
             if why is not None:
-                rank.unsupported.append(Unsupported(_what(rank), _where(rank.failure), why.en, why.zh))
+                rank.unsupported.append(Unsupported(_what(rank), _failure_location(rank.failure), why.en, why.zh))
                 if rank.outcome == "raised":
                     rank.outcome = "unsupported"
         return self._redactor.tree(record)
@@ -114,7 +114,7 @@ class ProgramVariables:
         """The withheld or replaced variable to which the last lines of a program's output point; None if none."""
         for line in lines:
             line = line[:_MAX_LINE_LENGTH]
-            if _MISSING.search(line):
+            if _VARIABLE_NOT_SET_PATTERN.search(line):
                 certain = "unbound variable" in line or "parameter " in line
                 names = [one for one in self._given.withheld if certain or not _PLAIN_WORD.fullmatch(one)]
                 if name := _first_of(names, line):
@@ -138,6 +138,6 @@ def _what(rank: RankRecord) -> str:
     return f"{class_of(rank.failure)}: {first}".removesuffix(": ")
 
 
-def _where(failure: Failure | None) -> str:
+def _failure_location(failure: Failure | None) -> str:
     frame = None if failure is None else failure.innermost("user") or failure.innermost("library")
     return f"{frame.path}:{frame.line}" if frame is not None else "unknown"

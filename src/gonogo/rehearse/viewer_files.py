@@ -10,7 +10,7 @@ from gonogo.evidence.paths import exists, is_folder
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
-_SAYS = translated("{option} {path}: {why}")
+_INVALID_OUTPUT_PATH = translated("{option} {path}: {why}")
 
 
 @dataclass(frozen=True)
@@ -49,19 +49,21 @@ class ViewerFiles:
 
 def refused(option: str, path: Path, error: OSError) -> UserError:
     """The error to raise if the system doesn't allow writing."""
-    return UserError(_SAYS.format(option=option, path=path, why=error.strerror or error))
+    return UserError(_INVALID_OUTPUT_PATH.format(option=option, path=path, why=error.strerror or error))
 
 
 def _check_file(option: str, path: Path) -> None:
     if is_folder(path):
-        raise UserError(_SAYS.format(option=option, path=path, why=translated("is a folder: give a file")))
+        raise UserError(
+            _INVALID_OUTPUT_PATH.format(option=option, path=path, why=translated("is a folder: give a file"))
+        )
     _check_parent(option, path)
 
 
 def _check_folder(option: str, path: Path) -> None:
     if exists(path) and (not is_folder(path) or any(path.iterdir())):
         why = translated("give a new or empty folder")
-        raise UserError(_SAYS.format(option=option, path=path, why=why))
+        raise UserError(_INVALID_OUTPUT_PATH.format(option=option, path=path, why=why))
     _check_parent(option, path)
 
 
@@ -73,4 +75,4 @@ def _check_parent(option: str, path: Path) -> None:
     elif not os.access(folder, os.W_OK):
         why = translated("the folder {folder} is not writable").format(folder=folder)
     if why is not None:
-        raise UserError(_SAYS.format(option=option, path=path, why=why))
+        raise UserError(_INVALID_OUTPUT_PATH.format(option=option, path=path, why=why))

@@ -27,11 +27,11 @@ def from_root(path: str) -> str:
     """
     here = os.getcwd()
     workspace = os.environ.get("GITHUB_WORKSPACE", "")
-    root = workspace if workspace and _within(here, os.path.abspath(workspace)) else here
+    root = workspace if workspace and _is_inside(here, os.path.abspath(workspace)) else here
     if "\0" in path or is_stream(path):
         return path
     whole = os.path.abspath(path)
-    return os.path.relpath(whole, root) if _within(whole, os.path.abspath(root)) else whole
+    return os.path.relpath(whole, root) if _is_inside(whole, os.path.abspath(root)) else whole
 
 
 def is_stream(path: str) -> bool:
@@ -39,7 +39,7 @@ def is_stream(path: str) -> bool:
     return not path or (path.startswith("<") and path.endswith(">"))
 
 
-def _within(path: str, folder: str) -> bool:
+def _is_inside(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 

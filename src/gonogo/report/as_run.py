@@ -11,9 +11,9 @@ from gonogo.report.table import Table
 from gonogo.report.untrusted import clean_line
 from gonogo.report.words import word
 
-_STACK = ("torch", "deepspeed", "transformers", "accelerate", "trl", "ms-swift")
+_LISTED_PACKAGES = ("torch", "deepspeed", "transformers", "accelerate", "trl", "ms-swift")
 _MAX_CLASSES_SHOWN = 3
-_ASKED = translated("set to: {what}")
+_EXPLICIT_VALUE = translated("set to: {what}")
 
 
 def as_run_table(rehearsal: Rehearsal, language: str) -> Table:
@@ -51,7 +51,7 @@ def _rows(rehearsal: Rehearsal, runs: list[AsRun], language: str) -> Iterator[tu
     run = runs[0]
     tokens = tokens_of(rehearsal)
     yield "model", _model(run, language)
-    yield "batch", _batch(rehearsal, runs, language)
+    yield "batch", _describe_batch(rehearsal, runs, language)
     yield "tokens_a_sample", format_range(tokens, language) if tokens else ""
     yield "precision", _precision(run, language)
     yield "strategy", _strategy(run, language)
@@ -68,7 +68,7 @@ def _versions(versions: dict[str, str], run: AsRun) -> Iterator[str]:
         ("bitsandbytes", run.quantized),
         ("flash-attn", "flash_attention_2" in run.attention),
     )
-    for name in (*_STACK, *(name for name, is_used in used if is_used)):
+    for name in (*_LISTED_PACKAGES, *(name for name, is_used in used if is_used)):
         if name in versions:
             yield f"{name} {versions[name]}"
 
@@ -77,7 +77,7 @@ def _join_parts(parts: list[Text], language: str) -> str:
     return ("，" if language == "zh" else ", ").join(part.in_language(language) for part in parts)
 
 
-def _number(count: int) -> str:
+def _format_count(count: int) -> str:
     """A count with three significant digits, such as ``7.62 B`` or ``40.4 M``."""
     for unit, name in ((10**9, "B"), (10**6, "M"), (10**3, "K")):
         if count >= unit:
@@ -88,22 +88,22 @@ def _number(count: int) -> str:
 _SHORT_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
 
 
-def _dtype(name: str) -> str:
+def _short_dtype(name: str) -> str:
     """The short name of a dtype that configs and papers use, such as ``bf16`` for bfloat16."""
     return _SHORT_DTYPES.get(name, name)
 
 
 def _model(run: AsRun, language: str) -> str:
     name = f"{run.model} ({run.adapter})" if run.adapter else run.model
-    parts = [Text(name, name), translated("{count} parameters").format(count=_number(run.parameters))]
+    parts = [Text(name, name), translated("{count} parameters").format(count=_format_count(run.parameters))]
     if run.trainable != run.parameters:
-        parts.append(translated("{count} trainable").format(count=_number(run.trainable)))
+        parts.append(translated("{count} trainable").format(count=_format_count(run.trainable)))
     if run.quantized:
-        parts.append(translated("{count} quantized").format(count=_number(run.quantized)))
+        parts.append(translated("{count} quantized").format(count=_format_count(run.quantized)))
     return _join_parts(parts, language)
 
 
-def _batch(rehearsal: Rehearsal, runs: list[AsRun], language: str) -> str:
+def _describe_batch(rehearsal: Rehearsal, runs: list[AsRun], language: str) -> str:
     ranks = rehearsal.world_size
     parts = [translated("1 rank") if ranks == 1 else Text(f"{ranks} ranks", f"{ranks} 个 rank")]
     asked = runs[0].asked
@@ -119,24 +119,24 @@ def _batch(rehearsal: Rehearsal, runs: list[AsRun], language: str) -> str:
             continue
         said = Text(*(name.format(count=format_range(given, each)).in_language(each) for each in ("en", "zh")))
         if wanted is not None and wanted != given[1]:
-            said = translated("{said} ({asked})").format(said=said, asked=_ASKED.format(what=wanted))
+            said = translated("{said} ({asked})").format(said=said, asked=_EXPLICIT_VALUE.format(what=wanted))
         parts.append(said)
     return _join_parts(parts, language)
 
 
 def _precision(run: AsRun, language: str) -> str:
     parts = []
-    weights = [_dtype(name) for name in run.weights]
-    if run.products and weights == [_dtype(run.products)]:
+    weights = [_short_dtype(name) for name in run.weights]
+    if run.products and weights == [_short_dtype(run.products)]:
         parts.append(translated("{dtype} compute and weights").format(dtype=weights[0]))
     else:
         if run.products:
-            parts.append(translated("{dtype} compute").format(dtype=_dtype(run.products)))
+            parts.append(translated("{dtype} compute").format(dtype=_short_dtype(run.products)))
         if weights:
             dtypes = Text(" and ".join(weights), "、".join(weights))
             parts.append(translated("{dtype} weights").format(dtype=dtypes))
     if run.masters:
-        parts.append(translated("{dtype} optimizer").format(dtype=_dtype(run.masters)))
+        parts.append(translated("{dtype} optimizer").format(dtype=_short_dtype(run.masters)))
     return _join_parts(parts, language)
 
 

@@ -40,14 +40,14 @@ _MACHINE: tuple[tuple[str, Text], ...] = (
     ("extension_lock", translated("stale lock of an extension build")),
     ("platform", translated("system")),
 )
-_BYTES = frozenset({"host_memory", "dev_shm", "disk_free", "cache_disk_free", "memlock"})
+_BYTE_VALUED_KEYS = frozenset({"host_memory", "dev_shm", "disk_free", "cache_disk_free", "memlock"})
 _FREE = {"host_memory": "host_memory_available", "dev_shm": "dev_shm_free"}
-_NONE = translated("none")
-_UNKNOWN = Text("", "")
-_NOT_THERE = translated("not installed")
-_ANY = translated("any version")
+_NONE_TEXT = translated("none")
+_EMPTY_TEXT = Text("", "")
+_NOT_INSTALLED = translated("not installed")
+_ANY_VERSION = translated("any version")
 _UNLIMITED = translated("no limit")
-_OTHERS = translated("{count} more packages are in the JSON")
+_MORE_PACKAGES_NOTE = translated("{count} more packages are in the JSON")
 _TITLES = (translated("Packages"), translated("Machine"), translated("Environment variables"))
 _COLUMNS = (
     (translated("package"), translated("version")),
@@ -60,17 +60,19 @@ def environment_tables(environment: EnvironmentFacts, language: str) -> list[Tab
     """All tables for which the environment has rows."""
     packages = environment.packages
     shown = [name for name in (*_ALWAYS_LISTED_PACKAGES, *_OPTIONAL_PACKAGES) if name in packages]
-    rows = [(name, clean_line(packages[name]) or _ANY.in_language(language)) for name in shown]
+    rows = [(name, clean_line(packages[name]) or _ANY_VERSION.in_language(language)) for name in shown]
     if environment.complete:
-        rows += [(name, _NOT_THERE.in_language(language)) for name in _ALWAYS_LISTED_PACKAGES if name not in packages]
+        rows += [
+            (name, _NOT_INSTALLED.in_language(language)) for name in _ALWAYS_LISTED_PACKAGES if name not in packages
+        ]
     more = len(packages) - len(shown)
-    note = _OTHERS.format(count=more).in_language(language) if more else ""
+    note = _MORE_PACKAGES_NOTE.format(count=more).in_language(language) if more else ""
     found = (
         rows,
         [
             (text.in_language(language), value)
             for key, text in _MACHINE
-            if (value := _value(environment, key, language))
+            if (value := _format_value(environment, key, language))
         ],
         [(clean_line(name), clean_line(value)) for name, value in sorted((environment.variables or {}).items())],
     )
@@ -83,18 +85,18 @@ def environment_tables(environment: EnvironmentFacts, language: str) -> list[Tab
     return [table for table in tables if table.rows or table.note]
 
 
-def _value(environment: EnvironmentFacts, key: str, language: str) -> str:
+def _format_value(environment: EnvironmentFacts, key: str, language: str) -> str:
     """The value as text; empty if it is unknown."""
     if key == "gpus":
         return _gpus(environment.gpus, language) if environment.gpus is not None else ""
-    value = environment.machine.get(key, _UNKNOWN)
+    value = environment.machine.get(key, _EMPTY_TEXT)
     if isinstance(value, Text):
         return ""
     if value is None:
-        return _NONE.in_language(language)
+        return _NONE_TEXT.in_language(language)
     if key in ("memlock", "open_files") and value == -1:
         return _UNLIMITED.in_language(language)
-    if isinstance(value, int) and key in _BYTES:
+    if isinstance(value, int) and key in _BYTE_VALUED_KEYS:
         free = environment.machine.get(_FREE.get(key, ""))
         text = size(value)
         if isinstance(free, int):
@@ -113,4 +115,4 @@ def _gpus(gpus: tuple[Card, ...], language: str) -> str:
         compute = f", sm_{capability[0]}{capability[1]}" if capability else ""
         text = f"{name}{memory}{compute}"
         counts[text] = counts.get(text, 0) + 1
-    return "; ".join(f"{count} x {text}" for text, count in counts.items()) or _NONE.in_language(language)
+    return "; ".join(f"{count} x {text}" for text, count in counts.items()) or _NONE_TEXT.in_language(language)

@@ -12,7 +12,7 @@ from gonogo.report.trials.model_reading import reader_lines
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, counted, word
 
-_COMMAND = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
+_COMMAND_OF_SEVERITY = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 
 
 def to_github(report: Report, language: str) -> str:
@@ -29,11 +29,11 @@ def _lines(report: Report, language: str) -> Iterator[str]:
         yield _annotation(finding, language)
     for skipped in report.skipped:
         what, why = skipped.what.in_language(language), skipped.why.in_language(language)
-        yield _command("notice", {"title": word("skipped", language)}, f"{what}{colon(language)}{why}")
+        yield _workflow_command("notice", {"title": word("skipped", language)}, f"{what}{colon(language)}{why}")
     for thread in report.similar:
-        yield _command("notice", {"title": word("similar", language)}, thread_line(thread, language))
+        yield _workflow_command("notice", {"title": word("similar", language)}, thread_line(thread, language))
     for line in reader_lines(report, language):
-        yield _command("notice", {"title": word("read", language)}, line)
+        yield _workflow_command("notice", {"title": word("read", language)}, line)
     parts = [verdict_line(report, language), counted(report, language)]
     comma = "，" if language == "zh" else ", "
     yield f"gonogo {clean_line(report.command)}{colon(language)}{comma.join(part for part in parts if part)}"
@@ -53,10 +53,12 @@ def _annotation(finding: Finding, language: str) -> str:
                     properties["endColumn"] = str(span.end_column)
     title = clean_line(finding.title.in_language(language))
     properties["title"] = f"{title} [{clean_line(finding.hazard)}]"
-    return _command(_COMMAND[annotation_severity(finding)], properties, annotation_text(finding, language))
+    return _workflow_command(
+        _COMMAND_OF_SEVERITY[annotation_severity(finding)], properties, annotation_text(finding, language)
+    )
 
 
-def _command(name: str, properties: dict[str, str], message: str) -> str:
+def _workflow_command(name: str, properties: dict[str, str], message: str) -> str:
     listed = ",".join(f"{key}={_escape_property(value)}" for key, value in properties.items())
     return f"::{name} {listed}::{_data(message)}"
 

@@ -18,13 +18,13 @@ _OUTCOMES = {
     "vanished": translated("disappeared"),
 }
 _FOLLOW_ON_FAILURE = translated(" (follow-on failure)")
-_STATES = {
+_STATE_LABELS = {
     "late": translated("has not arrived"),
     "waiting": translated("waiting"),
     "elsewhere": translated("elsewhere"),
     "silent": translated("not responding"),
 }
-_PLACES = {
+_TENSOR_PLACE_LABELS = {
     "parameter": translated("parameters"),
     "buffer": translated("buffers"),
     "optimizer-state": translated("optimizer states"),
@@ -33,13 +33,13 @@ _PLACES = {
     "master-weights": translated("master weights"),
 }
 _HOW = translated("How the ranks ended")
-_WAITS = translated("Who waits for whom")
+_WAITING_RANKS_TITLE = translated("Who waits for whom")
 _OPERANDS = translated("Tensors where rank {rank} failed")
-_ZERO = translated("The same parameters in ZeRO-3")
+_ZERO3_PARAMETERS_TITLE = translated("The same parameters in ZeRO-3")
 _STANDS = translated("Devices of parameters and states before the first step (rank {rank})")
-_SECONDS = translated("s/step")
-_GPU = translated("peak GPU reserved")
-_HOST = translated("peak host memory")
+_SECONDS_PER_STEP_LABEL = translated("s/step")
+_PEAK_GPU_LABEL = translated("peak GPU reserved")
+_PEAK_HOST_LABEL = translated("peak host memory")
 _COUNT = translated("count")
 _EXPECTED = translated("expected")
 _CALL = translated("call")
@@ -77,9 +77,9 @@ def guarded_summary(run: GuardedRunSummary, language: str) -> str:
 def guarded_tables(run: GuardedRunSummary, language: str) -> list[Table]:
     """All tables for which the run has rows, in reading order."""
     found = [
-        _waits(run, language),
+        _waits_table(run, language),
         _stalls(run, language),
-        _operands(run, language),
+        _operands_table(run, language),
         _zero_state_table(run, language),
         _rank_ends_table(run, language),
         _stands(run, language),
@@ -94,7 +94,7 @@ def _rank_ends_table(run: GuardedRunSummary, language: str) -> Table:
         seconds = rank.seconds_per_step
         cells = (
             clean_line(rank.host or "-"),
-            _outcome(rank, language),
+            _format_outcome(rank, language),
             str(rank.steps),
             f"{seconds:.3f}" if seconds is not None else "-",
             size(rank.host_peak_bytes),
@@ -105,12 +105,15 @@ def _rank_ends_table(run: GuardedRunSummary, language: str) -> Table:
         word("rank", language),
         _HOSTS.in_language(language),
         word("outcome", language),
-        *(text.in_language(language) for text in (_STEPS, _SECONDS, _HOST, *((_GPU,) if on_gpus else ()))),
+        *(
+            text.in_language(language)
+            for text in (_STEPS, _SECONDS_PER_STEP_LABEL, _PEAK_HOST_LABEL, *((_PEAK_GPU_LABEL,) if on_gpus else ()))
+        ),
     )
     return Table(_HOW.in_language(language), columns, merged(rows), frozenset(range(3, 7)))
 
 
-def _outcome(rank: GuardedRankSummary, language: str) -> str:
+def _format_outcome(rank: GuardedRankSummary, language: str) -> str:
     kind, _, following = rank.outcome.partition(", ")
     text = _OUTCOMES[kind].format(signal=rank.signal or "?")
     failure = rank.failure
@@ -122,14 +125,14 @@ def _outcome(rank: GuardedRankSummary, language: str) -> str:
     return text.in_language(language) + said + (_FOLLOW_ON_FAILURE.in_language(language) if following else "")
 
 
-def _waits(run: GuardedRunSummary, language: str) -> Table:
+def _waits_table(run: GuardedRunSummary, language: str) -> Table:
     still = run.standstill
     if still is None:
         return Table("", (), ())
     rows = []
     for row in still.ranks:
         place = f"{short_place(row.place)} {row.function}" if row.place else "-"
-        state = _STATES[row.state].in_language(language)
+        state = _STATE_LABELS[row.state].in_language(language)
         cells = (state, clean_line(row.operator or "-"), str(row.call or "-"), clean_line(place))
         rows.append((row.rank, cells))
     columns = (
@@ -139,7 +142,7 @@ def _waits(run: GuardedRunSummary, language: str) -> Table:
         _CALL.in_language(language),
         word("where", language),
     )
-    return Table(_WAITS.in_language(language), columns, merged(rows))
+    return Table(_WAITING_RANKS_TITLE.in_language(language), columns, merged(rows))
 
 
 def _stalls(run: GuardedRunSummary, language: str) -> Table:
@@ -169,7 +172,7 @@ def _first_failure(run: GuardedRunSummary) -> tuple[int, GuardedFailure] | None:
     return (rank.rank, rank.failure) if rank is not None and rank.failure is not None else None
 
 
-def _operands(run: GuardedRunSummary, language: str) -> Table:
+def _operands_table(run: GuardedRunSummary, language: str) -> Table:
     found = _first_failure(run)
     rows = []
     for operand in found[1].operands if found is not None else ():
@@ -200,7 +203,7 @@ def _zero_state_table(run: GuardedRunSummary, language: str) -> Table:
         word("shape", language),
         _PARTITION.in_language(language),
     )
-    return Table(_ZERO.in_language(language), columns, tuple(rows))
+    return Table(_ZERO3_PARAMETERS_TITLE.in_language(language), columns, tuple(rows))
 
 
 def _stands(run: GuardedRunSummary, language: str) -> Table:
@@ -211,7 +214,7 @@ def _stands(run: GuardedRunSummary, language: str) -> Table:
     number, places = first
     rows = tuple(
         (
-            _PLACES.get(place.what, Text(place.what, place.what)).in_language(language),
+            _TENSOR_PLACE_LABELS.get(place.what, Text(place.what, place.what)).in_language(language),
             clean_line(place.device),
             clean_line(place.expected or "-"),
             clean_line(place.dtype).removeprefix("torch."),

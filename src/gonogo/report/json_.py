@@ -101,14 +101,14 @@ def _rehearsal_json(report: Report, language: str) -> dict[str, Any]:
                 ]
     return {
         "rehearsal": rehearsal,
-        "plan": _without(msgspec.to_builtins(report.plan), "files"),
-        "log": _without(msgspec.to_builtins(report.log), "excerpts", "ends"),
+        "plan": _omit_fields(msgspec.to_builtins(report.plan), "files"),
+        "log": _omit_fields(msgspec.to_builtins(report.log), "excerpts", "ends"),
         "failure": msgspec.to_builtins(report.failure),
         "environment": report.environment.to_json() if report.environment is not None else None,
         "bisection": msgspec.to_builtins(report.bisection),
         "cure": msgspec.to_builtins(report.cure),
         "reading": msgspec.to_builtins(report.reading),
-        "guarded_run": _without(msgspec.to_builtins(report.guarded_run), "over_time"),
+        "guarded_run": _omit_fields(msgspec.to_builtins(report.guarded_run), "over_time"),
         "comparison": _comparison_object(report.comparison, language) if report.comparison is not None else None,
     }
 
@@ -144,7 +144,7 @@ def _comparison_object(comparison: RehearsalComparison, language: str) -> dict[s
     }
 
 
-def _without(fields: dict[str, Any] | None, *names: str) -> dict[str, Any] | None:
+def _omit_fields(fields: dict[str, Any] | None, *names: str) -> dict[str, Any] | None:
     """The fields without those that only a page shows."""
     return None if fields is None else {name: value for name, value in fields.items() if name not in names}
 

@@ -22,22 +22,22 @@ def to_junit(report: Report, language: str) -> str:
 
     Only a certain error fails; anything less passes, and its output says so.
     """
-    suite = ElementTree.Element("testsuite", {"name": f"gonogo {_line(report.command)}"})
+    suite = ElementTree.Element("testsuite", {"name": f"gonogo {_xml_line(report.command)}"})
     names: Counter[str] = Counter()
     for finding in report.findings:
         _add_finding(suite, names, report.command, finding, language)
     for text in report.covered:
-        _case(suite, names, report.command, text.in_language(language))
+        _add_test_case(suite, names, report.command, text.in_language(language))
     for skipped in report.skipped:
-        case = _case(suite, names, report.command, skipped.what.in_language(language))
-        ElementTree.SubElement(case, "skipped", {"message": _line(skipped.why.in_language(language))})
+        case = _add_test_case(suite, names, report.command, skipped.what.in_language(language))
+        ElementTree.SubElement(case, "skipped", {"message": _xml_line(skipped.why.in_language(language))})
     if report.verdict is Verdict.CANNOT_TELL and not report.skipped:
-        case = _case(suite, names, report.command, word("verdict", language))
+        case = _add_test_case(suite, names, report.command, word("verdict", language))
         ElementTree.SubElement(case, "skipped", {"message": report.verdict.value})
     if report.regressed:
-        case = _case(suite, names, report.command, badge(report, language))
+        case = _add_test_case(suite, names, report.command, badge(report, language))
         for why in report.regressed:
-            ElementTree.SubElement(case, "failure", {"message": _line(why.in_language(language))})
+            ElementTree.SubElement(case, "failure", {"message": _xml_line(why.in_language(language))})
     answer = make_headline(report)
     todo = f"{word('next', language)}{colon(language)}{answer.next.said(language)}"
     said = [verdict_line(report, language), answer.reason.in_language(language), todo]
@@ -45,7 +45,7 @@ def to_junit(report: Report, language: str) -> str:
     said += reader_lines(report, language)
     if report.similar:
         said += [word("similar", language), *(thread_line(thread, language) for thread in report.similar)]
-    ElementTree.SubElement(suite, "system-out").text = "\n".join(map(_text, said))
+    ElementTree.SubElement(suite, "system-out").text = "\n".join(map(_xml_text, said))
     seconds = report.rehearsal.seconds if report.rehearsal is not None else 0.0
     counts = {
         "tests": str(len(suite.findall("testcase"))),
@@ -61,20 +61,20 @@ def to_junit(report: Report, language: str) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
 
 
-def _text(text: str) -> str:
+def _xml_text(text: str) -> str:
     return _INVALID_XML_PATTERN.sub("", clean(text))
 
 
-def _line(text: str) -> str:
+def _xml_line(text: str) -> str:
     return _INVALID_XML_PATTERN.sub("", clean_line(text))
 
 
-def _case(suite: ElementTree.Element, names: Counter[str], command: str, name: str) -> ElementTree.Element:
+def _add_test_case(suite: ElementTree.Element, names: Counter[str], command: str, name: str) -> ElementTree.Element:
     """Add a test case. CI systems merge tests of the same name, so repeated names get a number."""
-    shown = _line(name)
+    shown = _xml_line(name)
     names[shown] += 1
     unique = shown if names[shown] == 1 else f"{shown} ({names[shown]})"
-    attributes = {"classname": f"gonogo.{_line(command)}", "name": unique, "time": "0"}
+    attributes = {"classname": f"gonogo.{_xml_line(command)}", "name": unique, "time": "0"}
     return ElementTree.SubElement(suite, "testcase", attributes)
 
 
@@ -84,16 +84,16 @@ def _add_finding(
     span = finding.spans[0] if finding.spans else None
     path = from_root(span.path) if span else ""
     place = f" {path}:{span.line}" if span else ""
-    case = _case(suite, names, command, f"{finding.hazard}{place}")
+    case = _add_test_case(suite, names, command, f"{finding.hazard}{place}")
     if span and not is_stream(span.path):
-        case.set("file", _line(path))
+        case.set("file", _xml_line(path))
         case.set("line", str(span.line))
-    title = _line(finding.title.in_language(language))
-    where = [f"{_line(path)}:{span.line}:{span.column}", _text(span.text).rstrip()] if span else []
-    lines = [title, *where, _text(annotation_text(finding, language)), *map(_line, finding.sources)]
+    title = _xml_line(finding.title.in_language(language))
+    where = [f"{_xml_line(path)}:{span.line}:{span.column}", _xml_text(span.text).rstrip()] if span else []
+    lines = [title, *where, _xml_text(annotation_text(finding, language)), *map(_xml_line, finding.sources)]
     body = "\n".join(line for line in lines if line)
     if annotation_severity(finding) is Severity.ERROR:
-        failure = ElementTree.SubElement(case, "failure", {"message": title, "type": _line(finding.hazard)})
+        failure = ElementTree.SubElement(case, "failure", {"message": title, "type": _xml_line(finding.hazard)})
         failure.text = body
     else:
         ElementTree.SubElement(case, "system-out").text = f"{word(finding.level.value, language)}\n{body}"

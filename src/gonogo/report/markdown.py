@@ -28,12 +28,12 @@ def to_markdown(report: Report, language: str) -> str:
     return "\n".join(_lines(report, language)) + "\n"
 
 
-def _plain(text: str) -> str:
+def _escape(text: str) -> str:
     """Text with everything escaped that Markdown or HTML would interpret."""
     return _SPECIAL.sub(r"\\\1", clean_line(text))
 
 
-def _code(text: str) -> str:
+def _inline_code(text: str) -> str:
     """Text as inline code; its fence is longer than any run of backticks in it."""
     line = clean_line(text)
     fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)
@@ -41,7 +41,7 @@ def _code(text: str) -> str:
     return f"{fence}{pad}{line}{pad}{fence}" if line else ""
 
 
-def _block(text: str, language: str) -> Iterator[str]:
+def _code_block(text: str, language: str) -> Iterator[str]:
     body = clean(text).rstrip("\n")
     fence = "`" * max(3, max((len(run) for run in re.findall("`+", body)), default=0) + 1)
     yield from ("", f"{fence}{language}", body, fence)
@@ -49,34 +49,34 @@ def _block(text: str, language: str) -> Iterator[str]:
 
 def _lines(report: Report, language: str) -> Iterator[str]:
     answer = make_headline(report)
-    yield f"## gonogo {_plain(report.command)}: {_plain(verdict_line(report, language))}"
-    yield from ("", f"**{_plain(answer.reason.in_language(language))}**")
-    what = _plain(answer.next.what.in_language(language))
+    yield f"## gonogo {_escape(report.command)}: {_escape(verdict_line(report, language))}"
+    yield from ("", f"**{_escape(answer.reason.in_language(language))}**")
+    what = _escape(answer.next.what.in_language(language))
     what = f"（{what}）" if language == "zh" else f" ({what})"
-    todo = f"{_code(answer.next.command)}{what}" if answer.next.command else what.strip(" ()（）")
+    todo = f"{_inline_code(answer.next.command)}{what}" if answer.next.command else what.strip(" ()（）")
     yield from ("", f"{word('next', language)}{colon(language)}{todo}")
     if answer.figures:
         yield ""
         for figure in answer.figures:
             name, value = figure.name.in_language(language), figure.value.in_language(language)
-            yield f"- {_plain(name)}{colon(language)}{_plain(value)}"
+            yield f"- {_escape(name)}{colon(language)}{_escape(value)}"
     if summary := report_summary(report, language):
-        yield from ("", _plain(summary))
+        yield from ("", _escape(summary))
     for note in grouped_notes(answer.shown):
-        yield from ("", _plain(note.in_language(language)))
+        yield from ("", _escape(note.in_language(language)))
     for table in comparison_tables(report.comparison, language) if report.comparison is not None else ():
         yield from _table_lines(table)
     found, rest = shown_findings(report)
     for alike in found:
         yield from _finding_lines(alike.finding, language)
         if alike.others:
-            yield from ("", f"{_plain(alike.heading(language))}{colon(language)}".rstrip(), "")
-            yield from (f"- {_plain(place)}" for place in alike.places(language))
+            yield from ("", f"{_escape(alike.heading(language))}{colon(language)}".rstrip(), "")
+            yield from (f"- {_escape(place)}" for place in alike.places(language))
     if rest is not None:
-        yield from ("", _plain(rest.in_language(language)))
+        yield from ("", _escape(rest.in_language(language)))
     if report.clues:
         yield from ("", f"### {word('clues', language)}", "")
-        yield from (f"- {_plain(said_of(clue, language))}" for clue in report.clues)
+        yield from (f"- {_escape(said_of(clue, language))}" for clue in report.clues)
     for table in leading_tables(report, language):
         yield from _table_lines(table)
     if report.similar:
@@ -84,60 +84,63 @@ def _lines(report: Report, language: str) -> Iterator[str]:
         yield from (_thread_line(thread, language) for thread in report.similar)
     cured = cure_sections(report.cure, language) if report.cure is not None else ()
     for section in (*cured, *reader_sections(report, language)):
-        yield from ("", f"### {_plain(section.title)}", "")
-        yield from (f"- {_plain(sentence)}" for sentence in section.said)
+        yield from ("", f"### {_escape(section.title)}", "")
+        yield from (f"- {_escape(sentence)}" for sentence in section.said)
         if section.diff:
-            yield from _block(section.diff, "diff")
+            yield from _code_block(section.diff, "diff")
     for table in evidence_tables(report, language):
         yield from _table_lines(table)
     if report.plan is not None:
         for name, sentences in reasons(report.plan, language):
-            yield from ("", f"**{_plain(name)}**", "")
-            yield from (f"- {_plain(text)}" for text in sentences)
+            yield from ("", f"**{_escape(name)}**", "")
+            yield from (f"- {_escape(text)}" for text in sentences)
     if report.covered:
         yield from ("", f"### {word('covered', language)}", "")
-        yield from (f"- {_plain(text.in_language(language))}" for text in report.covered)
+        yield from (f"- {_escape(text.in_language(language))}" for text in report.covered)
     if report.skipped:
         yield from ("", f"### {word('skipped', language)}", "")
         for skipped in grouped_skipped(report):
             what, why = skipped.what.in_language(language), skipped.why.in_language(language)
-            yield f"- **{_plain(what)}**{colon(language)}{_plain(why)}"
+            yield f"- **{_escape(what)}**{colon(language)}{_escape(why)}"
 
 
 def _finding_lines(finding: Finding, language: str) -> Iterator[str]:
     level = word(finding.level.value, language)
-    yield from ("", f"### {level}{colon(language)}{_plain(finding.title.in_language(language))}", "")
-    facts = [_code(finding.hazard), word(finding.certainty.value, language)]
+    yield from ("", f"### {level}{colon(language)}{_escape(finding.title.in_language(language))}", "")
+    facts = [_inline_code(finding.hazard), word(finding.certainty.value, language)]
     if finding.ranks:
         facts.append(ranks_text(finding.ranks).en)
     if finding.module:
-        facts.append(f"{word('module', language)} {_code(finding.module)}")
+        facts.append(f"{word('module', language)} {_inline_code(finding.module)}")
     if finding.parameter:
-        facts.append(f"{word('parameter', language)} {_code(finding.parameter)}")
+        facts.append(f"{word('parameter', language)} {_inline_code(finding.parameter)}")
     yield ", ".join(facts)
     if finding.spans:
         yield ""
     for span in finding.spans:
-        parts = [_code(f"{span.path}:{span.line}:{span.column}"), _code(span.text)]
+        parts = [_inline_code(f"{span.path}:{span.line}:{span.column}"), _inline_code(span.text)]
         if span.label:
-            parts.append(_plain(span.label.in_language(language)))
+            parts.append(_escape(span.label.in_language(language)))
         yield f"- {' '.join(part for part in parts if part)}"
-    yield from ("", f"**{word('cause', language)}**{colon(language)}{_plain(finding.cause.in_language(language))}", "")
+    yield from ("", f"**{word('cause', language)}**{colon(language)}{_escape(finding.cause.in_language(language))}", "")
     yield from (
-        f"- **{word('help', language)}**{colon(language)}{_plain(step.in_language(language))}" for step in finding.cure
+        f"- **{word('help', language)}**{colon(language)}{_escape(step.in_language(language))}" for step in finding.cure
     )
     yield from (
-        f"- **{word('confirm', language)}**{colon(language)}{_plain(text.in_language(language))}"
+        f"- **{word('confirm', language)}**{colon(language)}{_escape(text.in_language(language))}"
         for text in finding.remaining_confirmations
     )
     for fix in finding.fixes:
         how = word(fix.applicability.value, language)
         shown = f"（{how}）" if language == "zh" else f" ({how})"
-        yield from ("", f"**{word('fix', language)}**{shown}{colon(language)}{_plain(fix.title.in_language(language))}")
+        yield from (
+            "",
+            f"**{word('fix', language)}**{shown}{colon(language)}{_escape(fix.title.in_language(language))}",
+        )
         if fix.diff:
-            yield from _block(fix.diff, "diff")
+            yield from _code_block(fix.diff, "diff")
         if command := how_to_apply(fix):
-            yield from ("", f"{word('apply', language)}{colon(language)}{_code(command)}")
+            yield from ("", f"{word('apply', language)}{colon(language)}{_inline_code(command)}")
     if finding.sources:
         yield from (
             "",
@@ -146,15 +149,15 @@ def _finding_lines(finding: Finding, language: str) -> Iterator[str]:
 
 
 def _thread_line(thread: SimilarThread, language: str) -> str:
-    said = [_plain(said) for said in (title_of(thread), resolution_text(thread, language)) if said]
+    said = [_escape(said) for said in (title_of(thread), resolution_text(thread, language)) if said]
     return f"- {colon(language).join([clean_line(thread.address), *said])}"
 
 
 def _table_lines(table: Table) -> Iterator[str]:
-    yield from ("", f"### {_plain(table.title)}", "")
-    yield f"| {' | '.join(_plain(column) for column in table.columns)} |"
+    yield from ("", f"### {_escape(table.title)}", "")
+    yield f"| {' | '.join(_escape(column) for column in table.columns)} |"
     yield f"| {' | '.join('---:' if n in table.numeric else '---' for n in range(len(table.columns)))} |"
     for row in table.rows:
-        yield f"| {' | '.join(_plain(cell) for cell in row)} |"
+        yield f"| {' | '.join(_escape(cell) for cell in row)} |"
     if table.note:
-        yield from ("", _plain(table.note))
+        yield from ("", _escape(table.note))

@@ -14,7 +14,7 @@ from gonogo.finding.errors import UserError
 from gonogo.report import print_to, render
 from gonogo.report.atomic import write_atomically
 
-_SHOWN = translated("gonogo: shown in the browser: {path}")
+_SHOWN_IN_BROWSER = translated("gonogo: shown in the browser: {path}")
 _NOT_SHOWN = translated("gonogo: no browser on this machine; open {path} on one that has a browser")
 
 _CANNOT_WRITE = translated("--output {path}: {why}")
@@ -50,10 +50,10 @@ def publish(
     elif not (open_in_browser and format_name == "html"):  # HTML is of no use on a terminal
         to_stdout(lambda stream: print_to(stream, report, format_name, language))
     if open_in_browser:
-        _open(report, output if format_name == "html" else None, language)
+        _open_in_browser(report, output if format_name == "html" else None, language)
 
 
-def _open(report: Report, report_path: Path | None, language: str) -> None:
+def _open_in_browser(report: Report, report_path: Path | None, language: str) -> None:
 
     try:
         show_in_browser(report, report_path, language)
@@ -124,4 +124,4 @@ def show_in_browser(report: Report, report_path: Path | None, language: str) -> 
         path = Path(tempfile.mkdtemp(prefix="gonogo-"), "report.html")
         write_atomically(path, render(report, "html", language).encode("utf-8", "replace"))
     opened = webbrowser.open(path.resolve().as_uri())
-    print((_SHOWN if opened else _NOT_SHOWN).format(path=path).in_language(language), file=sys.stderr)
+    print((_SHOWN_IN_BROWSER if opened else _NOT_SHOWN).format(path=path).in_language(language), file=sys.stderr)

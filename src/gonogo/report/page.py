@@ -24,7 +24,7 @@ _ENGLISH_WORD = re.compile(r"\s*\S+\s*")
 _DEFAULT_WIDTH = 80
 _BLOCKS, _ASCII_BLOCKS = ("█", "░"), ("#", ".")
 _MIN_BAR, _MAX_BAR = 4, 10
-_GAP = 2
+_COLUMN_GAP = 2
 _MIN_WRAPPED_COLUMN_WIDTH = 10
 """Text cells are wrapped to no less than this width, to leave room for figures."""
 
@@ -83,7 +83,7 @@ class Styled:
 
 
 @cache
-def _word() -> re.Pattern[str]:
+def _word_regex() -> re.Pattern[str]:
     """Text that is kept on one line: Chinese may break after any character, but not before closing punctuation."""
     return re.compile(rf"\s*(?:[{_WIDE}]|[^\s{_WIDE}]+)[{_CLOSING}]*\s*")
 
@@ -92,7 +92,7 @@ def truncated(text: str, width: int) -> str:
     """The text, shortened with an ellipsis if it takes more than ``width`` columns."""
     if cells(text) <= width:
         return text
-    return f"{text[: _fitting(text, 0, width - 1)]}…"
+    return f"{text[: _fitting_end(text, 0, width - 1)]}…"
 
 
 def wrapped(line: Styled, width: int) -> Iterator[Styled]:
@@ -103,22 +103,22 @@ def wrapped(line: Styled, width: int) -> Iterator[Styled]:
         return
     start = 0
     for paragraph in plain.split("\n"):
-        for first, last in _breaks(paragraph, max(width, 2)):
+        for first, last in _line_spans(paragraph, max(width, 2)):
             yield line.cut(start + first, start + last)
         start += len(paragraph) + 1
 
 
-def _breaks(text: str, width: int) -> Iterator[tuple[int, int]]:
+def _line_spans(text: str, width: int) -> Iterator[tuple[int, int]]:
     """Start and end of each line, without trailing blanks."""
     start = taken = 0
-    for word in (_ENGLISH_WORD if text.isascii() else _word()).finditer(text):
+    for word in (_ENGLISH_WORD if text.isascii() else _word_regex()).finditer(text):
         wanted = cells(word[0].rstrip())
         if taken + wanted > width:
             if taken and (wanted <= width or word.start() > start):
                 yield start, start + len(text[start : word.start()].rstrip())
                 start, taken = word.start(), 0
             last = word.start() + len(word[0].rstrip())
-            while (end := _fitting(text, start, width)) < last:
+            while (end := _fitting_end(text, start, width)) < last:
                 yield start, end
                 start = end
             taken = cells(text[start : word.end()])
@@ -127,7 +127,7 @@ def _breaks(text: str, width: int) -> Iterator[tuple[int, int]]:
     yield start, start + len(text[start:].rstrip())
 
 
-def _fitting(text: str, start: int, width: int) -> int:
+def _fitting_end(text: str, start: int, width: int) -> int:
     """The end of the longest piece from ``start`` that fits ``width`` columns; at least one character."""
     taken = 0
     for end in range(start, len(text)):
@@ -178,10 +178,10 @@ class Page:
             self._rows_as_lines(table)
             return
         bar = self._bar_width(table)
-        drawn = Grid(box=None, padding=(0, _GAP, 0, 0), header_style="dim", pad_edge=False)
+        drawn = Grid(box=None, padding=(0, _COLUMN_GAP, 0, 0), header_style="dim", pad_edge=False)
         widths = [max(map(cells, column)) for column in zip(table.columns, *table.rows, strict=True)]
         # Rather wrap a header of two words than a short cell ("cuda:0").
-        narrow = sum(widths) + _GAP * (len(widths) - 1) > self.width
+        narrow = sum(widths) + _COLUMN_GAP * (len(widths) - 1) > self.width
         for number, column in enumerate(table.columns):
             numeric = number in table.numeric
             longer = all(cells(column) > cells(row[number]) for row in table.rows)
@@ -206,7 +206,7 @@ class Page:
 
     def _is_too_narrow(self, table: Table) -> bool:
         """Whether a word would have to be broken in its cell: a broken name can be neither read nor copied."""
-        wanted = _GAP * (len(table.columns) - 1)
+        wanted = _COLUMN_GAP * (len(table.columns) - 1)
         for number, column in enumerate(table.columns):
             whole = number in table.numeric
             parts = [column.split(), *([row[number]] if whole else row[number].split() for row in table.rows)]
@@ -223,7 +223,7 @@ class Page:
             for name, cell in others:
                 if cell:
                     said.append(separator if said.parts else "").append(f"{name} " if name else "", "dim").append(cell)
-            self.line(said, indent=2 * _GAP)
+            self.line(said, indent=2 * _COLUMN_GAP)
         if table.note:
             self.line(Styled(table.note, "dim"))
 
@@ -235,7 +235,7 @@ class Page:
         for number, column in enumerate(table.columns):
             widest = max(cells(text) for text in (column, *(row[number] for row in table.rows)))
             whole = number in table.numeric or not number
-            rest -= _GAP + (widest if whole else min(widest, _MIN_WRAPPED_COLUMN_WIDTH))
+            rest -= _COLUMN_GAP + (widest if whole else min(widest, _MIN_WRAPPED_COLUMN_WIDTH))
         room = rest // len(table.shares) - 1
         return min(room, _MAX_BAR) if room >= _MIN_BAR else 0
 

@@ -7,18 +7,18 @@ from collections.abc import Iterable
 
 from gonogo.finding.rehearsal import ModuleMemory
 
-_SMALL = 0.03
+_MIN_SPLIT_SHARE = 0.03
 """A part with less than this share is not split further."""
 
 
-class _Node:
+class _ModuleNode:
     """A node of the module tree: what its own modules hold, and its children."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.own: Counter[str] = Counter()
         self.count = 1
-        self.below: dict[str, _Node] = {}
+        self.below: dict[str, _ModuleNode] = {}
 
     @property
     def held(self) -> Counter[str]:
@@ -30,11 +30,11 @@ class _Node:
         """How many list elements this node stands for."""
         return max([self.count, *(node.members for node in self.below.values())])
 
-    def divided(self) -> list[_Node]:
+    def divided(self) -> list[_ModuleNode]:
         """The node split into its children, plus itself if its own modules hold memory."""
         parts = list(self.below.values())
         if self.own:
-            itself = _Node(self.path)
+            itself = _ModuleNode(self.path)
             itself.own, itself.count = self.own, self.count
             parts.append(itself)
         return parts
@@ -45,18 +45,18 @@ def largest_parts(modules: Iterable[ModuleMemory], rows: int) -> list[ModuleMemo
 
     Their total is that of ``modules``.
     """
-    root = _Node("")
+    root = _ModuleNode("")
     for held in modules:
         node = root
         for name in held.module.split(".") if held.module else ():
             path = f"{node.path}.{name}".removeprefix(".")
-            node = node.below.setdefault(name, _Node(path))
+            node = node.below.setdefault(name, _ModuleNode(path))
         node.own.update(held.by_category)
         node.count = max(node.count, held.count)
     whole = root.held.total()
     parts = root.divided()
     while True:
-        large = [part for part in parts if part.below and part.held.total() > whole * _SMALL]
+        large = [part for part in parts if part.below and part.held.total() > whole * _MIN_SPLIT_SHARE]
         fitting = [part for part in large if len(parts) - 1 + len(part.divided()) <= rows or len(part.divided()) == 1]
         if not fitting:
             break

@@ -54,18 +54,18 @@ def rehearsal_tables(rehearsal: Rehearsal, language: str) -> list[Table]:
     """All tables for which the rehearsal has rows, in reading order."""
     found = [
         _failures(rehearsal, language),
-        _operands(rehearsal, language),
+        _operands_table(rehearsal, language),
         *life_tables(rehearsal, language),
         *result_tables(rehearsal, language),
-        _memory(rehearsal, language),
-        _routing(rehearsal, language),
+        _memory_table(rehearsal, language),
+        _routing_table(rehearsal, language),
         _categories(rehearsal, language),
         _phases(rehearsal, language),
-        _modules(rehearsal, language),
+        _modules_table(rehearsal, language),
         _host(rehearsal, language),
         _host_parts(rehearsal, language),
         _collectives(rehearsal, language),
-        _assumptions(rehearsal, language),
+        _assumptions_table(rehearsal, language),
     ]
     return [table for table in found if table.rows]
 
@@ -103,7 +103,7 @@ def _peak_at(rank: RehearsedRank, device: Device, language: str) -> str:
     return when if rank.outcome == "completed" else f"{when}{comma}{word(rank.outcome, language)}"
 
 
-def _memory(rehearsal: Rehearsal, language: str) -> Table:
+def _memory_table(rehearsal: Rehearsal, language: str) -> Table:
     shown, column = _device_columns(rehearsal, language)
     rows = []
     for rank, device in _devices(rehearsal):
@@ -124,7 +124,7 @@ def _memory(rehearsal: Rehearsal, language: str) -> Table:
     return Table(word("memory", language), columns, merged(rows), numeric, shares=used)
 
 
-def _routing(rehearsal: Rehearsal, language: str) -> Table:
+def _routing_table(rehearsal: Rehearsal, language: str) -> Table:
     """For a model with expert parallelism: the peak over the possible routings."""
     rows = []
     for rank in rehearsal.ranks:
@@ -170,7 +170,7 @@ def _phases(rehearsal: Rehearsal, language: str) -> Table:
     return Table(title, tuple(word(name, language) for name in columns), tuple(rows), frozenset({1, 2, 3}))
 
 
-def _modules(rehearsal: Rehearsal, language: str) -> Table:
+def _modules_table(rehearsal: Rehearsal, language: str) -> Table:
     """The modules of the fullest device only: a table per rank would mostly repeat it."""
     fullest = max(_devices(rehearsal), key=lambda pair: pair[1].peak_allocated_bytes, default=None)
     if fullest is None:
@@ -178,7 +178,7 @@ def _modules(rehearsal: Rehearsal, language: str) -> Table:
     rank, device = fullest
     if device.modules:
         title = f"{word('parts', language)} ({word('rank', language)} {rank.rank}, {_device_name(device)})"
-        return _parts(title, device.modules, language)
+        return _parts_table(title, device.modules, language)
     held = device.top_modules[:MAX_MODULES_SHOWN]
     rows = tuple((_module_name(entry.module, language), size(entry.bytes)) for entry in held)
     title = f"{word('modules', language)} ({word('rank', language)} {rank.rank}, {_device_name(device)})"
@@ -188,7 +188,7 @@ def _modules(rehearsal: Rehearsal, language: str) -> Table:
 _CATEGORIES_BY_PART = ("parameters", "gradients", "optimizer", "activations")
 
 
-def _parts(title: str, modules: tuple[ModuleMemory, ...], language: str) -> Table:
+def _parts_table(title: str, modules: tuple[ModuleMemory, ...], language: str) -> Table:
     """What each part of the model holds, by category; empty categories get no column."""
     parts = largest_parts(modules, MAX_MODULES_SHOWN)
     whole = sum(part.bytes for part in parts) or 1
@@ -226,7 +226,7 @@ def _host_parts(rehearsal: Rehearsal, language: str) -> Table:
     if rank is None or held < _MIN_DIVIDED_FRACTION * rank.host_peak_bytes:
         return Table("", (), ())
     title = f"{word('host_parts', language)} ({word('rank', language)} {rank.rank})"
-    return _parts(title, rank.host_modules, language)
+    return _parts_table(title, rank.host_modules, language)
 
 
 def _host(rehearsal: Rehearsal, language: str) -> Table:
@@ -262,7 +262,7 @@ def _collectives(rehearsal: Rehearsal, language: str) -> Table:
     return Table(word("collectives", language), columns, merged(rows), frozenset({2, 3}))
 
 
-def _assumptions(rehearsal: Rehearsal, language: str) -> Table:
+def _assumptions_table(rehearsal: Rehearsal, language: str) -> Table:
     counts: dict[tuple[str, str], int] = {}
     for rank in rehearsal.ranks:
         for entry in rank.assumptions:
@@ -302,7 +302,7 @@ def _failures(rehearsal: Rehearsal, language: str) -> Table:
     return Table(word("failure", language), columns, merged(rows))
 
 
-def _operands(rehearsal: Rehearsal, language: str) -> Table:
+def _operands_table(rehearsal: Rehearsal, language: str) -> Table:
     """The operands of the operators that raised."""
     rows: list[tuple[int, tuple[str, ...]]] = []
     for rank in rehearsal.ranks:

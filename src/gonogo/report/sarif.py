@@ -36,7 +36,7 @@ def _run(report: Report, language: str) -> dict[str, Any]:
     rules: dict[str, int] = {}
     first: list[Finding] = []
     for finding in report.findings:
-        if (name := _name(finding)) not in rules:
+        if (name := _rule_id(finding)) not in rules:
             rules[name] = len(first)
             first.append(finding)
     prints = _fingerprints(report.findings)
@@ -59,7 +59,7 @@ def _run(report: Report, language: str) -> dict[str, Any]:
         "originalUriBaseIds": {ROOT: {"description": {"text": "the root of the repository"}}},
         "invocations": [_invocation(report, language)],
         "results": [
-            _result(finding, rules[_name(finding)], fingerprint, language)
+            _result(finding, rules[_rule_id(finding)], fingerprint, language)
             for finding, fingerprint in zip(report.findings, prints, strict=True)
         ],
         "properties": {
@@ -73,18 +73,18 @@ def _run(report: Report, language: str) -> dict[str, Any]:
     }
 
 
-def _name(finding: Finding) -> str:
+def _rule_id(finding: Finding) -> str:
     return clean_line(finding.hazard)
 
 
 def _rule(finding: Finding, language: str) -> dict[str, Any]:
     """The hazard as a rule. A rule applies to all its findings, so causes with concrete values are left out."""
     title = clean_line(finding.title.in_language(language))
-    page = f"gonogo explain {_name(finding)}"
-    sources = [url for url in map(_url, finding.sources) if url]
+    page = f"gonogo explain {_rule_id(finding)}"
+    sources = [url for url in map(_to_url, finding.sources) if url]
     cure = [clean_line(step.in_language(language)) for step in finding.cure]
     return {
-        "id": _name(finding),
+        "id": _rule_id(finding),
         "shortDescription": {"text": title},
         "fullDescription": {"text": f"{title} ({page})"},
         "help": {"text": "\n".join([*(f"- {step}" for step in cure), *sources, page])},
@@ -94,7 +94,7 @@ def _rule(finding: Finding, language: str) -> dict[str, Any]:
     }
 
 
-def _url(source: str) -> str | None:
+def _to_url(source: str) -> str | None:
     """The source as a URL with invalid characters escaped; None if it is not a URL."""
     # "%" is kept: sources are copied URLs that are already escaped.
     text = quote(clean_line(source), safe="%:/?#@!$&'()*+,;=~-._")
@@ -134,7 +134,7 @@ def _result(finding: Finding, rule_index: int, fingerprint: str, language: str) 
         primary["logicalLocations"] = [{"fullyQualifiedName": logical, "kind": "member"}]
     related = [{"id": number, **_location(span, language)} for number, span in enumerate(finding.spans[1:], 1)]
     return {
-        "ruleId": _name(finding),
+        "ruleId": _rule_id(finding),
         "ruleIndex": rule_index,
         "level": _LEVEL[annotation_severity(finding)],
         "message": {"text": _disable_links(f"{title}\n{annotation_text(finding, language)}")},

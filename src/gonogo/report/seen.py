@@ -48,7 +48,7 @@ def evidence_tables(report: Report, language: str) -> list[Table]:
     return [_bisection_table(report.bisection, language)] if report.bisection is not None else []
 
 
-_TRIED = translated("Releases of {package} tried")
+_RELEASES_TRIED_TITLE = translated("Releases of {package} tried")
 _COLUMNS = (
     translated("version"),
     translated("verdict"),
@@ -76,7 +76,7 @@ def _bisection_table(bisection: Bisection, language: str) -> Table:
             )
         )
     return Table(
-        _TRIED.format(package=clean_line(bisection.package)).in_language(language),
+        _RELEASES_TRIED_TITLE.format(package=clean_line(bisection.package)).in_language(language),
         tuple(column.in_language(language) for column in _COLUMNS),
         tuple(rows),
         frozenset({4}),

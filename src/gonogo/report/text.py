@@ -21,7 +21,7 @@ from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, counted, how_to_apply, said_of, word
 
 _MORE_SOURCES = translated(" (+{count} more: run gonogo explain {hazard})")
-_GAP = 2
+_COLUMN_GAP = 2
 _MAX_FINDINGS_ON_SCREEN = 3
 """How many complete findings fit on a screen."""
 _VERDICT_STYLE = {Verdict.GO: "bold green", Verdict.NO_GO: "bold red", Verdict.CANNOT_TELL: "bold yellow"}
@@ -65,7 +65,7 @@ def print_report(report: Report, page: Page, language: str) -> None:
             _print_briefly(finding, page, language)
     if rest is not None:
         page.line()
-        page.line(Styled(_say(rest, language)))
+        page.line(Styled(_to_text(rest, language)))
     for table in leading_tables(report, language):
         page.line()
         page.table(table)
@@ -88,7 +88,7 @@ def print_report(report: Report, page: Page, language: str) -> None:
         page.line(_banner(report, make_headline(report), language).append(f"  {counted(report, language)}"))
 
 
-def _say(text: Text, language: str) -> str:
+def _to_text(text: Text, language: str) -> str:
     return clean(text.in_language(language))
 
 
@@ -114,7 +114,7 @@ def _print_answer(report: Report, answer: Headline, page: Page, language: str) -
         page.line(todo.append(what), wrap=page.is_terminal)
     page.line()
     labels = [_line(figure.name, language) for figure in answer.figures]
-    column = max(map(cells, labels), default=0) + _GAP
+    column = max(map(cells, labels), default=0) + _COLUMN_GAP
     for label, figure in zip(labels, answer.figures, strict=True):
         value = Styled(_line(figure.value, language))
         page.labelled(Styled.assemble((label, "dim"), " " * (column - cells(label))), column, value)
@@ -122,7 +122,7 @@ def _print_answer(report: Report, answer: Headline, page: Page, language: str) -
         if said:
             page.line(Styled(said))
     for note in grouped_notes(answer.shown):
-        page.line(Styled(_say(note, language)))
+        page.line(Styled(_to_text(note, language)))
 
 
 def _line(text: Text, language: str) -> str:
@@ -160,7 +160,7 @@ def _print_finding(finding: Finding, page: Page, language: str, *, with_advice: 
         labelled += [(_label("confirm", "bold", language), text) for text in finding.remaining_confirmations]
     column = max(cells(label.plain) for label, _ in labelled)
     for label, text in labelled:
-        page.labelled(label, column, Styled(_say(text, language)))
+        page.labelled(label, column, Styled(_to_text(text, language)))
     for fix in finding.fixes:
         _print_fix(fix, page, language)
     if finding.sources and with_advice:
@@ -207,7 +207,7 @@ def _label(name: str, style: str, language: str) -> Styled:
 def _print_fix(fix: Fix, page: Page, language: str) -> None:
     how = word(fix.applicability.value, language)
     how = f"（{how}）{colon(language)}" if language == "zh" else f" ({how}){colon(language)}"
-    page.line(Styled.assemble((word("fix", language), "bold green"), how, _say(fix.title, language)))
+    page.line(Styled.assemble((word("fix", language), "bold green"), how, _to_text(fix.title, language)))
     _print_diff(clean(fix.diff), page)
     if command := how_to_apply(fix):
         page.line(Styled(f"    {word('apply', language)}{colon(language)}{command}", "cyan"), wrap=False)
@@ -233,10 +233,10 @@ def _print_coverage(report: Report, page: Page, language: str) -> None:
         page.line()
         page.rule(word("covered", language))
         for text in report.covered:
-            page.line(Styled(_say(text, language)))
+            page.line(Styled(_to_text(text, language)))
     if report.skipped:
         page.line()
         page.rule(word("skipped", language))
         for skipped in grouped_skipped(report):
-            what = (_say(skipped.what, language), "bold")
-            page.line(Styled.assemble(what, colon(language), _say(skipped.why, language)))
+            what = (_to_text(skipped.what, language), "bold")
+            page.line(Styled.assemble(what, colon(language), _to_text(skipped.why, language)))

@@ -41,7 +41,7 @@ _NETWORK = translated(
     "download that beforehand, to where the program looks first (a cache, the data folder), or turn off what is "
     "only sent (an upload, a tracker)"
 )
-_ASKED = translated(
+_HUB_FILE_MISSING = translated(
     "it requests {file} of {name} from the hub, but the file is not on this machine, and a rehearsal does not "
     "use the network: hf download {name} {file} (in place of a weights file, one with tensors of the same names "
     "and shapes is enough)"
@@ -59,25 +59,27 @@ _META_TENSOR_USED = translated(
     "a tensor without data, which exists only in a rehearsal, is used where the run has real data: please report "
     "it with this line; reading that data in a DataLoader usually works around it"
 )
-_FAULT = translated("a fault of gonogo itself: please report it with this line")
-_FILE = translated("one of the rehearsal's own files, which the real run doesn't have: please report it with this line")
-_LIBRARY = translated(
+_GONOGO_FAULT = translated("a fault of gonogo itself: please report it with this line")
+_REHEARSAL_FILE_FAULT = translated(
+    "one of the rehearsal's own files, which the real run doesn't have: please report it with this line"
+)
+_LIBRARY_NOT_LOADABLE = translated(
     "a compiled library does not load on this machine with the installed torch (usually the library is built for "
     "CUDA and this torch is not): install its CPU build, or rehearse where the run's own packages are"
 )
-_TOOLKIT = translated(
+_CUDA_TOOLKIT_MISSING = translated(
     "it looks for the CUDA toolkit, which this machine doesn't have: set CUDA_HOME to one, or build the kernel "
     "beforehand"
 )
-_WEIGHTS = translated(
+_WEIGHTS_FILE_MISSING = translated(
     "weights that the program looks for itself, which are not on this machine: copy the file here; one with "
     "tensors of the same names and shapes is enough (torch.save of torch.zeros(()).expand(shape) takes no space)"
 )
-_LATER = translated(
+_CHECKPOINT_OF_FEWER_STEPS = translated(
     "a rehearsal trains for fewer steps, and wrote {sibling} next to it: give the same number with --steps, or "
     "load what was written last"
 )
-_DRIVER = translated("it called the real CUDA driver, which has no device here")
+_CUDA_DRIVER_CALLED = translated("it called the real CUDA driver, which has no device here")
 
 _STRIDED_NESTED_UNSUPPORTED = translated(
     "nested tensors in the strided layout, which C++ keeps in memory that a rehearsal doesn't have: use "
@@ -87,7 +89,7 @@ _UNKNOWN_DEVICE = translated(
     "C++ code looked for a device that this build of torch doesn't know: please report it with this line"
 )
 
-_NO_NETWORK = re.compile(
+_NETWORK_ERROR_PATTERN = re.compile(
     r"OfflineModeIsEnabled|offline mode is enabled|outgoing traffic has been disabled"
     r"|[Cc]ouldn't connect to '?https?://|Couldn't reach .{1,200} on the Hub|\(offline mode|Cannot reach https?://"
     r"|cannot be accessed in offline mode|Max retries exceeded with url|Failed to establish a new connection"
@@ -107,7 +109,7 @@ _PATH_PATTERN = re.compile(r"[\w./~+@=-]+")
 A more specific pattern would try each character as a start, which is quadratic in a message that is one long word.
 """
 _WEIGHTS_SUFFIX_PATTERN = re.compile(r"\.(?:bin|safetensors|pt|pth|ckpt)(?:\.index\.json)?(?!\w)")
-_NUMBER = re.compile(r"\d+")
+_DIGITS_PATTERN = re.compile(r"\d+")
 _PROCESS_START_TIME = time.time()
 _STRIDED_NESTED_PATTERN = re.compile(r"\bNestedTensorImpl\b|NestedTensor(?:CPU|CUDA)\b")
 _NO_DEVICE_GUARD_PATTERN = re.compile(r"PyTorch is not linked with support for \w+ devices")
@@ -146,34 +148,34 @@ def find_internal_failure(
             return InternalFailure(one.name, one.text)
         told = f"{type(one).__name__}: {message}"
         if is_real_driver_error(message):
-            return InternalFailure(failure.operator or failure.type, _DRIVER)
-        for look in (_network, _stand_in, _error_in_gonogo):
+            return InternalFailure(failure.operator or failure.type, _CUDA_DRIVER_CALLED)
+        for look in (_network, _missing_stand_in_name, _error_in_gonogo):
             found = look(one, message)
             if found is not None:
                 return found
         if isinstance(one, ImportError | OSError | RuntimeError | AttributeError) and (
             hit := _LIBRARY_NOT_LOADED_PATTERN.search(told)
         ):
-            return InternalFailure(_line(told, hit), _LIBRARY)
+            return InternalFailure(_matched_line(told, hit), _LIBRARY_NOT_LOADABLE)
         if isinstance(one, NameError | AttributeError) and "-packages/bitsandbytes/" in _traceback_files(one)[-1]:
             # A name that only its CUDA library provides; here it loaded the CPU library, or none.
-            return InternalFailure(told[:200], _LIBRARY)
+            return InternalFailure(told[:200], _LIBRARY_NOT_LOADABLE)
         if hit := _NO_TOOLKIT_PATTERN.search(told):
-            return InternalFailure(_line(told, hit), _TOOLKIT)
+            return InternalFailure(_matched_line(told, hit), _CUDA_TOOLKIT_MISSING)
         if hit := _STRIDED_NESTED_PATTERN.search(message):
-            return InternalFailure(_line(told, hit), _STRIDED_NESTED_UNSUPPORTED)
+            return InternalFailure(_matched_line(told, hit), _STRIDED_NESTED_UNSUPPORTED)
         if hit := _NO_DEVICE_GUARD_PATTERN.search(message):
             nested = any(f"{os.sep}torch{os.sep}nested{os.sep}" in path for path in _traceback_files(one))
-            return InternalFailure(_line(told, hit), _STRIDED_NESTED_UNSUPPORTED if nested else _UNKNOWN_DEVICE)
+            return InternalFailure(_matched_line(told, hit), _STRIDED_NESTED_UNSUPPORTED if nested else _UNKNOWN_DEVICE)
         if hit := _META_DEVICE_PATTERN.search(message):
-            return InternalFailure(_line(told, hit), _META_TENSOR_USED)
+            return InternalFailure(_matched_line(told, hit), _META_TENSOR_USED)
         if scratch in message or OURS in message:
-            return InternalFailure(type(one).__name__, _FILE)
+            return InternalFailure(type(one).__name__, _REHEARSAL_FILE_FAULT)
         if (later := _missing_later_checkpoint(message)) is not None:
             return later
         path = _missing_weights_file(one, message) if failure.phase == "load" else None
         if path and os.path.dirname(os.path.abspath(path)) not in written_folders:
-            return InternalFailure(path, _WEIGHTS)
+            return InternalFailure(path, _WEIGHTS_FILE_MISSING)
     devices = [operand.device for operand in failure.operands]
     if any(device.startswith("meta:") for device in devices) or ("meta" in devices and not uses_meta):
         return InternalFailure(failure.operator or failure.type, _META_TENSOR_USED)
@@ -222,7 +224,7 @@ def _numbered_paths_in(message: str) -> Iterator[str]:
     """Paths in a message that have a number after the last slash, such as ``checkpoint-40``."""
     for hit in _PATH_PATTERN.finditer(message):
         slash = hit[0].find(os.sep)
-        if slash >= 0 and _NUMBER.search(hit[0], slash):
+        if slash >= 0 and _DIGITS_PATTERN.search(hit[0], slash):
             yield hit[0]
 
 
@@ -236,10 +238,10 @@ def _missing_later_checkpoint(message: str) -> InternalFailure | None:
             path = parent
         if os.path.exists(path):
             continue
-        name = _NUMBER.sub("#", os.path.basename(path))
-        alike = [one for one in _recently_written_names(parent) if _NUMBER.sub("#", one) == name]
+        name = _DIGITS_PATTERN.sub("#", os.path.basename(path))
+        alike = [one for one in _recently_written_names(parent) if _DIGITS_PATTERN.sub("#", one) == name]
         if alike:
-            return InternalFailure(named, _LATER.format(sibling=max(alike)))
+            return InternalFailure(named, _CHECKPOINT_OF_FEWER_STEPS.format(sibling=max(alike)))
     return None
 
 
@@ -251,7 +253,7 @@ def _recently_written_names(folder: str) -> Iterator[str]:
                 yield entry.name
 
 
-def _line(text: str, match: re.Match[str]) -> str:
+def _matched_line(text: str, match: re.Match[str]) -> str:
     """The line of a message that contains the match."""
     start = text.rfind("\n", 0, match.start()) + 1
     return text[start:].partition("\n")[0].strip()[:200]
@@ -259,7 +261,7 @@ def _line(text: str, match: re.Match[str]) -> str:
 
 def _network(error: BaseException, message: str) -> InternalFailure | None:
     names = {kind.__name__ for kind in type(error).__mro__}
-    if names & _OFFLINE_ERROR_TYPES or _NO_NETWORK.search(message):
+    if names & _OFFLINE_ERROR_TYPES or _NETWORK_ERROR_PATTERN.search(message):
         asked = next((found for one in chain(error) if (found := asked_for(one)) is not None), None)
         if asked is not None:
             name, file = asked
@@ -267,12 +269,12 @@ def _network(error: BaseException, message: str) -> InternalFailure | None:
                 return InternalFailure(name, NOT_CACHED.format(name=name))
             if not file:
                 return InternalFailure(name, _UNKNOWN_HUB_MODEL.format(name=name))
-            return InternalFailure(f"{name}, {file}", _ASKED.format(name=name, file=file))
+            return InternalFailure(f"{name}, {file}", _HUB_FILE_MISSING.format(name=name, file=file))
         return InternalFailure(f"{type(error).__name__}: {message.strip().partition(chr(10))[0][:160]}", _NETWORK)
     return None
 
 
-def _stand_in(error: BaseException, message: str) -> InternalFailure | None:
+def _missing_stand_in_name(error: BaseException, message: str) -> InternalFailure | None:
     """An attribute that a stand-in, or an object of a facade, lacks."""
     first = message.partition("\n")[0][:200]
     if isinstance(error, ImportError):
@@ -285,12 +287,12 @@ def _stand_in(error: BaseException, message: str) -> InternalFailure | None:
             made_here = type(owner).__module__.startswith("gonogo.") or owner.__name__.startswith("torch_npu.")
             if made_here or (_is_gonogo_module(owner) and not owner.__name__.startswith("gonogo.")):
                 return InternalFailure(first, _STAND_IN_INCOMPLETE.format(package=owner.__name__.partition(".")[0]))
-        elif not isinstance(owner, VirtualTensor) and _class_of(owner).startswith("gonogo."):
+        elif not isinstance(owner, VirtualTensor) and _module_name_of(owner).startswith("gonogo."):
             return InternalFailure(first, _FACADE_INCOMPLETE)
     return None
 
 
-def _class_of(owner: Any) -> str:
+def _module_name_of(owner: Any) -> str:
     kind = owner if isinstance(owner, type) else type(owner)
     return str(getattr(kind, "__module__", ""))
 
@@ -313,7 +315,7 @@ def _error_in_gonogo(error: BaseException, message: str) -> InternalFailure | No
         return None
     if isinstance(error, AttributeError) and isinstance(getattr(error, "obj", None), VirtualTensor | torch.Tensor):
         return None
-    return InternalFailure(f"{type(error).__name__}: {message[:160]}", _FAULT)
+    return InternalFailure(f"{type(error).__name__}: {message[:160]}", _GONOGO_FAULT)
 
 
 def _is_in_gonogo(name: str) -> bool:

@@ -254,7 +254,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     with private.DisableTorchDispatch():
                         part = private.as_strided(written, raw.shape, raw.stride(), raw.storage_offset())
                         return alias_of(part, written), (_SLOW, None)
-                return written, (_INPLACE, _place_of(written, args, kwargs))
+                return written, (_INPLACE, _argument_position(written, args, kwargs))
             fresh = self._spec_and_bytes(raw, device)
             return self._new(*fresh), (_FRESH, fresh)
         if isinstance(raw, list | tuple) and raw and all(_has_new_storage(item, stand_ins) for item in raw):
@@ -407,7 +407,7 @@ def _with_stand_ins(arguments: Any, stand_ins: dict[int, tuple[torch.Tensor, Vir
     return tuple(out) if isinstance(arguments, tuple) else out
 
 
-def _place_of(tensor: VirtualTensor, args: Any, kwargs: dict[str, Any]) -> int | str:
+def _argument_position(tensor: VirtualTensor, args: Any, kwargs: dict[str, Any]) -> int | str:
     for index, value in enumerate(args):
         if value is tensor:
             return index

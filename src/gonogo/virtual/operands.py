@@ -19,11 +19,11 @@ import torch
 
 from gonogo.virtual.stack import OURS, is_standard_library, owner_of
 
-_MAX_TEXT = 1024
+_MAX_TEXT_LENGTH = 1024
 _MAX_SOURCE_BYTES = 2 << 20
 _MADE_BY_PREPARE = ("Tokenizer", "TokenizerFast", "Processor", "ImageProcessor", "FeatureExtractor", "Dataset")
 _SUFFIX = re.compile(r"[^/.]\.[A-Za-z][A-Za-z0-9]{0,11}$")
-_NONE = object()
+_UNDEFINED = object()
 _PROGRAM_ERRORS = (
     AttributeError, KeyError, IndexError, NameError, TypeError, ZeroDivisionError, AssertionError, ImportError,
 )  # fmt: skip
@@ -53,7 +53,7 @@ def missing_paths(error: BaseException) -> list[str]:
     for frame, statement in failing_statements(error):
         if isinstance(statement, ast.Raise) and owner_of(frame.f_code.co_filename) == "user":
             return []  # raised by user code, not by a reader: failed lookups have been recorded already
-        for value in _values(frame, statement):
+        for value in _evaluate_parts(frame, statement):
             path = _as_path(value)
             if path is not None and not os.path.lexists(path):
                 found.setdefault(path)
@@ -67,13 +67,13 @@ def made_operands(error: BaseException, prepared: str) -> list[str]:
     for frame, statement in failing_statements(error):
         if is_standard_library(frame.f_code.co_filename):
             continue
-        for value in _values(frame, statement):
-            if (name := _made(value, prepared)) is not None:
+        for value in _evaluate_parts(frame, statement):
+            if (name := _generated_name(value, prepared)) is not None:
                 found.setdefault(name)
     return list(found)
 
 
-def _made(value: Any, prepared: str) -> str | None:
+def _generated_name(value: Any, prepared: str) -> str | None:
     kind = value if isinstance(value, type) else type(value)
     module = sys.modules.get(getattr(kind, "__module__", "") or "")
     if not isinstance(value, torch.Tensor) and _is_stand_in(module):
@@ -97,7 +97,7 @@ def _is_stand_in(module: Any) -> bool:
 def _as_path(value: Any) -> str | None:
     """The absolute path if the value looks like a path, else None."""
     text: object = os.fspath(value) if isinstance(value, PurePath) else value
-    if not isinstance(text, str) or not 0 < len(text) <= _MAX_TEXT or "\n" in text or "://" in text:
+    if not isinstance(text, str) or not 0 < len(text) <= _MAX_TEXT_LENGTH or "\n" in text or "://" in text:
         return None
     text = text.removeprefix("file:").partition("?")[0]
     rooted = text.startswith(("/", "./", "../", "~/"))
@@ -128,56 +128,58 @@ def _parse_file(path: str) -> ast.Module | None:
         return None
 
 
-def _values(frame: FrameType, statement: ast.stmt) -> Iterator[Any]:
+def _evaluate_parts(frame: FrameType, statement: ast.stmt) -> Iterator[Any]:
     """The values of a statement's names, attributes, constants and strings, as far as reading them runs no code."""
     todo: list[ast.AST] = [child for child in ast.iter_child_nodes(statement) if not isinstance(child, ast.stmt)]
     while todo:
         node = todo.pop()
         if isinstance(node, ast.expr):
-            value = _value(node, frame)
-            if value is not _NONE:
+            value = _evaluate(node, frame)
+            if value is not _UNDEFINED:
                 yield value
         if not isinstance(node, (ast.stmt, ast.Lambda)):
             todo.extend(ast.iter_child_nodes(node))
 
 
-def _value(node: ast.expr, frame: FrameType) -> Any:
+def _evaluate(node: ast.expr, frame: FrameType) -> Any:
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Name):
-        return frame.f_locals.get(node.id, frame.f_globals.get(node.id, _NONE))
+        return frame.f_locals.get(node.id, frame.f_globals.get(node.id, _UNDEFINED))
     if isinstance(node, ast.Attribute):
-        owner = _value(node.value, frame)
-        return _NONE if owner is _NONE else _raw_attribute(owner, node.attr)
+        owner = _evaluate(node.value, frame)
+        return _UNDEFINED if owner is _UNDEFINED else _raw_attribute(owner, node.attr)
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-        owner = _value(node.value, frame)
+        owner = _evaluate(node.value, frame)
         if type(owner) in (dict, list, tuple):
             try:
                 return owner[node.slice.value]
             except (LookupError, TypeError):
-                return _NONE
+                return _UNDEFINED
     if isinstance(node, ast.JoinedStr):
-        parts = [_value(one.value if isinstance(one, ast.FormattedValue) else one, frame) for one in node.values]
-        return "".join(map(str, parts)) if all(isinstance(one, (str, int, os.PathLike)) for one in parts) else _NONE
+        parts = [_evaluate(one.value if isinstance(one, ast.FormattedValue) else one, frame) for one in node.values]
+        return (
+            "".join(map(str, parts)) if all(isinstance(one, (str, int, os.PathLike)) for one in parts) else _UNDEFINED
+        )
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Div)):
-        left, right = _value(node.left, frame), _value(node.right, frame)
+        left, right = _evaluate(node.left, frame), _evaluate(node.right, frame)
         if isinstance(node.op, ast.Add):
-            return left + right if type(left) is type(right) is str else _NONE
+            return left + right if type(left) is type(right) is str else _UNDEFINED
         paths = isinstance(left, os.PathLike) and isinstance(right, (str, os.PathLike))
-        return os.path.join(left, right) if paths else _NONE
+        return os.path.join(left, right) if paths else _UNDEFINED
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "join":
-        parts = [_value(one, frame) for one in node.args]
+        parts = [_evaluate(one, frame) for one in node.args]
         are_paths = bool(parts) and all(isinstance(one, (str, os.PathLike)) for one in parts)
-        if are_paths and _value(node.func.value, frame) is os.path:
+        if are_paths and _evaluate(node.func.value, frame) is os.path:
             return os.path.join(*parts)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("str", "Path") and node.args:
-        return _value(node.args[0], frame)
-    return _NONE
+        return _evaluate(node.args[0], frame)
+    return _UNDEFINED
 
 
 def _raw_attribute(owner: Any, name: str) -> Any:
     """An attribute read from ``__dict__``, without running properties."""
     try:
-        return vars(owner).get(name, _NONE)
+        return vars(owner).get(name, _UNDEFINED)
     except TypeError:
-        return _NONE
+        return _UNDEFINED

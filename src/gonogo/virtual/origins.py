@@ -60,10 +60,10 @@ def put(cell: Cell, start: int, end: int, pieces: Sequence[Piece], *, keep_exist
         if b > end:
             kept.append((end, b, label))
     kept += [(start + a, min(start + b, end), label) for a, b, label in pieces]
-    cell.origins = _joined(kept) if kept else None
+    cell.origins = _merge_pieces(kept) if kept else None
 
 
-def _joined(pieces: list[Piece]) -> list[Piece]:
+def _merge_pieces(pieces: list[Piece]) -> list[Piece]:
     """Merge adjacent pieces with the same label."""
     pieces.sort()
     joined: list[Piece] = []
@@ -107,7 +107,7 @@ def set_labels(tensors: Iterable[tuple[VirtualTensor, Label]]) -> None:
         if len(pieces) == 1:
             put(cell, pieces[0][0], pieces[0][1], [(0, pieces[0][1] - pieces[0][0], pieces[0][2])])
         else:
-            cell.origins = _joined(pieces)
+            cell.origins = _merge_pieces(pieces)
 
 
 def copy_origins(target: VirtualTensor, source: VirtualTensor) -> None:
@@ -168,10 +168,10 @@ def clear(tensor: VirtualTensor) -> None:
 
 def as_json(key: str, pieces: Sequence[Piece]) -> str:
     """A tensor's key and pieces as JSON, for storing in a file."""
-    return json.dumps([key, [[a, b, *label[:4]] for a, b, label in pieces if label[0] in _KEPT]])
+    return json.dumps([key, [[a, b, *label[:4]] for a, b, label in pieces if label[0] in _SAVED_ORIGIN_KINDS]])
 
 
-_KEPT = ("parameter", "buffer", "optimizer", "average", "rank", "base")
+_SAVED_ORIGIN_KINDS = ("parameter", "buffer", "optimizer", "average", "rank", "base")
 
 
 def embed_in_location(location: str, key: str, pieces: Sequence[Piece]) -> str:

@@ -28,7 +28,7 @@ COMPILER = "torch._dynamo"
 
 _data: Any = torch.Tensor.data
 _storage: Any = torch.Tensor.untyped_storage
-_to = torch.ops.aten._to_copy.default
+_aten_to_copy = torch.ops.aten._to_copy.default
 
 as_strided: Callable[..., torch.Tensor] = torch.Tensor.as_strided
 make_alias: Callable[[type, torch.Tensor], Any] = torch.Tensor._make_subclass
@@ -55,7 +55,7 @@ def to_copy(
     tensor: torch.Tensor, device: torch.device, dtype: torch.dtype, non_blocking: bool, memory_format: Any
 ) -> Any:
     """``aten._to_copy``: always a copy, differentiable."""
-    return _to(tensor, dtype=dtype, device=device, non_blocking=non_blocking, memory_format=memory_format)
+    return _aten_to_copy(tensor, dtype=dtype, device=device, non_blocking=non_blocking, memory_format=memory_format)
 
 
 def lift_only_cpu_tensors() -> Callable[[], None]:
@@ -149,7 +149,7 @@ def run_on_meta(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         return func(*args, **kwargs)
     except NotImplementedError:
         if func._schema.name.startswith("aten::_foreach_"):
-            return _each(func._schema.name, args)
+            return _foreach_on_meta(func._schema.name, args)
         try:
             fake_impls: Any = importlib.import_module("torch._subclasses.fake_impls")
         except ImportError:
@@ -172,7 +172,7 @@ def run_on_meta(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     return tree_map(plain, out)
 
 
-def _each(name: str, args: Any) -> list[torch.Tensor] | None:
+def _foreach_on_meta(name: str, args: Any) -> list[torch.Tensor] | None:
     """The result of a ``_foreach_`` operator on meta tensors; some have no meta kernel in torch 2.1."""
     if name.endswith("_"):
         return None
@@ -215,7 +215,7 @@ def is_composite(func: Any) -> bool:
     return bool(has(func.name(), "CompositeImplicitAutograd") and not has(func.name(), "Meta"))
 
 
-_LEGACY = {
+_LEGACY_TYPE_NAMES = {
     torch.float32: "Float", torch.float64: "Double", torch.float16: "Half", torch.bfloat16: "BFloat16",
     torch.int64: "Long", torch.int32: "Int", torch.int16: "Short", torch.int8: "Char", torch.uint8: "Byte",
     torch.bool: "Bool",
@@ -224,13 +224,13 @@ _LEGACY = {
 
 def legacy_type_name(dtype: torch.dtype) -> str:
     """``torch.FloatTensor`` and the like, as returned by ``Tensor.type()`` on the CPU."""
-    return f"torch.{_LEGACY.get(dtype, str(dtype).removeprefix('torch.').capitalize())}Tensor"
+    return f"torch.{_LEGACY_TYPE_NAMES.get(dtype, str(dtype).removeprefix('torch.').capitalize())}Tensor"
 
 
 def dtype_of_legacy_type(name: str) -> torch.dtype:
     """The dtype of a name like ``torch.cuda.HalfTensor``. Raises ValueError for a name that is no such type."""
     word = name.rsplit(".", 1)[-1].removesuffix("Tensor")
-    for dtype, legacy in _LEGACY.items():
+    for dtype, legacy in _LEGACY_TYPE_NAMES.items():
         if legacy == word:
             return dtype
     raise ValueError(f"invalid type: '{name}'")
@@ -238,7 +238,12 @@ def dtype_of_legacy_type(name: str) -> torch.dtype:
 
 def is_small_numeric(tensor: torch.Tensor | None) -> bool:
     """True if the tensor is small, and of a dtype that NumPy has, so that its values can be pickled with it."""
-    return tensor is not None and tensor.numel() <= 4096 and tensor.dtype in _LEGACY and tensor.dtype != torch.bfloat16
+    return (
+        tensor is not None
+        and tensor.numel() <= 4096
+        and tensor.dtype in _LEGACY_TYPE_NAMES
+        and tensor.dtype != torch.bfloat16
+    )
 
 
 def custom_operator(name: str) -> Callable[..., Any] | None:

@@ -18,11 +18,11 @@ OURS = str(Path(os.path.abspath(__file__)).parent.parent) + os.sep
 # Found without importing it: a stand-in for a program that a script starts doesn't need torch, and must be fast.
 _TORCH_SPEC = importlib.util.find_spec("torch")
 _TORCH_FILE = _TORCH_SPEC.origin if _TORCH_SPEC is not None and _TORCH_SPEC.origin else os.devnull
-_TORCH = tuple(
+_TORCH_FOLDERS = tuple(
     os.path.join(os.path.dirname(path), "") if path != os.devnull else path
     for path in dict.fromkeys((os.path.abspath(_TORCH_FILE), os.path.realpath(_TORCH_FILE)))
 )
-_STDLIB = tuple(
+_STDLIB_FOLDERS = tuple(
     {os.path.realpath(sysconfig.get_paths()[name]) + os.sep for name in ("stdlib", "platstdlib")}
     | {str(Path(os.__file__).resolve().parent) + os.sep}
 )
@@ -34,10 +34,10 @@ def owner_of(path: str) -> Owner:
     if not os.path.isabs(path) and not os.path.exists(path):
         return "library"  # relative paths from Cython: pyarrow/error.pxi
     path = os.path.abspath(path)
-    if path.startswith(_TORCH):
+    if path.startswith(_TORCH_FOLDERS):
         return "torch"
     inside = ("site-packages", "dist-packages")
-    if any(part in path for part in inside) or path.startswith(_STDLIB) or _is_in_overlay(path):
+    if any(part in path for part in inside) or path.startswith(_STDLIB_FOLDERS) or _is_in_overlay(path):
         return "library"
     return "user"
 
@@ -48,7 +48,7 @@ def is_standard_library(path: str) -> bool:
     path = os.path.abspath(path) if not path.startswith("<") else path
     if any(part in path for part in ("site-packages", "dist-packages")):
         return False
-    return path.startswith(("<", *_STDLIB)) and not _is_in_overlay(path)
+    return path.startswith(("<", *_STDLIB_FOLDERS)) and not _is_in_overlay(path)
 
 
 def _is_in_overlay(path: str) -> bool:
@@ -105,7 +105,7 @@ def current_place() -> tuple[CodeType, int] | None:
         known = _IS_OUTSIDE_TORCH.get(id(code))
         if known is None:
             path = code.co_filename
-            known = _IS_OUTSIDE_TORCH[id(code)] = not path.startswith((OURS, *_TORCH, "<"))
+            known = _IS_OUTSIDE_TORCH[id(code)] = not path.startswith((OURS, *_TORCH_FOLDERS, "<"))
             _ASKED.append(code)
         if known:
             return code, frame.f_lasti

@@ -141,7 +141,7 @@ COMMAND_GROUPS: tuple[tuple[Text, tuple[CommandSummary, ...]], ...] = (
         ),
     ),
 )
-_MORE = translated(
+_HELP_HINT = translated(
     "gonogo COMMAND --help lists the options of a command; gonogo --version shows the version. --lang zh: 中文"
 )
 _INDENT = 2
@@ -170,7 +170,7 @@ def print_overview(page: Page, language: str) -> None:
             page.labelled(label, column, Styled(command.says.in_language(language)))
             page.line(Styled(command.example, "cyan"), indent=column, wrap=False)
     page.line()
-    page.line(Styled(_MORE.in_language(language), "dim"))
+    page.line(Styled(_HELP_HINT.in_language(language), "dim"))
 
 
 def names() -> Iterator[str]:

@@ -54,7 +54,7 @@ A long command answers state "running" with its job: ask the tool job again. Ans
 the whole report. What if: rehearse with set (other settings instead) or also (beside); compare judges two rehearsals.
 exit_status: 0 GO, 1 NO-GO, 3 CANNOT-TELL. Paths are below folder."""
 
-_Command = Annotated[list[str] | str, Field(description='The launch: "bash launch.sh", or its words.')]
+_CommandArgument = Annotated[list[str] | str, Field(description='The launch: "bash launch.sh", or its words.')]
 _Folder = Annotated[str, Field(description="To work in.")]
 _Gpus = Annotated[str, Field(description="Per node: 8xH100-80G; or p5.48xlarge, 2xp5.48xlarge.")]
 _HostMemory = Annotated[str, Field(description="Per node: 1T.")]
@@ -158,7 +158,7 @@ class _Tools:
         self,
         ctx: Context[Any, Any],
         paths: Annotated[list[str], Field(max_length=200)] = [],  # noqa: B006
-        command: _Command = [],  # noqa: B006
+        command: _CommandArgument = [],  # noqa: B006
         environment: _Environment = "",
         folder: _Folder = "",
         language: _Language = "en",
@@ -173,7 +173,7 @@ class _Tools:
     async def rehearse(
         self,
         ctx: Context[Any, Any],
-        command: _Command,
+        command: _CommandArgument,
         gpus: _Gpus = "",
         nodes: _Nodes = None,
         host_memory: _HostMemory = "",
@@ -200,7 +200,7 @@ class _Tools:
     async def cure(
         self,
         ctx: Context[Any, Any],
-        command: _Command,
+        command: _CommandArgument,
         gpus: _Gpus = "",
         nodes: _Nodes = None,
         host_memory: _HostMemory = "",
@@ -218,7 +218,7 @@ class _Tools:
     async def prepare(
         self,
         ctx: Context[Any, Any],
-        command: _Command,
+        command: _CommandArgument,
         files_only: Annotated[bool, Field(description="Don't run the program.")] = False,
         list_only: Annotated[bool, Field(description="Write nothing.")] = False,
         gpus: _Gpus = "",
@@ -243,7 +243,7 @@ class _Tools:
             str, Field(max_length=_MAX_LOG_CHARACTERS, description="Instead of logs: the log itself, whole.")
         ] = "",
         project: Annotated[str, Field(description="Folder of the run's files.")] = "",
-        command: _Command = [],  # noqa: B006
+        command: _CommandArgument = [],  # noqa: B006
         environment: _Environment = "",
         detail: Annotated[bool, Field(description="Whole report, and pack: the evidence to reason from.")] = False,
         folder: _Folder = "",
@@ -266,7 +266,7 @@ class _Tools:
         self,
         ctx: Context[Any, Any],
         model: Annotated[str, Field(description="Folder with config.json, or hub name.")] = "",
-        command: _Command = [],  # noqa: B006
+        command: _CommandArgument = [],  # noqa: B006
         gpus: _Gpus = "",
         nodes: _Nodes = None,
         host_memory: _HostMemory = "",

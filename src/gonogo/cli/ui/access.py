@@ -9,7 +9,7 @@ from typing import Any
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_HOSTS = {"127.0.0.1", "localhost", "[::1]"}
+_LOOPBACK_HOSTS = {"127.0.0.1", "localhost", "[::1]"}
 """Allowed hosts, with any port since it may be tunnelled. Other names are refused, against DNS rebinding."""
 _CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; frame-src 'self'; "
@@ -50,7 +50,7 @@ class AccessControl:
             return
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         host = headers.get("host", "")
-        if host.rpartition(":")[0] not in _HOSTS and host not in _HOSTS:
+        if host.rpartition(":")[0] not in _LOOPBACK_HOSTS and host not in _LOOPBACK_HOSTS:
             await PlainTextResponse("this host is not served", 403)(scope, receive, send)
             return
         if headers.get("origin", f"http://{host}") != f"http://{host}":
@@ -67,12 +67,12 @@ class AccessControl:
 
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
-                _put(message, {**_HEADERS, **own})
+                _set_headers(message, {**_HEADERS, **own})
             await send(message)
 
         await self._app(scope, receive, sent)
 
 
-def _put(message: Message, headers: dict[str, str]) -> None:
+def _set_headers(message: Message, headers: dict[str, str]) -> None:
     kept: list[Any] = [pair for pair in message.get("headers", []) if pair[0].decode("latin-1").lower() not in headers]
     message["headers"] = [*kept, *((name.encode(), value.encode()) for name, value in headers.items())]

@@ -36,9 +36,9 @@ from gonogo.report.html import report_style
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.trials.what_if.setting_changes import as_text
 
-_STATIC = Path(__file__).parent / "static"
+_STATIC_FOLDER = Path(__file__).parent / "static"
 _MEDIA_TYPES = {"ui.css": "text/css", "ui.js": "text/javascript"}
-_WAIT = 10.0
+_STATE_WAIT_SECONDS = 10.0
 """Seconds that a request for a job's state waits for news."""
 _MAX_TITLE_LENGTH = 4000
 
@@ -106,14 +106,14 @@ class _UiHandlers:
         """Pages of comparisons, which run in the server itself, by id."""
 
     async def document(self, request: Request) -> Response:
-        whole = (_STATIC / "ui.html").read_text(encoding="utf-8").replace("{language}", self.language)
+        whole = (_STATIC_FOLDER / "ui.html").read_text(encoding="utf-8").replace("{language}", self.language)
         return Response(whole, media_type="text/html")
 
     async def static(self, request: Request) -> Response:
         name = request.path_params["name"]
         if name not in _MEDIA_TYPES:
             return PlainTextResponse("not found", 404)
-        content = (_STATIC / name).read_text(encoding="utf-8")
+        content = (_STATIC_FOLDER / name).read_text(encoding="utf-8")
         return Response(report_style() + content if name == "ui.css" else content, media_type=_MEDIA_TYPES[name])
 
     async def start(self, request: Request) -> Response:
@@ -191,7 +191,7 @@ class _UiHandlers:
         known = request.query_params.get("doing")
         seen = request.query_params.get("seen", "0")
         shown = min(int(seen), len(job.states)) if seen.isascii() and seen.isdecimal() and len(seen) < 9 else 0
-        with anyio.move_on_after(_WAIT):
+        with anyio.move_on_after(_STATE_WAIT_SECONDS):
             while not await job.wait(0.5) and job.doing == known and len(job.states) <= shown:
                 pass
         self._store_finished(job)

@@ -21,7 +21,7 @@ from gonogo.finding.errors import UserError
 from gonogo.finding.install import install_hint
 from gonogo.finding.language import choose_language
 
-_HOST = "127.0.0.1"
+_LOOPBACK_ADDRESS = "127.0.0.1"
 _SERVER_STARTED = translated(
     "gonogo ui: {address}\nAnyone with this address has access: don't share it. Ctrl-C stops the server."
 )
@@ -63,7 +63,7 @@ def ui(
             ) from None
         listening = _listening_socket(port or 0)
         token = secrets.token_urlsafe(24)
-        address = f"http://{_HOST}:{listening.getsockname()[1]}/{token}/"
+        address = f"http://{_LOOPBACK_ADDRESS}:{listening.getsockname()[1]}/{token}/"
         app = make_app(folders, token, language)
         quiet = Config(app, log_level="error", access_log=False, lifespan="on", timeout_graceful_shutdown=1)
         print(_SERVER_STARTED.format(address=address).in_language(language), file=sys.stderr, flush=True)
@@ -86,7 +86,7 @@ def _listening_socket(port: int) -> socket.socket:
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        made.bind((_HOST, port))
+        made.bind((_LOOPBACK_ADDRESS, port))
         made.listen(128)
     except OSError as error:
         made.close()

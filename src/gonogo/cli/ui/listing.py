@@ -17,7 +17,7 @@ from gonogo.evidence.source_file import SourceFile
 
 Kind = Literal["folder", "launch", "log", "records", "file"]
 _MAX_ENTRIES = 500
-_LEFT_OUT = {"__pycache__", "node_modules"}
+_HIDDEN_FOLDERS = {"__pycache__", "node_modules"}
 _LAUNCHER_BY_SUFFIX = {".sh": "bash", ".bash": "bash", ".sbatch": "bash", ".slurm": "bash", ".py": "python"}
 _LOGS = {".log", ".out", ".err"}
 
@@ -53,7 +53,7 @@ def listing(name: str, folders: Folders) -> FolderListing:
     except OSError:
         names = []
     for one in names:
-        if one.startswith(".") or one in _LEFT_OUT:
+        if one.startswith(".") or one in _HIDDEN_FOLDERS:
             continue
         if len(entries) >= _MAX_ENTRIES or not _is_text(one) or not resolved(folder / one).is_relative_to(root):
             left_out += 1

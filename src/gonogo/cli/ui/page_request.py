@@ -66,12 +66,12 @@ def command_words(request: UiRequest, folders: Folders) -> tuple[list[str], Path
     folder = folders.folder(request.folder)
     launched = folders.command(_split_command(request.command), folder)
     words = {
-        "check": _check,
-        "rehearse": _rehearse,
-        "plan": _plan,
-        "cure": _cure,
+        "check": _check_arguments,
+        "rehearse": _rehearse_arguments,
+        "plan": _plan_arguments,
+        "cure": _cure_arguments,
         "diagnose": _diagnose,
-        "report": _report,
+        "report": _report_arguments,
     }[request.tool](request, folders, folder, launched)
     if any("\0" in word for word in words):
         raise RequestRefused(translated("an argument contains a null byte"))
@@ -88,13 +88,17 @@ def _split_command(command: str) -> list[str]:
         raise RequestRefused(translated("the command has a quote that is not closed")) from None
 
 
-def _check(asked: UiRequest, folders: Folders, folder: Path, command: list[str]) -> list[str]:
+def _check_arguments(asked: UiRequest, folders: Folders, folder: Path, command: list[str]) -> list[str]:
     return [] if command else ["."]
 
 
-def _rehearse(request: UiRequest, folders: Folders, folder: Path, command: list[str]) -> list[str]:
+def _rehearse_arguments(request: UiRequest, folders: Folders, folder: Path, command: list[str]) -> list[str]:
     _some(command)
-    return [*_machine(request), *_option_words(ranks=request.ranks, steps=request.steps), *_other_settings(request)]
+    return [
+        *_machine_options(request),
+        *_option_words(ranks=request.ranks, steps=request.steps),
+        *_other_settings(request),
+    ]
 
 
 def _other_settings(request: UiRequest) -> list[str]:
@@ -108,8 +112,8 @@ def _other_settings(request: UiRequest) -> list[str]:
     return words
 
 
-def _plan(request: UiRequest, folders: Folders, folder: Path, command: list[str]) -> list[str]:
-    words = [*_machine(request), *_option_words(seq_len=request.seq_len, tune=request.tune, task=request.task)]
+def _plan_arguments(request: UiRequest, folders: Folders, folder: Path, command: list[str]) -> list[str]:
+    words = [*_machine_options(request), *_option_words(seq_len=request.seq_len, tune=request.tune, task=request.task)]
     if request.teacher:
         words.append(f"--teacher={_model(request.teacher, folders, folder)}")
     if request.model:
@@ -126,10 +130,10 @@ def _model(name: str, folders: Folders, folder: Path) -> str:
     return name if is_name else folders.word(name, folder)
 
 
-def _cure(request: UiRequest, folders: Folders, folder: Path, command: list[str]) -> list[str]:
+def _cure_arguments(request: UiRequest, folders: Folders, folder: Path, command: list[str]) -> list[str]:
     _some(command)
     changes = ["--allow-training-changes"] if request.training_changes else []
-    return [*_machine(request), "--output-patch=/dev/null", *changes]
+    return [*_machine_options(request), "--output-patch=/dev/null", *changes]
 
 
 def _diagnose(request: UiRequest, folders: Folders, folder: Path, command: list[str]) -> list[str]:
@@ -140,11 +144,11 @@ def _diagnose(request: UiRequest, folders: Folders, folder: Path, command: list[
     return [*beside, *(["-"] if request.log.strip() else []), *(folders.word(name, folder) for name in request.logs)]
 
 
-def _report(request: UiRequest, folders: Folders, folder: Path, command: list[str]) -> list[str]:
+def _report_arguments(request: UiRequest, folders: Folders, folder: Path, command: list[str]) -> list[str]:
     return [f"--report={folders.word(request.records, folder)}"]
 
 
-def _machine(request: UiRequest) -> list[str]:
+def _machine_options(request: UiRequest) -> list[str]:
     return _option_words(gpus=request.gpus, nodes=request.nodes, host_memory=request.host_memory)
 
 

@@ -48,7 +48,7 @@ _NAMESPACE_FLAGS = (
     | kernel.CLONE_NEWUTS
 )  # fmt: skip
 _LIMIT_CHECK_SECONDS = 0.25
-_MAX_MESSAGE = 1 << 20
+_MAX_MESSAGE_BYTES = 1 << 20
 _MAX_DESCRIPTORS = 64
 
 
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> None:
     """Set up the world, then serve it."""
     control = _socket.socket(fileno=int(arguments[0]))
     listener = _socket.socket(fileno=int(arguments[1]))
-    spec: Spec = marshal.loads(control.recv(_MAX_MESSAGE))
+    spec: Spec = marshal.loads(control.recv(_MAX_MESSAGE_BYTES))
     os.umask(0o022)
     notes: list[str] = []
     ends_at_once = False
@@ -234,7 +234,7 @@ class WorldServer:
                     self._drain()
                     for gone in self._reap():
                         poll.unregister(gone)
-                elif descriptor in self._asking and not self._pass_on(descriptor):
+                elif descriptor in self._asking and not self._forward_signals(descriptor):
                     poll.unregister(descriptor)
             if time.monotonic() - looked >= _LIMIT_CHECK_SECONDS:  # even if there are always events
                 self._check_limits()
@@ -248,7 +248,7 @@ class WorldServer:
 
     def _hear(self) -> None:
         try:
-            message = self._control.recv(_MAX_MESSAGE)
+            message = self._control.recv(_MAX_MESSAGE_BYTES)
         except OSError:
             message = b""
         if not message:
@@ -326,7 +326,7 @@ class WorldServer:
         finally:
             own_socket.close()
 
-    def _pass_on(self, descriptor: int) -> bool:
+    def _forward_signals(self, descriptor: int) -> bool:
         """Forward a relay's signals; False if the relay has gone, and its process group was killed."""
         channel, process = self._asking[descriptor]
         try:

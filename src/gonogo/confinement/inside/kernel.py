@@ -44,7 +44,7 @@ def machine() -> int:
 def call(name: str, *arguments: object) -> int:
     """Make a system call by name. Raises OSError."""
     return _raise_on_error(
-        name, _libc.syscall(ctypes.c_long(_SYSCALL_NUMBERS[name][machine()]), *map(_argument, arguments))
+        name, _libc.syscall(ctypes.c_long(_SYSCALL_NUMBERS[name][machine()]), *map(_to_c_argument, arguments))
     )
 
 
@@ -78,7 +78,7 @@ def read_only(target: str, recursive: bool = False) -> None:
     call("mount_setattr", at_fdcwd, os.fsencode(target), at_recursive if recursive else 0, attributes, 32)
 
 
-def _argument(value: object) -> object:
+def _to_c_argument(value: object) -> object:
     if isinstance(value, int):
         return ctypes.c_long(value)
     return ctypes.byref(value) if isinstance(value, (ctypes.Array, ctypes.Structure)) else value

@@ -26,7 +26,7 @@ _PSEUDO_FILE_SYSTEMS = frozenset(
 )  # fmt: skip
 _PROC_HIDDEN = ("kcore", "keys", "key-users", "timer_list", "latency_stats", "kmsg", "sched_debug")
 _SYS_HIDDEN = ("firmware", "kernel/debug", "kernel/tracing", "fs/bpf", "fs/pstore")
-_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_DEVICE_FILES = ("null", "zero", "full", "random", "urandom", "tty")
 _MAX_COPIED_BYTES = 1 << 20
 _MAX_FOLDERS = 4000
 _REBUILT_ATTRIBUTE = "user.gonogo.rebuilt"
@@ -202,7 +202,7 @@ class FileTree:
         """Mount ``/dev``, ``/run``, ``/sys`` and ``/proc``; the last needs a PID namespace."""
         root = self.root
         _mount_file_system(root + "/dev", "tmpfs", "mode=755,size=64k,nr_inodes=1k")
-        for name in _DEVICES:
+        for name in _DEVICE_FILES:
             if os.path.exists("/dev/" + name):
                 _bind_file("/dev/" + name, root + "/dev/" + name)
         for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):

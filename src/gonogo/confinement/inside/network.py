@@ -47,9 +47,11 @@ def bring_up(own: list[tuple[str, int, bytes]]) -> None:
         probe.close()
     with _Netlink() as netlink:
         for name in dict.fromkeys(name for name, _, _ in own):
-            kind = _attribute(1, b"dummy")  # IFLA_INFO_KIND
+            kind = _netlink_attribute(1, b"dummy")  # IFLA_INFO_KIND
             link = struct.pack("=BxHiII", 0, 0, 0, _IFF_UP, 0xFFFFFFFF)
-            link += _attribute(3, name.encode() + b"\0") + _attribute(18, kind)  # IFLA_IFNAME, IFLA_LINKINFO
+            link += _netlink_attribute(3, name.encode() + b"\0") + _netlink_attribute(
+                18, kind
+            )  # IFLA_IFNAME, IFLA_LINKINFO
             try:
                 netlink.ask(_RTM_NEWLINK, _ACK | _CREATE, link)
             except OSError:
@@ -61,7 +63,9 @@ def bring_up(own: list[tuple[str, int, bytes]]) -> None:
                 index = _socket.if_nametoindex("lo")
             body = struct.pack("=BBBBI", family, 8 * len(address), 2, 0, index)  # IFA_F_NODAD
             try:
-                netlink.ask(_RTM_NEWADDR, _ACK | _CREATE, body + _attribute(2, address) + _attribute(1, address))
+                netlink.ask(
+                    _RTM_NEWADDR, _ACK | _CREATE, body + _netlink_attribute(2, address) + _netlink_attribute(1, address)
+                )
             except OSError:
                 continue
 
@@ -95,7 +99,7 @@ class _Netlink:
                 data = data[(size + 3) & ~3 :]
 
 
-def _attribute(kind: int, value: bytes) -> bytes:
+def _netlink_attribute(kind: int, value: bytes) -> bytes:
     return struct.pack("=HH", 4 + len(value), kind) + value + b"\0" * (-len(value) % 4)
 
 

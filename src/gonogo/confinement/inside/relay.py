@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> None:
     while True:
         for descriptor, _ in poll.poll():
             if descriptor == woken:
-                _pass_on(channel, os.read(woken, 64))
+                _forward_signals(channel, os.read(woken, 64))
                 continue
             try:
                 block = channel.recv(64)
@@ -72,10 +72,10 @@ def main(arguments: list[str]) -> None:
                 block = b""
             message += block
             if not block or len(message) >= 4:
-                _end(struct.unpack("=i", message)[0] if len(message) == 4 else WORLD_ENDED)
+                _exit_with_status(struct.unpack("=i", message)[0] if len(message) == 4 else WORLD_ENDED)
 
 
-def _pass_on(channel: _socket.socket, signals: bytes) -> None:
+def _forward_signals(channel: _socket.socket, signals: bytes) -> None:
     try:
         channel.send(signals)
     except OSError:
@@ -152,7 +152,7 @@ def _request_start(
     channel.sendall(text)
 
 
-def _end(status: int) -> None:
+def _exit_with_status(status: int) -> None:
     if status < 0:  # end by the same signal if possible
         sys.stdout.flush()
         try:

@@ -36,7 +36,7 @@ def of_keys(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
                     "entry for it, so the names on the two sides differ, or that code doesn't know this kind of "
                     "layer"
                 ).format(key=raised.message.names[0]),
-                (_place(raised),),
+                (_clue_place(raised),),
             )
 
 
@@ -62,7 +62,7 @@ def _fused_expert_clues(log: FailureLog, raised: RaisedException) -> Iterator[Cl
             there=Text(f" (installed: {version})", f"（已安装：{version}）") if version else "",
             package=package or translated("the framework"),
         ),
-        (_place(raised),),
+        (_clue_place(raised),),
     )
 
 
@@ -73,9 +73,9 @@ def _prefix_clues(exception: RaisedException) -> Iterator[Clue]:
     counts: Counter[tuple[str, str]] = Counter()
     by_end: dict[str, list[str]] = {}
     for key in unexpected:
-        by_end.setdefault(_end(key), []).append(key)
+        by_end.setdefault(_key_suffix(key), []).append(key)
     for key in missing:
-        for other in by_end.get(_end(key), ()):
+        for other in by_end.get(_key_suffix(key), ()):
             counts[_differing(key, other)] += 1
     if not counts:
         return
@@ -95,11 +95,11 @@ def _prefix_clues(exception: RaisedException) -> Iterator[Clue]:
             of=len(missing),
             wrapper=translated(": {how}").format(how=wrapper) if wrapper is not None else "",
         ),
-        (_place(exception),),
+        (_clue_place(exception),),
     )
 
 
-def _end(key: str) -> str:
+def _key_suffix(key: str) -> str:
     """The last three components of a key, which match the same weight on both sides."""
     return ".".join(key.split(".")[-3:]) if key.count(".") > 2 else key.rpartition(".")[2]
 
@@ -114,5 +114,5 @@ def _differing(missing_key: str, unexpected_key: str) -> tuple[str, str]:
     return (".".join(left) + "." if left else "", ".".join(right) + "." if right else "")
 
 
-def _place(exception: RaisedException) -> CluePlace:
+def _clue_place(exception: RaisedException) -> CluePlace:
     return CluePlace(exception.log, exception.line)

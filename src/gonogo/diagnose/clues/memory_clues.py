@@ -17,7 +17,7 @@ _REQUESTED_PATTERN = lazy_compile(rf"Tried to allocate {_SIZE_PATTERN}")
 _FREE_PATTERN = lazy_compile(rf"of which {_SIZE_PATTERN} is free|; {_SIZE_PATTERN} free")
 _OOM_LINE_PATTERN = Pattern(r"Tried to allocate [\d.]+ [KMGT]i?B")
 _UNALLOCATED_PATTERN = lazy_compile(rf"and {_SIZE_PATTERN} is reserved by PyTorch but unallocated")
-_HOST = Pattern(
+_HOST_MEMORY_PATTERN = Pattern(
     r"(?i)(?:memory|mem|ram)\b.{0,60}?\d{2,6}(?:\.\d+)? ?(?:[GMT]i?B)? ?(?:/|of|out of) ?\d{2,6}(?:\.\d+)? ?[GMT]i?B"
 )
 _USED_OF_TOTAL_PATTERN = lazy_compile(
@@ -42,7 +42,7 @@ def memory_size_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
 
 
 def _gpu_clues(text: str, place: CluePlace) -> Iterator[Clue]:
-    asked, free = _bytes(_REQUESTED_PATTERN.search(text)), _bytes(_FREE_PATTERN.search(text))
+    asked, free = _parse_bytes(_REQUESTED_PATTERN.search(text)), _parse_bytes(_FREE_PATTERN.search(text))
     if asked is None or free is None:
         return
     if free > 1.02 * asked:
@@ -56,7 +56,7 @@ def _gpu_clues(text: str, place: CluePlace) -> Iterator[Clue]:
             _OOM_HAZARDS,
         )
         return
-    unused = _bytes(_UNALLOCATED_PATTERN.search(text))
+    unused = _parse_bytes(_UNALLOCATED_PATTERN.search(text))
     if unused is not None and unused > asked:
         yield Clue(
             translated(
@@ -73,7 +73,7 @@ def _host_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
         raised.type in ("MemoryError", "OutOfMemoryError") for raised in facts.chain
     ):
         return
-    for found in log.find_all(_HOST):
+    for found in log.find_all(_HOST_MEMORY_PATTERN):
         match = _USED_OF_TOTAL_PATTERN.search(found.text)
         if match is None:
             continue
@@ -90,7 +90,7 @@ def _host_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
             return
 
 
-def _bytes(match: re.Match[str] | None) -> float | None:
+def _parse_bytes(match: re.Match[str] | None) -> float | None:
     if match is None:
         return None
     number, unit = [group for group in match.groups() if group is not None][:2]

@@ -14,7 +14,7 @@ from gonogo.finding.log_answer import Clue, CluePlace
 _SLICE_ERROR_PATTERN = Pattern(
     r"start \(?(\d{1,12})\)? ?\+ ?length \(?(\d{1,12})\)? exceeds dimension size \(?(\d{1,12})\)?"
 )
-_WORD = lazy_compile(r"[a-z]{3,}")
+_LOWERCASE_WORD_PATTERN = lazy_compile(r"[a-z]{3,}")
 _GENERIC_WORDS = frozenset(
     ("use", "enable", "with", "the", "num", "size", "model", "training", "train", "core", "data")
 )
@@ -82,14 +82,18 @@ def of_modules(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     for frame in reversed(raised.frames[-_MAX_FRAMES:]):
         if frame.owner not in ("package", "clone"):
             continue
-        words = set(_WORD.findall(frame.path.replace("\\", "/").rpartition("-packages/")[2].lower()))
+        words = set(_LOWERCASE_WORD_PATTERN.findall(frame.path.replace("\\", "/").rpartition("-packages/")[2].lower()))
         for setting in settings_of(log):
-            wanted = [word for word in _WORD.findall(setting.last_name.lower()) if word not in _GENERIC_WORDS]
+            wanted = [
+                word
+                for word in _LOWERCASE_WORD_PATTERN.findall(setting.last_name.lower())
+                if word not in _GENERIC_WORDS
+            ]
             if len(wanted) < 2 or setting.last_name in told or setting.value.strip().lower() in _OFF_VALUES:
                 continue
             if setting.value.strip() == "1" and setting.last_name.endswith(("size", "degree")):
                 continue  # a parallel size of 1 is off
-            if not all(any(_alike(word, one) for one in words) for word in wanted):
+            if not all(any(_is_same_word(word, one) for one in words) for word in wanted):
                 continue
             told.append(setting.last_name)
             yield Clue(
@@ -104,7 +108,7 @@ def of_modules(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
                 return
 
 
-def _alike(first: str, other: str) -> bool:
+def _is_same_word(first: str, other: str) -> bool:
     """Whether two words are equal or one begins with the other: offload, offloading; distrib, distributed."""
     short, long = sorted((first, other), key=len)
     return first == other or (len(short) >= 5 and long.startswith(short))
@@ -158,14 +162,14 @@ def weight_sync_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     )
 
 
-_MIXED = Pattern(r"got mixed torch\.Tensor and DTensor")
+_MIXED_TENSORS_PATTERN = Pattern(r"got mixed torch\.Tensor and DTensor")
 _MODULE_CALL_PATTERN = lazy_compile(r"self\.(\w+(?:\.\w+)*)\(")
 
 
 def mixed_tensor_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     """A plain tensor passed to a module whose weight is a DTensor due to tensor parallelism."""
     raised = facts.chain[-1] if facts.chain else None
-    if raised is None or not _MIXED.search(raised.message.text[:2000]):
+    if raised is None or not _MIXED_TENSORS_PATTERN.search(raised.message.text[:2000]):
         return
     setting = next(
         (one for one in settings_of(log) if setting_meaning(one.name) == "tp" and (one.number or 0) > 1), None

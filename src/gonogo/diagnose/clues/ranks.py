@@ -50,7 +50,7 @@ def _mismatched_collectives(calls: Sequence[LoggedCollective]) -> Iterator[Clue]
         if len(different) < 2:
             continue
         sides = sorted(different.items(), key=lambda side: len(side[1]))
-        described = [(_ranks_of_calls(side), _call(side[0])) for _, side in sides[:3]]
+        described = [(_ranks_of_calls(side), _describe_call(side[0])) for _, side in sides[:3]]
         yield Clue(
             translated(
                 "The ranks diverge: at collective {sequence}, {sides}. They ran different code before it; look for a "
@@ -64,7 +64,7 @@ def _mismatched_collectives(calls: Sequence[LoggedCollective]) -> Iterator[Clue]
                     "，而".join(f"{ranks.zh} 处于 {call.zh}" for ranks, call in described),
                 ),
             ),
-            tuple(_place(side[0]) for _, side in sides[:3]),
+            tuple(_clue_place(side[0]) for _, side in sides[:3]),
             decides=True,
         )
         return
@@ -98,12 +98,12 @@ def _uneven_collective_counts(calls: Sequence[LoggedCollective]) -> Iterator[Clu
             ).format(
                 behind=_ranks_of_calls(behind),
                 low=f"{first.sequence:,}",
-                one=_call(first),
+                one=_describe_call(first),
                 ahead=_ranks_of_calls(ahead),
                 high=f"{last.sequence:,}",
-                other=_call(last),
+                other=_describe_call(last),
             ),
-            (_place(first), _place(last)),
+            (_clue_place(first), _clue_place(last)),
             decides=True,
         )
         return
@@ -204,7 +204,7 @@ def _missing_ranks(log: FailureLog, calls: Sequence[LoggedCollective]) -> Iterat
             "{waiting} timed out waiting; {missing} did not report a timeout: it was elsewhere (saving, "
             "evaluating, preparing data, or dead), so its log or its stack has the cause"
         ).format(waiting=_rank_list(sorted(waiting)), missing=_rank_list(missing)),
-        tuple(_place(call) for call in calls[:1]),
+        tuple(_clue_place(call) for call in calls[:1]),
         decides=True,
     )
 
@@ -230,7 +230,7 @@ def _one_element_all_reduce(calls: Sequence[LoggedCollective]) -> Iterator[Clue]
             if alone
             else "",
         ),
-        (_place(small[0]),),
+        (_clue_place(small[0]),),
         decides=True,
     )
 
@@ -246,7 +246,7 @@ def _late_hang(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
             "{count} collectives had run before this one: the network, peer-to-peer and the launch work; a rank "
             "fell behind or took another path"
         ).format(count=f"{min(numbers) - 1:,}"),
-        (_place(call),),
+        (_clue_place(call),),
         _STARTUP_HAZARDS,
     )
 
@@ -270,7 +270,7 @@ def _bar_longer_than_timeout(log: FailureLog, calls: Sequence[LoggedCollective])
             "wait for the others no longer than that. Raise the timeout (ddp_timeout, "
             "init_process_group(timeout=…)), or do it before the processes are started"
         ).format(name=name[-60:], elapsed=_duration(longest), limit=_duration(limit)),
-        (CluePlace(found_in.line.path, found_in.line.number, found_in.text.strip()[:200]), _place(calls[0])),
+        (CluePlace(found_in.line.path, found_in.line.number, found_in.text.strip()[:200]), _clue_place(calls[0])),
     )
 
 
@@ -280,7 +280,7 @@ def _duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def _call(call: LoggedCollective) -> Text:
+def _describe_call(call: LoggedCollective) -> Text:
     name = call.operation.strip("_") or "a collective"
     if call.elements_in is None:
         return Text(name, name)
@@ -299,5 +299,5 @@ def _rank_list(ranks: Sequence[int]) -> Text:
     return Text(f"rank {listed}" if len(ranks) == 1 else f"ranks {listed}", f"rank {listed}")
 
 
-def _place(call: LoggedCollective) -> CluePlace:
+def _clue_place(call: LoggedCollective) -> CluePlace:
     return CluePlace(call.log, call.line)

@@ -48,7 +48,7 @@ _COMMON_IDENTIFIERS = frozenset(
 """Identifiers too common to indicate a setting."""
 _UNBOUND_LOCAL_PATTERN = lazy_compile(r"local variable '(\w{1,80})' (?:referenced before|where it is not)")
 _SELECTOR_KEYS = ("name", "type", "mode", "backend", "strategy", "engine")
-_MAX = 4
+_MAX_CLUES = 4
 _PARALLELISMS = ("tp", "pp", "cp", "ep", "etp", "vpp")
 
 
@@ -59,11 +59,11 @@ def named_setting_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
         return
     raised = facts.chain[-1]
     told: set[str] = set()
-    for setting in _named(raised, settings):
+    for setting in _mentioned_settings(raised, settings):
         if setting.last_name in told:
             continue
         told.add(setting.last_name)
-        if len(told) > _MAX:
+        if len(told) > _MAX_CLUES:
             return
         yield Clue(
             translated("{name} is {value} in {source}").format(
@@ -73,7 +73,7 @@ def named_setting_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
         )
 
 
-def _named(exception: RaisedException, settings: tuple[RunSetting, ...]) -> Iterator[RunSetting]:
+def _mentioned_settings(exception: RaisedException, settings: tuple[RunSetting, ...]) -> Iterator[RunSetting]:
     message = exception.message
     lines = [frame.code for frame in exception.frames[-2:]]
     words = {
@@ -104,12 +104,14 @@ def _named(exception: RaisedException, settings: tuple[RunSetting, ...]) -> Iter
             yield setting
 
 
-_VARIABLE = lazy_compile(r"(?<![\w$])([A-Z][A-Z0-9]+(?:_[A-Z0-9]+)+)=([\w:.-]{1,60})")
+_ASSIGNED_VARIABLE_PATTERN = lazy_compile(r"(?<![\w$])([A-Z][A-Z0-9]+(?:_[A-Z0-9]+)+)=([\w:.-]{1,60})")
 
 
 def forced_variable_clues(log: FailureLog, cures: tuple[Text, ...]) -> Iterator[Clue]:
     """An environment variable that a cure sets, but the run sets to another value."""
-    wanted = {name: value.rstrip(".,:") for text in cures[:2] for name, value in _VARIABLE.findall(text.en)}
+    wanted = {
+        name: value.rstrip(".,:") for text in cures[:2] for name, value in _ASSIGNED_VARIABLE_PATTERN.findall(text.en)
+    }
     for setting in settings_of(log) if wanted else ():
         value = wanted.get(setting.name)
         if value is not None and value != setting.value:

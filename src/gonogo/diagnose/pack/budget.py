@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from gonogo.diagnose.pack.tokens import count_tokens
 from gonogo.finding import Text, translated
 
-_LEFT_OUT = translated("[left out for length: {count}]")
-_CUT = translated("[… cut …]")
+_OMITTED_COUNT = translated("[left out for length: {count}]")
+_TRUNCATION_MARK = translated("[… cut …]")
 _CUT_MARK_TOKENS = 20
 
 
@@ -55,7 +55,7 @@ def lay_out_sections(header: str, sections: list[PackSection], max_tokens: int, 
         missing = len(section.blocks) - len(taken)
         lines = [titles[id(section)], *(taken[number] for number in sorted(taken))]
         if missing:
-            lines.append(_LEFT_OUT.format(count=missing).in_language(language))
+            lines.append(_OMITTED_COUNT.format(count=missing).in_language(language))
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
 
@@ -65,7 +65,7 @@ def _fit_to_tokens(text: str, max_tokens: int, language: str) -> str:
     if count_tokens(text) <= max_tokens:
         return text
     lines = text.split("\n")
-    mark = _CUT.in_language(language)
+    mark = _TRUNCATION_MARK.in_language(language)
     room = max_tokens - count_tokens(mark) - 2
     head: list[str] = []
     tail: list[str] = []

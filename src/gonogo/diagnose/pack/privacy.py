@@ -35,7 +35,7 @@ _USER_VARIABLE_PATTERN = re.compile(
 )
 _EMAIL_PATTERN = re.compile(r"(?<![\w.+-])[\w.+-]{1,60}@[\w-]{1,60}(?:\.[\w-]{1,60}){1,6}")
 _USER_AT_HOST_PATTERN = re.compile(r"(?<![\w.@/+-])([A-Za-z_][\w-]{0,30})@([A-Za-z][\w.-]{1,60})(?=[:\s,'\"]|$)")
-_HOSTS = (
+_HOST_PATTERNS = (
     re.compile(r"(?<![\w.-])([A-Za-z][\w.-]{2,80}):\d{1,8}:\d{1,8} \[\d{1,3}\] NCCL"),
     re.compile(r"^\s*host\s*:\s*(\S{2,80})"),
     re.compile(r"\b(?i:MASTER_ADDR|HOSTNAME|SLURMD_NODENAME|NODE_NAME|HEAD_NODE|hostname)['\"]?\s{0,2}[=:]\s{0,2}['\"]?([A-Za-z][\w.-]{1,80})"),
@@ -81,7 +81,7 @@ class Privacy:
             if "@" in line:
                 for user, host in _USER_AT_HOST_PATTERN.findall(line):
                     users[user] = hosts[host] = None
-            for pattern in _HOSTS:
+            for pattern in _HOST_PATTERNS:
                 hosts.update(dict.fromkeys(pattern.findall(line)))
         own_host = socket.gethostname()
         names = [(name, "user") for name in (*users, _current_user())] + [(name, "host") for name in (*hosts, own_host)]

@@ -124,7 +124,7 @@ def _read_installed(relative_path: str) -> str | None:
         folders += [Path(folder, rest) for folder in found.submodule_search_locations or ()]
     elif found is not None and found.origin:
         folders.append(Path(found.origin))
-    return next((text for path in dict.fromkeys(folders) if (text := _read(path)) is not None), None)
+    return next((text for path in dict.fromkeys(folders) if (text := _read_text(path)) is not None), None)
 
 
 def _excerpt_around(frame: LogFrame, text: str, origin: Text) -> SourceExcerpt | None:
@@ -199,7 +199,7 @@ def _file_of(path: str, files: Mapping[str, SourceFile]) -> SourceFile | None:
     return best
 
 
-def _read(path: Path) -> str | None:
+def _read_text(path: Path) -> str | None:
     if not is_file(path):
         return None
     try:

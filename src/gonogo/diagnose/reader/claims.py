@@ -26,18 +26,18 @@ _MAX_ELLIPSIS_LENGTH = 4000
 _MAX_TRIES = 200
 _ROUNDING_TOLERANCE = 0.005
 """Relative tolerance for rounded numbers."""
-_SMALL = 100
+_MIN_CHECKED_NUMBER = 100
 """Smaller numbers don't have to occur in the log: ranks, powers, percentages."""
 
 _QUOTE_FOUND = translated("it is in the log")
 _QUOTE_NOT_FOUND = translated("it does not stand in the log")
 _TOO_SHORT = translated("too short to show anything")
 _LINE_EXISTS = translated("there is such a line")
-_NOT_THERE = translated("there is no such line in the logs or files")
+_LINE_DOES_NOT_EXIST = translated("there is no such line in the logs or files")
 _VERSION_CONFIRMED = translated("the log says so")
 _OTHER_VERSION_LOGGED = translated("the log says {version}")
 _VERSION_NOT_LOGGED = translated("the log does not tell its version")
-_NO_VERSION = translated("it is not a version")
+_NOT_A_VERSION = translated("it is not a version")
 _SATISFIES = translated("{version} does satisfy {needs}")
 _VIOLATES = translated("the log says so, and it does not satisfy {needs}")
 _VALUE_CONFIRMED = translated("computed again")
@@ -49,11 +49,11 @@ _NUMBER_NOT_IN_LOG = translated("{number} stands nowhere in the log")
 
 def checked(answer: ModelAnswer, log: FailureLog, files: StaticFindings, pack: ReaderPack) -> tuple[CheckedClaim, ...]:
     """All claims of an answer, with whether each holds and why."""
-    evidence = _Evidence(log, files, pack)
+    evidence = _PrivateEvidence(log, files, pack)
     return tuple(_claims(answer, evidence))
 
 
-class _Evidence:
+class _PrivateEvidence:
     """The log and the run's files, with private names replaced as in the pack that the model saw."""
 
     def __init__(self, log: FailureLog, files: StaticFindings, pack: ReaderPack) -> None:
@@ -75,14 +75,14 @@ class _Evidence:
             self.lines[path] = source.text.count("\n") + 1
 
 
-def _claims(answer: ModelAnswer, evidence: _Evidence) -> Iterator[CheckedClaim]:
+def _claims(answer: ModelAnswer, evidence: _PrivateEvidence) -> Iterator[CheckedClaim]:
     """Check each distinct claim once, since repeating it proves nothing."""
     for quote in dict.fromkeys(answer.quotes):
         yield _check_quote(quote, evidence)
     for place in dict.fromkeys(answer.places):
-        yield _place(place, evidence)
+        yield _check_place(place, evidence)
     for version in dict.fromkeys(answer.versions):
-        yield _version(version, evidence)
+        yield _check_version(version, evidence)
     for number in dict.fromkeys(answer.numbers):
         yield _check_number(number, evidence)
 
@@ -91,16 +91,16 @@ def _collapse_whitespace(text: str) -> str:
     return " ".join(text.split())
 
 
-def _check_quote(quote: str, evidence: _Evidence) -> CheckedClaim:
+def _check_quote(quote: str, evidence: _PrivateEvidence) -> CheckedClaim:
     parts = [_collapse_whitespace(part).strip("`\"'“”‘’ ") for part in re.split(r"\.{3,}|…|\[\.\.\.\]", quote)]
     parts = [part for part in parts if part]
     if not parts or min(map(len, parts)) < (_MIN_QUOTE_LENGTH if len(parts) == 1 else _MIN_QUOTE_PART_LENGTH):
         return CheckedClaim("quote", quote, False, _TOO_SHORT)
-    holds = _in_order(parts, evidence.text)
+    holds = _occur_in_order(parts, evidence.text)
     return CheckedClaim("quote", quote, holds, _QUOTE_FOUND if holds else _QUOTE_NOT_FOUND)
 
 
-def _in_order(parts: list[str], text: str) -> bool:
+def _occur_in_order(parts: list[str], text: str) -> bool:
     """Whether the parts of a quote with ellipses occur in order and close to each other."""
     at = text.find(parts[0])
     tries = 0
@@ -118,14 +118,14 @@ def _in_order(parts: list[str], text: str) -> bool:
     return False
 
 
-def _place(place: ClaimedPlace, evidence: _Evidence) -> CheckedClaim:
+def _check_place(place: ClaimedPlace, evidence: _PrivateEvidence) -> CheckedClaim:
     said = f"{place.path}:{place.line}"[:400]
     path = place.path.strip()
     holds = place.line >= 1 and bool(path) and (
         any(place.line == line and _is_same_path(path, known) for known, line in evidence.places)
         or any(place.line <= lines and _is_same_path(path, known) for known, lines in evidence.lines.items())
     )  # fmt: skip
-    return CheckedClaim("place", said, holds, _LINE_EXISTS if holds else _NOT_THERE)
+    return CheckedClaim("place", said, holds, _LINE_EXISTS if holds else _LINE_DOES_NOT_EXIST)
 
 
 def _is_same_path(stated_path: str, known_path: str) -> bool:
@@ -133,7 +133,7 @@ def _is_same_path(stated_path: str, known_path: str) -> bool:
     return known_path == stated_path or known_path.endswith(f"/{stated_path.lstrip('./')}")
 
 
-def _version(claim: VersionClaim, evidence: _Evidence) -> CheckedClaim:
+def _check_version(claim: VersionClaim, evidence: _PrivateEvidence) -> CheckedClaim:
     said = f"{claim.package} {claim.has}" + (f", needs {claim.needs}" if claim.needs else "")
 
     def struck(reason: Text) -> CheckedClaim:
@@ -143,8 +143,8 @@ def _version(claim: VersionClaim, evidence: _Evidence) -> CheckedClaim:
     try:
         version = Version(has)
     except InvalidVersion:
-        return struck(_NO_VERSION)
-    told = [evidence.versions[name]] if name in evidence.versions else _beside(name, evidence.text)
+        return struck(_NOT_A_VERSION)
+    told = [evidence.versions[name]] if name in evidence.versions else _versions_near_name(name, evidence.text)
     if not told:
         return struck(_VERSION_NOT_LOGGED)
     if not any(_matches_version(version, one) for one in told):
@@ -167,7 +167,7 @@ def _matches_version(version: Version, stated_version: str) -> bool:
         return stated_version.rstrip("*").rstrip(".") == str(version)[: len(stated_version.rstrip("*").rstrip("."))]
 
 
-def _beside(name: str, text: str) -> list[str]:
+def _versions_near_name(name: str, text: str) -> list[str]:
     """Versions next to a package's name in the log."""
     written = re.escape(name).replace(r"\-", "[-_.]")
     return re.findall(rf"(?i)\b{written}\W{{1,4}}(?:version\W{{1,3}})?v?(\d+\.\d[\w.+]*\w|\d+\.\d)", text)[:8]
@@ -177,7 +177,7 @@ def _contains_number(number: float, digits: str) -> bool:
     return re.search(rf"(?<![\d.]){re.escape(f'{number:.15g}')}(?![\d])", digits) is not None
 
 
-def _check_number(claim: NumberClaim, evidence: _Evidence) -> CheckedClaim:
+def _check_number(claim: NumberClaim, evidence: _PrivateEvidence) -> CheckedClaim:
     said = f"{claim.expression} = {claim.equals:g}"[:200]
     found = computed(claim.expression)
     if found is None:
@@ -190,7 +190,7 @@ def _check_number(claim: NumberClaim, evidence: _Evidence) -> CheckedClaim:
         written = f"{number:.15g}"
         power = float(number).is_integer() and int(number) in (1000, 1024, 1_000_000, 1024**2, 10**9, 1024**3)
         if (
-            abs(number) >= _SMALL
+            abs(number) >= _MIN_CHECKED_NUMBER
             and not power
             and re.search(rf"(?<![\d.]){re.escape(written)}(?!\d)", evidence.digits) is None
         ):

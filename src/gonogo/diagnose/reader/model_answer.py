@@ -71,7 +71,7 @@ class BrokenAnswer(ValueError):
 _STRING = {"type": "string"}
 
 
-def _object(**properties: Any) -> dict[str, Any]:
+def _object_schema(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
@@ -79,15 +79,15 @@ def _array_schema(items: dict[str, Any], max_items: int = _MAX_LIST_ITEMS) -> di
     return {"type": "array", "items": items, "maxItems": max_items}
 
 
-SCHEMA = _object(
+SCHEMA = _object_schema(
     cause=_STRING,
     quotes=_array_schema(_STRING),
-    places=_array_schema(_object(path=_STRING, line={"type": "integer"})),
-    versions=_array_schema(_object(package=_STRING, has=_STRING, needs=_STRING)),
-    numbers=_array_schema(_object(expression=_STRING, equals={"type": "number"})),
+    places=_array_schema(_object_schema(path=_STRING, line={"type": "integer"})),
+    versions=_array_schema(_object_schema(package=_STRING, has=_STRING, needs=_STRING)),
+    numbers=_array_schema(_object_schema(expression=_STRING, equals={"type": "number"})),
     change=_STRING,
     changes=_array_schema(
-        _object(
+        _object_schema(
             kind={"type": "string", "enum": list(KINDS)}, name=_STRING, value=_STRING, file=_STRING, before=_STRING,
             after=_STRING,
         ),
@@ -129,15 +129,15 @@ def parsed(text: str) -> ModelAnswer:
         places=tuple(_convert_each(found, "places", ClaimedPlace)),
         versions=tuple(one for one in _convert_each(found, "versions", VersionClaim) if one.package and one.has),
         numbers=tuple(_convert_each(found, "numbers", NumberClaim)),
-        change=_words(found, "change"),
+        change=_answer_string(found, "change"),
         changes=tuple(one for one in _convert_each(found, "changes", ProposedChange) if one.kind in KINDS[:-1])[
             :_MAX_CHANGES
         ],
-        next_step=_words(found, "next_step"),
+        next_step=_answer_string(found, "next_step"),
     )
 
 
-def _words(answer: dict[str, Any], key: str) -> str:
+def _answer_string(answer: dict[str, Any], key: str) -> str:
     value = answer.get(key)
     return value.strip()[:_MAX_WORDS] if isinstance(value, str) else ""
 

@@ -27,7 +27,7 @@ _OFFLOAD_DEVICES = frozenset({"none", "cpu", "nvme"})
 _LEGACY_OFFLOAD = {"optimizer": ("cpu_offload",), "param": ("cpu_offload_param", "cpu_offload_params")}
 
 # A JSON object with one of these keys is a DeepSpeed config, whatever the file name.
-_TELLING = frozenset({"zero_optimization", "train_micro_batch_size_per_gpu", "zero_allow_untested_optimizer"})
+_DISTINCTIVE_KEYS = frozenset({"zero_optimization", "train_micro_batch_size_per_gpu", "zero_allow_untested_optimizer"})
 _TYPICAL_KEYS = frozenset(
     {
         *("train_batch_size", "gradient_accumulation_steps", "gradient_clipping", "fp16", "bf16", "optimizer"),
@@ -237,13 +237,13 @@ def deepspeed_config_of(
 def is_deepspeed_config(source: SourceFile) -> bool:
     """Whether a file that no launch names is a DeepSpeed config, judged by its keys."""
     data = source.data
-    if not any(name.encode() in data for name in _TELLING) and data.count(b'"') < 4:
+    if not any(name.encode() in data for name in _DISTINCTIVE_KEYS) and data.count(b'"') < 4:
         return False
     root = read_json(source).root
     if root is None or root.members is None:
         return False
     names = root.members.keys()
-    if names & _TELLING:
+    if names & _DISTINCTIVE_KEYS:
         return True
     # Files of training arguments share some of these keys ("bf16": true, "optimizer": "lion"), but most are others.
     return len(names & _TYPICAL_KEYS) >= 3 and 2 * len(names & children().keys()) > len(names)

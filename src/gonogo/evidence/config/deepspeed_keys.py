@@ -18,7 +18,7 @@ _TABLE = TABLES / "deepspeed_keys.json"
 _MIN_SIMILARITY = 0.85
 _SIMILAR = 0.7
 # Shorter names are part of many others.
-_TELLING = 8
+_MIN_CONTAINED_NAME_LENGTH = 8
 
 
 class KeyInfo(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class KeyInfo(msgspec.Struct, frozen=True):
     children: Mapping[str, KeyInfo] = {}
 
 
-class _Table(msgspec.Struct, frozen=True):
+class _DeepSpeedKeysTable(msgspec.Struct, frozen=True):
     releases: tuple[str, ...]
     keys: Mapping[str, KeyInfo]
     optimizers: Mapping[str, KeyInfo]
@@ -63,8 +63,8 @@ class _Table(msgspec.Struct, frozen=True):
 
 
 @cache
-def _table() -> _Table:
-    return msgspec.json.decode(_TABLE.read_bytes(), type=_Table)
+def _load_table() -> _DeepSpeedKeysTable:
+    return msgspec.json.decode(_TABLE.read_bytes(), type=_DeepSpeedKeysTable)
 
 
 _FREE_KEY = KeyInfo(free=True)
@@ -75,7 +75,7 @@ def known(keys: Sequence[str]) -> KeyInfo | None:
 
     All keys are known within objects not defined by DeepSpeed (a custom optimizer's parameters).
     """
-    level: Mapping[str, KeyInfo] = _table().keys
+    level: Mapping[str, KeyInfo] = _load_table().keys
     info: KeyInfo | None = None
     for name in keys:
         if name not in level:
@@ -88,7 +88,7 @@ def known(keys: Sequence[str]) -> KeyInfo | None:
 def children(keys: Sequence[str] = ()) -> Mapping[str, KeyInfo]:
     """The known keys of an object; without arguments, those of the top level."""
     if not keys:
-        return _table().keys
+        return _load_table().keys
     info = known(keys)
     return info.children if info is not None else {}
 
@@ -108,17 +108,17 @@ def alias_keys(keys: tuple[str, ...]) -> tuple[str, ...]:
 
 def releases() -> tuple[str, ...]:
     """The sampled releases, the oldest first."""
-    return _table().releases
+    return _load_table().releases
 
 
 def optimizers() -> Mapping[str, KeyInfo]:
     """DeepSpeed's own optimizers, by their lower-case names."""
-    return _table().optimizers
+    return _load_table().optimizers
 
 
 def schedulers() -> Mapping[str, KeyInfo]:
     """DeepSpeed's learning-rate schedulers by name."""
-    return _table().schedulers
+    return _load_table().schedulers
 
 
 def is_comment_key(name: str) -> bool:
@@ -134,13 +134,16 @@ def nearest(keys: Sequence[str]) -> str | None:
     """
     if not keys or is_comment_key(keys[-1]):
         return None
-    wanted, parent = _plain(keys[-1]), tuple(keys[:-1])
+    wanted, parent = _normalize(keys[-1]), tuple(keys[:-1])
     here, elsewhere = _recommended_paths(parent)
     if wanted in here:
         return here[wanted]
     if close := _most_similar(wanted, here, _MIN_SIMILARITY):
         return here[close]
-    if len(wanted) >= _TELLING and len(holding := [name for name in here if f"_{wanted}_" in f"_{name}_"]) == 1:
+    if (
+        len(wanted) >= _MIN_CONTAINED_NAME_LENGTH
+        and len(holding := [name for name in here if f"_{wanted}_" in f"_{name}_"]) == 1
+    ):
         return here[holding[0]]
     if len(same := elsewhere.get(wanted, [])) == 1:
         return same[0]
@@ -154,15 +157,17 @@ def nearest(keys: Sequence[str]) -> str | None:
 @lru_cache(maxsize=64)
 def _recommended_paths(parent: tuple[str, ...]) -> tuple[Mapping[str, str], Mapping[str, list[str]]]:
     """The dotted paths of recommendable keys by name: those in the given object, and those in others."""
-    here = {_plain(name): ".".join((*parent, name)) for name, info in children(parent).items() if _is_recommended(info)}
+    here = {
+        _normalize(name): ".".join((*parent, name)) for name, info in children(parent).items() if _is_recommended(info)
+    }
     elsewhere: dict[str, list[str]] = {}
     for path, info in _all_keys():
         if _is_recommended(info) and path[:-1] != parent:
-            elsewhere.setdefault(_plain(path[-1]), []).append(".".join(path))
+            elsewhere.setdefault(_normalize(path[-1]), []).append(".".join(path))
     return here, elsewhere
 
 
-def _plain(name: str) -> str:
+def _normalize(name: str) -> str:
     return name.strip().lower().replace("-", "_").replace(" ", "_")
 
 
@@ -172,7 +177,7 @@ def _is_recommended(info: KeyInfo) -> bool:
 
 
 def _all_keys() -> Iterator[tuple[tuple[str, ...], KeyInfo]]:
-    pending: list[tuple[tuple[str, ...], KeyInfo]] = [((name,), info) for name, info in _table().keys.items()]
+    pending: list[tuple[tuple[str, ...], KeyInfo]] = [((name,), info) for name, info in _load_table().keys.items()]
     while pending:
         path, info = pending.pop()
         yield path, info

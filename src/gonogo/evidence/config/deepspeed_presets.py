@@ -16,8 +16,8 @@ from gonogo.evidence.tables import TABLES
 if TYPE_CHECKING:
     from packaging.version import Version
 
-_FOLDER = TABLES / "presets"
-_FRAMEWORKS = {"ms-swift": "ms-swift", "llamafactory": "LLaMA-Factory"}
+_PRESETS_FOLDER = TABLES / "presets"
+_FRAMEWORK_TITLES = {"ms-swift": "ms-swift", "llamafactory": "LLaMA-Factory"}
 # ms-swift 2's names for the presets that are now zero2, zero3 etc.
 _OLDER_NAMES = {
     "default-zero2": "zero2",
@@ -46,7 +46,7 @@ def preset_config(
     path = _path(framework, name, version)
     if path is None:
         return None
-    title = f"{_FRAMEWORKS[framework]}'s {path.stem if framework == 'ms-swift' else path.name}"
+    title = f"{_FRAMEWORK_TITLES[framework]}'s {path.stem if framework == 'ms-swift' else path.name}"
     source = SourceFile(title, path.read_bytes(), writable=False)
     return read_deepspeed_config(
         source,
@@ -78,9 +78,9 @@ def _path(framework: str, name: str, version: Version | None) -> Path | None:
 @cache
 def _releases(framework: str) -> tuple[Path, ...]:
     """A framework's preset folders, the oldest first."""
-    if framework not in _FRAMEWORKS:
+    if framework not in _FRAMEWORK_TITLES:
         return ()
-    return tuple(sorted((_FOLDER / framework).iterdir(), key=lambda folder: _version(folder.name)))
+    return tuple(sorted((_PRESETS_FOLDER / framework).iterdir(), key=lambda folder: _version(folder.name)))
 
 
 def _version(text: str) -> Version:

@@ -22,7 +22,7 @@ _TYPES: dict[str, dict[str, Any]] = {
     "list": {"type": "array"},
 }
 _BOUNDS = {"gt": "exclusiveMinimum", "ge": "minimum", "lt": "exclusiveMaximum", "le": "maximum"}
-_AUTO = {"const": "auto", "description": "transformers and accelerate fill it in"}
+_AUTO_VALUE_SCHEMA = {"const": "auto", "description": "transformers and accelerate fill it in"}
 
 
 def release_of(text: str | None) -> str:
@@ -52,7 +52,7 @@ def config_schema(release: str, language: str) -> dict[str, Any]:
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": f"DeepSpeed {release}",
         "type": "object",
-        "properties": _properties(children(), Version(release), "", language),
+        "properties": _property_schemas(children(), Version(release), "", language),
     }
 
 
@@ -102,14 +102,14 @@ def _format_in_language(text: Text, language: str, **values: object) -> str:
     return text.format(**values).in_language(language)
 
 
-def _properties(keys: Mapping[str, KeyInfo], release: Version, path: str, language: str) -> dict[str, Any]:
+def _property_schemas(keys: Mapping[str, KeyInfo], release: Version, path: str, language: str) -> dict[str, Any]:
     return {
         name: _schema(info, release, f"{path}{name}", language) for name, info in keys.items() if knows(info, release)
     }
 
 
 def _schema(info: KeyInfo, release: Version, path: str, language: str) -> dict[str, Any]:
-    schema = _value(info, release, path, language)
+    schema = _value_schema(info, release, path, language)
     said = describe_key(path, info, release, language)
     default = default_in_release(info, release)
     return {
@@ -120,12 +120,12 @@ def _schema(info: KeyInfo, release: Version, path: str, language: str) -> dict[s
     }
 
 
-def _value(info: KeyInfo, release: Version, path: str, language: str) -> dict[str, Any]:
+def _value_schema(info: KeyInfo, release: Version, path: str, language: str) -> dict[str, Any]:
     if path in ("optimizer.type", "scheduler.type"):
         names = optimizers() if path.startswith("optimizer") else schedulers()
         return {"type": "string", "examples": [name for name, known in names.items() if knows(known, release)]}
     if info.type == "object" or info.children:
-        properties = _properties(info.children, release, f"{path}.", language)
+        properties = _property_schemas(info.children, release, f"{path}.", language)
         closed = bool(info.closed) and release >= Version(info.closed) and not info.free
         schema: dict[str, Any] = {"properties": properties}
         if closed:
@@ -138,7 +138,7 @@ def _value(info: KeyInfo, release: Version, path: str, language: str) -> dict[st
         plain |= {_BOUNDS[name]: bound for name, bound in info.bounds.items()}
         if info.values:
             plain = {"enum": list(info.values)}
-    anything: list[dict[str, Any]] = [plain, _AUTO]
+    anything: list[dict[str, Any]] = [plain, _AUTO_VALUE_SCHEMA]
     return {"anyOf": anything if default_in_release(info, release) is not None else [*anything, {"type": "null"}]}
 
 

@@ -31,7 +31,7 @@ UNREADABLE_REASON = translated("can't read its value: {text}")
 _HJSON_ACCEPTED = frozenset({"byte-order-mark", "comment", "trailing-comma", "single-quotes", "unquoted-key"})
 _JSON_ACCEPTED = frozenset({"duplicate-key", "not-a-number"})
 
-_MESSAGES = {
+_PROBLEM_MESSAGES = {
     "encoding": translated("the file is not UTF-8 text; save it as UTF-8"),
     "byte-order-mark": translated("the file starts with a byte-order mark (BOM), which Python's json rejects"),
     "empty": translated("the file is empty"),
@@ -81,7 +81,7 @@ def problem_of(
     return ConfigProblem(
         kind,
         place,
-        _MESSAGES[kind].format(text=shortened(text or place.text), line=line),
+        _PROBLEM_MESSAGES[kind].format(text=shortened(text or place.text), line=line),
         json_accepts=kind in _JSON_ACCEPTED,
         hjson_accepts=hjson or kind in _HJSON_ACCEPTED,
         repair=repair,

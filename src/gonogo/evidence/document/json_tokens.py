@@ -59,7 +59,7 @@ def _token_pattern() -> re.Pattern[bytes]:
 
 
 @functools.cache
-def _number() -> re.Pattern[bytes]:
+def _number_regex() -> re.Pattern[bytes]:
     return re.compile(_NUMBER_PATTERN)
 
 
@@ -107,7 +107,7 @@ def _parse_bare_word(data: bytes) -> Scalar:
     if data in _JSON_WORDS:
         return Scalar(_JSON_WORDS[data])
     text = data.decode("utf-8", "replace")
-    if _number().fullmatch(data):
+    if _number_regex().fullmatch(data):
         if not any(mark in data for mark in b".eE"):
             return Scalar(int(data)) if len(data) <= _MAX_DIGITS else Scalar(text, "number", False)
         return Scalar(float(data))

@@ -161,7 +161,7 @@ def written(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (int, float)):
-        return _number(value)
+        return _format_number(value)
     if isinstance(value, str):
         return _yaml_string(value)
     if isinstance(value, dict):
@@ -169,7 +169,7 @@ def written(value: Any) -> str:
     return "[" + ", ".join(written(inner) for inner in value) + "]"
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     text = repr(value)
     mantissa, e, exponent = text.partition("e")
     if e:  # PyYAML reads 1e-05 as a string

@@ -27,7 +27,7 @@ _MAX_BYTES = 1 << 20
 _MERGE_KEY = "<<"
 
 _INVALID_YAML = translated("it is not valid YAML: {why}")
-_DUPLICATE = translated("`{key}` is given twice; PyYAML silently uses the last one")
+_DUPLICATE_KEY = translated("`{key}` is given twice; PyYAML silently uses the last one")
 _NOT_AN_OBJECT = translated("the file is not a mapping of keys to values")
 _SECOND_DOCUMENT = translated("the file contains a second YAML document, which is not read")
 _NOT_UTF8 = translated("it is not UTF-8 text")
@@ -37,7 +37,7 @@ _TOO_LARGE_VALUE = translated("its aliases expand to more than can be read")
 _TAGGED = translated("its tag `{tag}` changes the value")
 
 
-class _Open:
+class _OpenCollection:
     """A mapping or sequence whose end event has not come yet."""
 
     def __init__(self, start: int, *, mapping: bool, flow: bool, anchor: str | None) -> None:
@@ -189,7 +189,7 @@ class _TreeBuilder:
 
     def __init__(self, file: YamlFile) -> None:
         self._file = file
-        self._open: list[_Open] = []
+        self._open: list[_OpenCollection] = []
         self._root: TreeNode | None = None
         self._anchors: dict[str, tuple[TreeNode, int]] = {}
         self._size = 0
@@ -218,7 +218,7 @@ class _TreeBuilder:
                 return False
             mapping = isinstance(event, yaml.MappingStartEvent)
             start = self._file._offset(event.start_mark)
-            opened = _Open(start, mapping=mapping, flow=bool(event.flow_style), anchor=event.anchor)
+            opened = _OpenCollection(start, mapping=mapping, flow=bool(event.flow_style), anchor=event.anchor)
             self._open.append(opened)
         elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
             self._close(self._file._offset(event.end_mark))
@@ -314,7 +314,7 @@ class _TreeBuilder:
             parent.merged.update({n: m for n, m in members.items() if n not in parent.merged})
             return
         if name in parent.members:
-            self._file._problem("duplicate-key", key_place.start, key_place.end, _DUPLICATE.format(key=name[:80]))
+            self._file._problem("duplicate-key", key_place.start, key_place.end, _DUPLICATE_KEY.format(key=name[:80]))
         value_end = end if end > key_place.end else key_place.end + 1
         parent.entries.append((name, key_place.start, start, min(value_end, len(self._file.source.data))))
         parent.members[name] = Member(key_place, node)

@@ -6,24 +6,24 @@ from typing import Any
 
 _TRUE = frozenset({"yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"})
 _FALSE = frozenset({"no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"})
-_NULL = frozenset({"", "~", "null", "Null", "NULL"})
+_NULL_SCALARS = frozenset({"", "~", "null", "Null", "NULL"})
 _STANDARD_TAG_PREFIX = "tag:yaml.org,2002:"
 
 
 def scalar_value(text: str, tag: str | None, *, plain: bool) -> tuple[Any, bool]:
     """A scalar's value, and whether it is known: a custom tag may change it."""
     if tag is None or tag == "!":
-        return (_plain(text) if plain and tag is None else text), True
+        return (_parse_plain(text) if plain and tag is None else text), True
     kind = tag.removeprefix(_STANDARD_TAG_PREFIX)
     if kind == "str":
         return text, True
     if kind in ("int", "float", "bool", "null"):
-        return _plain(text), True
+        return _parse_plain(text), True
     return text, False
 
 
-def _plain(text: str) -> Any:
-    if text in _NULL:
+def _parse_plain(text: str) -> Any:
+    if text in _NULL_SCALARS:
         return None
     if text in _TRUE:
         return True

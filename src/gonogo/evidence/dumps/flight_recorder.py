@@ -27,7 +27,7 @@ _DUMP_NAME_PATTERN = lazy_compile(
 _MAX_CALLS = 20_000
 _MAX_FRAMES = 60
 _NUMBER = re.compile(r"\d{1,7}")
-_TORCH = re.compile(r"torch[\\/](?:distributed|nn|autograd|utils|_dynamo|_ops|multiprocessing)")
+_TORCH_PATH_PATTERN = re.compile(r"torch[\\/](?:distributed|nn|autograd|utils|_dynamo|_ops|multiprocessing)")
 
 
 class RecordedCall(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ def flight_dump(path: str, data: bytes) -> FlightDump | None:
         rank = _to_int(content.get("rank")) if content.get("rank") is not None else int(digits[-1])
         groups = dict(_groups(content.get("pg_config") or {}))
         last = {str(name): _to_int(status["last_completed_collective"]) for name, status in _group_statuses(content)}
-        calls = tuple(_calls(content["entries"], last))
+        calls = tuple(_read_calls(content["entries"], last))
         first = content["entries"][0].get("record_id") if len(content["entries"]) <= _MAX_CALLS else None
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
         return None
@@ -90,7 +90,7 @@ def _groups(config: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
         yield str(name), found
 
 
-def _calls(entries: Any, last_sequences: dict[str, int]) -> Iterator[RecordedCall]:
+def _read_calls(entries: Any, last_sequences: dict[str, int]) -> Iterator[RecordedCall]:
     for entry in entries[-_MAX_CALLS:]:
         if entry.get("is_p2p"):
             continue
@@ -111,7 +111,7 @@ def _calls(entries: Any, last_sequences: dict[str, int]) -> Iterator[RecordedCal
 def _frames(frames: Any) -> Iterator[Frame]:
     for frame in reversed(frames[:_MAX_FRAMES]):  # the dump has the innermost frame first
         path = str(frame["filename"])[:500]
-        owner = "torch" if _TORCH.search(path) else "library" if is_library(path) else "user"
+        owner = "torch" if _TORCH_PATH_PATTERN.search(path) else "library" if is_library(path) else "user"
         yield Frame(path, _to_int(frame["line"]), str(frame["name"])[:200], owner=owner)  # type: ignore[arg-type]
 
 

@@ -157,14 +157,14 @@ class _TransformersTable(msgspec.Struct, frozen=True):
 
 
 @cache
-def _table(name: str, kind: type[_Table]) -> _Table:
+def _load_table(name: str, kind: type[_Table]) -> _Table:
     path = TABLES / "compatibility" / f"{name}.json"
     return msgspec.json.decode(path.read_bytes(), type=kind)
 
 
 def builds_of(package: str) -> list[BuiltFor]:
     """The releases of a package built for (or, like triton, required by) one torch release each, the oldest first."""
-    return [row for row in _table("built_for", _BuiltForTable).built_for if row.package == package]
+    return [row for row in _load_table("built_for", _BuiltForTable).built_for if row.package == package]
 
 
 def releases_for_torch(package: str, torch: Version) -> str | None:
@@ -179,12 +179,12 @@ def torch_release(version: str | Version) -> TorchRelease | None:
     if parsed is None or parsed.is_prerelease or len(parsed.release) < 2:
         return None
     minor = ".".join(map(str, parsed.release[:2]))
-    return next((row for row in _table("torch", _TorchTable).releases if row.torch == minor), None)
+    return next((row for row in _load_table("torch", _TorchTable).releases if row.torch == minor), None)
 
 
 def first_torch_for(python: tuple[int, ...], after: Version) -> str | None:
     """The first later minor release of torch with wheels for a Python version (3, 12); None if there is none."""
-    releases: tuple[TorchRelease, ...] = _table("torch", _TorchTable).releases
+    releases: tuple[TorchRelease, ...] = _load_table("torch", _TorchTable).releases
     for row in releases:
         torch, first, last = parse_version(row.torch), parse_version(row.python[0]), parse_version(row.python[1])
         if torch is None or first is None or last is None or torch <= after:
@@ -203,7 +203,7 @@ def pypi_torch_cuda(version: str) -> str | None:
 def torch_build(cuda: str, torch: str | Version | None = None) -> TorchBuild | None:
     """The compute capabilities of torch's own wheels for a CUDA version; None if unknown or ambiguous."""
     minor = ".".join(cuda.split(".")[:2])
-    rows = [row for row in _table("torch", _TorchTable).builds if row.cuda == minor]
+    rows = [row for row in _load_table("torch", _TorchTable).builds if row.cuda == minor]
     version = parse_version(str(torch)) if torch is not None else None
     if version is not None:
         fitting = (parse_specifier(row.torch) for row in rows)
@@ -220,14 +220,14 @@ def supports_compute_capability(build: TorchBuild, capability: ComputeCapability
 def minimum_driver(cuda: str) -> MinimumDriver | None:
     """The oldest Linux driver for programs built for a CUDA version (``12.1``); None if unknown."""
     parts = cuda.split(".")
-    rows = _table("cuda", _CudaTable).drivers
+    rows = _load_table("cuda", _CudaTable).drivers
     return next((row for row in rows if row.cuda in (parts[0], ".".join(parts[:2]))), None)
 
 
 def architecture(capability: ComputeCapability) -> Architecture | None:
     """The architecture of a compute capability: of the highest known one not above it in the same major version."""
     best: Architecture | None = None
-    for row in _table("cuda", _CudaTable).architectures:
+    for row in _load_table("cuda", _CudaTable).architectures:
         major, minor = _parse_capability(row.capability)
         nearer = best is None or _parse_capability(best.capability) < (major, minor)
         if major == capability[0] and minor <= capability[1] and nearer:
@@ -239,7 +239,7 @@ def gpu_compute_capability(name: str) -> ComputeCapability | None:
     """The compute capability of a GPU product (``NVIDIA A100-SXM4-80GB``, ``A100``); None if unknown."""
     plain = f" {re.sub(r'[^A-Z0-9]+', ' ', name[:200].upper())} "
     best: tuple[int, str] = (0, "")
-    for row in _table("cuda", _CudaTable).gpus:
+    for row in _load_table("cuda", _CudaTable).gpus:
         for words in row.names:
             # A product name may be followed by words (SXM4, Ti, Laptop GPU) or a letter (A10G, A800-80GB has no row).
             found = re.search(rf" {re.escape(words.upper())}(?:D|G)? ", plain)
@@ -264,7 +264,7 @@ def _parse_capability(text: str) -> ComputeCapability:
 
 def first_release_with_model(model_type: str) -> ModelType | None:
     """The transformers releases that have a model type; None if none does (remote code)."""
-    table = _table("transformers", _TransformersTable)
+    table = _load_table("transformers", _TransformersTable)
     first = next((release for release, types in table.added.items() if model_type in types), None)
     if first is None:
         return None
@@ -274,7 +274,7 @@ def first_release_with_model(model_type: str) -> ModelType | None:
 
 def newest_known_transformers() -> str:
     """The newest transformers release in the table of model types."""
-    newest: str = _table("transformers", _TransformersTable).newest
+    newest: str = _load_table("transformers", _TransformersTable).newest
     return newest
 
 
@@ -284,7 +284,7 @@ def requirements_of_release(package: str, version: str | Version) -> tuple[Requi
     if parsed is None:
         return ()
     if package == "transformers":
-        table = _table("transformers", _TransformersTable)
+        table = _load_table("transformers", _TransformersTable)
         newest = parse_version(table.newest)
         best = None
         for row in table.required:
@@ -296,7 +296,7 @@ def requirements_of_release(package: str, version: str | Version) -> tuple[Requi
         return (
             Requirement(package, f"=={parsed}", best.requires, f"https://pypi.org/project/transformers/{best.since}/"),
         )
-    rows = [row for row in _table("packages", _PackagesTable).requires if row.package == package]
+    rows = [row for row in _load_table("packages", _PackagesTable).requires if row.package == package]
     return tuple(
         row for row in rows if (versions := parse_specifier(row.versions)) is not None and versions.has(parsed)
     )
@@ -305,7 +305,7 @@ def requirements_of_release(package: str, version: str | Version) -> tuple[Requi
 def bitsandbytes_cuda_versions(version: str | Version) -> tuple[tuple[str, ...], str] | None:
     """The CUDA versions that a bitsandbytes release has libraries for, and the source; None if unknown."""
     parsed = parse_version(str(version))
-    rows = _table("packages", _PackagesTable).bitsandbytes
+    rows = _load_table("packages", _PackagesTable).bitsandbytes
     for row in rows:
         known = parse_version(row.bitsandbytes)
         if parsed is not None and known is not None and parsed.release[:2] == known.release[:2]:
@@ -315,7 +315,7 @@ def bitsandbytes_cuda_versions(version: str | Version) -> tuple[tuple[str, ...],
 
 def known_bad(package: str, version: str | Version | None = None) -> tuple[KnownBad, ...]:
     """The known bugs of a package's release, or of all its releases. Whether they occur depends on ``beside``."""
-    rows = tuple(row for row in _table("known_bad", _KnownBadTable).known_bad if row.package == package)
+    rows = tuple(row for row in _load_table("known_bad", _KnownBadTable).known_bad if row.package == package)
     if version is None:
         return rows
     parsed = parse_version(str(version))

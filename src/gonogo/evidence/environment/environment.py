@@ -18,10 +18,10 @@ from gonogo.finding import Edit, Text, translated
 if TYPE_CHECKING:
     from packaging.version import Version
 
-_UNKNOWN = Field.not_known()
-_NO_VERSION = translated("not pinned to an exact version: {specifier}")
-_ANY = translated("any")
-_NOT_TOLD = translated("the version of {name} is not known")
+_UNKNOWN_FIELD = Field.not_known()
+_NOT_PINNED = translated("not pinned to an exact version: {specifier}")
+_ANY_VERSION = translated("any")
+_VERSION_NOT_KNOWN = translated("the version of {name} is not known")
 
 
 class Package(msgspec.Struct, frozen=True):
@@ -101,44 +101,44 @@ class Environment(msgspec.Struct, frozen=True):
     """By canonical name."""
     sources: tuple[Text, ...] = ()
     complete: bool = False
-    python: Field = _UNKNOWN
-    cuda: Field = _UNKNOWN
+    python: Field = _UNKNOWN_FIELD
+    cuda: Field = _UNKNOWN_FIELD
     """The CUDA version that torch is built for; absent for a build without CUDA."""
-    toolkit: Field = _UNKNOWN
+    toolkit: Field = _UNKNOWN_FIELD
     """nvcc's version; absent if there is none."""
-    driver: Field = _UNKNOWN
+    driver: Field = _UNKNOWN_FIELD
     """The version of NVIDIA's driver; absent if there is none."""
-    nccl: Field = _UNKNOWN
-    gcc: Field = _UNKNOWN
-    gxx: Field = _UNKNOWN
+    nccl: Field = _UNKNOWN_FIELD
+    gcc: Field = _UNKNOWN_FIELD
+    gxx: Field = _UNKNOWN_FIELD
     """g++'s version."""
-    ninja: Field = _UNKNOWN
+    ninja: Field = _UNKNOWN_FIELD
     """The path of ninja."""
-    python_headers: Field = _UNKNOWN
+    python_headers: Field = _UNKNOWN_FIELD
     """The path of Python.h."""
-    libaio: Field = _UNKNOWN
+    libaio: Field = _UNKNOWN_FIELD
     """The path of libaio's header or library."""
-    host_memory: Field = _UNKNOWN
+    host_memory: Field = _UNKNOWN_FIELD
     """In bytes: the machine's memory, or the limit of its cgroup."""
-    host_memory_available: Field = _UNKNOWN
+    host_memory_available: Field = _UNKNOWN_FIELD
     """Available memory in bytes."""
-    dev_shm: Field = _UNKNOWN
+    dev_shm: Field = _UNKNOWN_FIELD
     """Total size of /dev/shm in bytes."""
-    dev_shm_free: Field = _UNKNOWN
+    dev_shm_free: Field = _UNKNOWN_FIELD
     """Free space in /dev/shm in bytes."""
-    disk_free: Field = _UNKNOWN
+    disk_free: Field = _UNKNOWN_FIELD
     """Free bytes on the disk of gonogo's working directory."""
-    cache_disk_free: Field = _UNKNOWN
+    cache_disk_free: Field = _UNKNOWN_FIELD
     """Free bytes on the disk of the Hugging Face cache."""
-    memlock: Field = _UNKNOWN
+    memlock: Field = _UNKNOWN_FIELD
     """Limit of locked memory in bytes; -1 for no limit."""
-    extension_lock: Field = _UNKNOWN
+    extension_lock: Field = _UNKNOWN_FIELD
     """A lock file older than an hour, left by a build in torch's extensions folder."""
-    open_files: Field = _UNKNOWN
+    open_files: Field = _UNKNOWN_FIELD
     """Limit of open files; -1 for no limit."""
-    cpus: Field = _UNKNOWN
-    platform: Field = _UNKNOWN
-    cann: Field = _UNKNOWN
+    cpus: Field = _UNKNOWN_FIELD
+    platform: Field = _UNKNOWN_FIELD
+    cann: Field = _UNKNOWN_FIELD
     """The version of Huawei's CANN toolkit, for Ascend."""
     gpus: tuple[Gpu, ...] = ()
     gpus_known: bool = False
@@ -176,10 +176,10 @@ class Environment(msgspec.Struct, frozen=True):
         if package is None:
             if self.complete:
                 return Field.missing()
-            return Field.not_known(reason=_NOT_TOLD.format(name=name))
+            return Field.not_known(reason=_VERSION_NOT_KNOWN.format(name=name))
         text = package.version_text
         if text is None:
-            reason = _NO_VERSION.format(specifier=package.specifier or _ANY)
+            reason = _NOT_PINNED.format(specifier=package.specifier or _ANY_VERSION)
             return Field.not_known(package.place, reason)
         return Field(text, place=package.place)
 
@@ -212,7 +212,7 @@ class Environment(msgspec.Struct, frozen=True):
 
     def variable(self, name: str) -> Field:
         """The value of an environment variable."""
-        return self.variables.get(name) or (Field.missing() if self.variables_known else _UNKNOWN)
+        return self.variables.get(name) or (Field.missing() if self.variables_known else _UNKNOWN_FIELD)
 
     def replacing_version(self, name: str, specifier: str) -> Edit | None:
         """Change the package's version in the file that pins it; None if the file can't be edited."""
@@ -231,7 +231,7 @@ class Environment(msgspec.Struct, frozen=True):
             value: Field = getattr(self, name)
             changes[name] = getattr(other, name) if value.unknown else value
         if self.packages and "torch" in self.packages and self.cuda.unknown:
-            changes["cuda"] = _UNKNOWN  # the other environment's CUDA belongs to another torch
+            changes["cuda"] = _UNKNOWN_FIELD  # the other environment's CUDA belongs to another torch
         gpus = self if self.gpus or self.gpus_known else other
         return Environment(
             packages=packages,
@@ -269,7 +269,7 @@ class Environment(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=1)
 def field_names() -> tuple[str, ...]:
     """The names of all fields of Environment that are a :class:`Field`, in order."""
-    return tuple(name for name in Environment.__struct_fields__ if isinstance(getattr(_NOTHING, name), Field))
+    return tuple(name for name in Environment.__struct_fields__ if isinstance(getattr(_EMPTY_ENVIRONMENT, name), Field))
 
 
-_NOTHING = Environment()
+_EMPTY_ENVIRONMENT = Environment()

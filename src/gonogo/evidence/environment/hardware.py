@@ -70,7 +70,10 @@ class Machine(msgspec.Struct, frozen=True):
 DEFAULT_ACCELERATOR = "H100-80G"
 """The accelerator that is rehearsed if the user names none; the report always states it."""
 
-_SHARES = {10: {"matmul_share": 0.45, "attention_share": 0.4}, 12: {"matmul_share": 0.45, "attention_share": 0.4}}
+_PEAK_SHARES_BY_CAPABILITY = {
+    10: {"matmul_share": 0.45, "attention_share": 0.4},
+    12: {"matmul_share": 0.45, "attention_share": 0.4},
+}
 """Fractions by major compute capability, if lower than on A100 and H100.
 
 Blackwell: 45 to 65 % of 2250 TFLOP/s over the shapes of Llama 70B and 405B
@@ -102,7 +105,9 @@ def all_accelerators() -> tuple[Accelerator, ...]:
                 link_bytes=row["link_gbs"] * 1e9,
                 host_link_bytes=row["host_link_gbs"] * 1e9,
                 source=row["speed_source"],
-                **_SHARES.get(row["compute_capability"][0] if row["device_type"] == "cuda" else 0, {}),
+                **_PEAK_SHARES_BY_CAPABILITY.get(
+                    row["compute_capability"][0] if row["device_type"] == "cuda" else 0, {}
+                ),
             ),
         )
         for row in rows
@@ -114,12 +119,12 @@ def find_accelerator(name: str) -> Accelerator:
 
     Raises UserError for an unknown or ambiguous name (``A100``), naming the nearest ones.
     """
-    wanted = _plain(name)
+    wanted = _normalize_name(name)
     found = _accelerators_by_name().get(wanted)
     if found is not None:
         return found
     names = [accelerator.name for accelerator in all_accelerators()]
-    versions = [n for n in names if wanted and wanted in _plain(n)]
+    versions = [n for n in names if wanted and wanted in _normalize_name(n)]
     if versions:
         raise UserError(
             translated("GPU {name!r} is ambiguous: use one of {nearest}").format(name=name, nearest=", ".join(versions))
@@ -174,7 +179,7 @@ def _count_and_name(gpus: str | None) -> tuple[int | None, str]:
     if gpus is None:
         return None, ""
     text = gpus.strip()
-    if _plain(text) in _accelerators_by_name():
+    if _normalize_name(text) in _accelerators_by_name():
         return None, text
     match = re.fullmatch(r"(\d+)(?:\s*[xX×*]\s*(\S.*))?", text)
     if match is None:
@@ -201,10 +206,10 @@ def memory_size(text: str, option: str) -> int:
 
 @cache
 def _accelerators_by_name() -> dict[str, Accelerator]:
-    return {_plain(name): a for a in all_accelerators() for name in (a.name, a.product, *a.aliases)}
+    return {_normalize_name(name): a for a in all_accelerators() for name in (a.name, a.product, *a.aliases)}
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     """A normalized name: ``NVIDIA A100-SXM4-80GB`` and ``a100_sxm4_80g`` give the same."""
     letters = re.sub(r"[^a-z0-9]", "", name.lower())
     return re.sub(r"(\d)gi?b", r"\1g", letters.removeprefix("nvidia").removeprefix("geforce").removeprefix("tesla"))

@@ -23,7 +23,7 @@ from gonogo.evidence.field import Field
 from gonogo.evidence.private import recorded_variables, redact_private
 from gonogo.finding import Text, translated
 
-_PATIENCE = 8.0
+_PROGRAM_TIMEOUT_SECONDS = 8.0
 """Seconds until a program times out; nvidia-smi is slow on machines with eight GPUs and no persistence mode."""
 _PROGRAM_TIMED_OUT = translated("{program} did not answer within {seconds:.0f} s")
 _NO_VERSION_PRINTED = translated("{program} printed no version")
@@ -33,7 +33,7 @@ def machine_facts(packages: Mapping[str, Package]) -> dict[str, Any]:
     """The fields of an :class:`Environment` other than packages, by name."""
     with ThreadPoolExecutor(max_workers=4) as pool:
         accelerators = pool.submit(_accelerators)
-        toolkit = pool.submit(_toolkit)
+        toolkit = pool.submit(_toolkit_version)
         gcc = pool.submit(_version_from_output, ("gcc", "-dumpfullversion", "-dumpversion"), r"(\d+(?:\.\d+)*)")
         gxx = pool.submit(_version_from_output, ("g++", "-dumpfullversion", "-dumpversion"), r"(\d+(?:\.\d+)*)")
         gpus, known, driver = accelerators.result()
@@ -58,7 +58,7 @@ def machine_facts(packages: Mapping[str, Package]) -> dict[str, Any]:
     facts["cpus"] = Field(len(os.sched_getaffinity(0)))
     facts["platform"] = Field(_platform())
     facts["cann"] = _cann()
-    facts.update(_memory())
+    facts.update(_memory_facts())
     facts.update(_free_disk_space())
     facts.update(_resource_limits())
     facts["extension_lock"] = _extension_lock()
@@ -78,12 +78,12 @@ def _program_output(words: Sequence[str]) -> tuple[str | None, Text | None]:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=_PATIENCE,
+            timeout=_PROGRAM_TIMEOUT_SECONDS,
             check=False,
             env={**os.environ, "LC_ALL": "C"},
         )
     except subprocess.TimeoutExpired:
-        return None, _PROGRAM_TIMED_OUT.format(program=words[0], seconds=_PATIENCE)
+        return None, _PROGRAM_TIMED_OUT.format(program=words[0], seconds=_PROGRAM_TIMEOUT_SECONDS)
     except OSError as error:
         return None, Text(f"{words[0]}: {error.strerror}", f"{words[0]}：{error.strerror}")
     text = done.stdout.decode("utf-8", "replace")
@@ -101,7 +101,7 @@ def _version_from_output(words: Sequence[str], pattern: str) -> Field:
     return Field(match[1]) if match else Field.not_known(reason=_NO_VERSION_PRINTED.format(program=words[0]))
 
 
-def _toolkit() -> Field:
+def _toolkit_version() -> Field:
     pattern = r"release (\d+\.\d+)"
     for home in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH")):
         if home and os.access(os.path.join(home, "bin", "nvcc"), os.X_OK):
@@ -203,7 +203,7 @@ def _platform() -> str:
     return ", ".join(part for part in (name, f"Linux {platform.release()}", platform.machine(), libc) if part)
 
 
-def _memory() -> dict[str, Field]:
+def _memory_facts() -> dict[str, Field]:
     """The machine's memory in bytes, limited by its cgroup."""
     found: dict[str, int] = {}
     try:

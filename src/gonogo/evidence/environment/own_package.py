@@ -62,7 +62,7 @@ def own_package(folder: Path) -> OwnPackage | None:
     for source_of in (by_setup, by_config, told):  # later ones take precedence, as in setuptools
         both.update({key: value for key, value in (source_of or {}).items() if value})
     name = canonical(both.get("name") or "")
-    source = _source(folder, name, both.get("where") or "")
+    source = _source_folder(folder, name, both.get("where") or "")
     if source is None:
         return None
     return OwnPackage(
@@ -70,13 +70,13 @@ def own_package(folder: Path) -> OwnPackage | None:
         name=name,
         version=both.get("version") or _version_in(source, name),
         source=source,
-        requires=tuple(text for text in both.get("requires", ()) if _holds(text)),
+        requires=tuple(text for text in both.get("requires", ()) if _requirement_applies(text)),
         files=tuple(folder / one for one in both.get("files", ()) if is_file(folder / one)),
         scripts=both.get("scripts") or {},
     )
 
 
-def _holds(text: str) -> bool:
+def _requirement_applies(text: str) -> bool:
     """Whether a text is a requirement whose marker applies to this machine."""
     try:
         marker = Requirement(text).marker
@@ -85,7 +85,7 @@ def _holds(text: str) -> bool:
     return marker is None or marker.evaluate({"extra": ""})
 
 
-def _source(folder: Path, name: str, package_dir: str) -> Path | None:
+def _source_folder(folder: Path, name: str, package_dir: str) -> Path | None:
     """The folder that contains its modules: the stated one, ``src``, or the project's folder."""
     if package_dir and exists(folder / package_dir):
         return folder / package_dir

@@ -26,7 +26,7 @@ _NO_VERSIONS_IN_FILE = translated(
 )
 _CANNOT_READ = translated("can't read {path}: {why}")
 _TOO_LARGE = translated("it is {size} KiB; version lists are read up to {limit} KiB: give the output of pip freeze")
-_HEAD = 1 << 18
+_MAX_HEAD_BYTES = 1 << 18
 _SETUP_READERS = {"setup.py": read_setup_py, "setup.cfg": read_setup_cfg, "setup-script": read_setup_script}
 _MAX_BYTES = {"lock": 8 << 20, "pyproject": 256 << 10}
 """Size limits; lock files contain the hashes of all wheels, the others are usually a few kilobytes."""
@@ -66,7 +66,7 @@ def read_environment(source: SourceFile) -> Environment:
 def _file_format(source: SourceFile) -> str:
     """The format of a file, by its name or its beginning."""
     name = os.path.basename(source.path).lower()
-    head = source.data[source.start : source.start + _HEAD]
+    head = source.data[source.start : source.start + _MAX_HEAD_BYTES]
     if name in ("poetry.lock", "uv.lock", "pdm.lock", "pylock.toml"):
         return "lock"
     if name in ("setup.py", "setup.cfg"):

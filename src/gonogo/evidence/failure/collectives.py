@@ -29,13 +29,13 @@ def collective_calls(log: FailureLog) -> Iterator[LoggedCollective]:
     statuses: dict[tuple[int | None, int | None], dict[str, str]] = {}
     for found in log.find_all(_STATUS_LINE_PATTERN):
         fields = _matched_fields(_STATUS_FIELD_PATTERN, found.text)
-        rank = _whole(fields.get("rank")) if "rank" in fields else found.line.rank
-        statuses.setdefault((rank, _whole(fields.get("sequence"))), fields)
+        rank = _int_or_none(fields.get("rank")) if "rank" in fields else found.line.rank
+        statuses.setdefault((rank, _int_or_none(fields.get("sequence"))), fields)
     seen: set[tuple[int | None, int | None, str]] = set()
     for found in log.find_all(_TIMEOUT_LINE_PATTERN):
         fields = _matched_fields(_FIELD_PATTERN, found.text)
-        rank = _whole(fields.get("rank")) if "rank" in fields else found.line.rank
-        sequence, operation = _whole(fields.get("sequence")), fields.get("operation", "")
+        rank = _int_or_none(fields.get("rank")) if "rank" in fields else found.line.rank
+        sequence, operation = _int_or_none(fields.get("sequence")), fields.get("operation", "")
         if (rank, sequence, operation) in seen or len(seen) >= _MAX_CALLS:
             continue
         seen.add((rank, sequence, operation))
@@ -44,15 +44,15 @@ def collective_calls(log: FailureLog) -> Iterator[LoggedCollective]:
             rank=rank,
             operation=operation,
             sequence=sequence,
-            elements_in=_whole(fields.get("elements_in")),
-            elements_out=_whole(fields.get("elements_out")),
+            elements_in=_int_or_none(fields.get("elements_in")),
+            elements_out=_int_or_none(fields.get("elements_out")),
             timeout_seconds=_to_seconds(fields.get("timeout")),
             elapsed_seconds=_to_seconds(fields.get("elapsed")),
             group=fields.get("group", ""),
             log=found.line.path,
             line=found.line.number,
-            enqueued=_whole(status.get("enqueued")),
-            completed=_whole(status.get("completed")),
+            enqueued=_int_or_none(status.get("enqueued")),
+            completed=_int_or_none(status.get("completed")),
         )
 
 
@@ -65,7 +65,7 @@ def _matched_fields(pattern: re.Pattern[str], text: str) -> dict[str, str]:
     return fields
 
 
-def _whole(text: str | None) -> int | None:
+def _int_or_none(text: str | None) -> int | None:
     return int(text) if text is not None else None
 
 

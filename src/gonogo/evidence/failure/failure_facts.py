@@ -18,7 +18,7 @@ from gonogo.evidence.log.traceback import LogFrame, RaisedError
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding.failure import CodePlace, FailureFacts, RaisedException
 
-_MAX_CHAIN = 12
+_MAX_CAUSE_CHAIN_LENGTH = 12
 _CONTAINER_PACKAGES = ("omegaconf",)
 """Packages that only store other code's settings; the caller is the place of the failure."""
 _MAX_FRAMES = 80
@@ -83,7 +83,7 @@ def ended_by(log: FailureLog, error: LoggedError) -> LoggedError:
         for one in log.errors
         if one.role is Role.ROOT and (cause := one.raised.cause) is not None
     }
-    for _ in range(_MAX_CHAIN):
+    for _ in range(_MAX_CAUSE_CHAIN_LENGTH):
         next_one = by_cause.get((error.raised.at.path, error.raised.at.number))
         if next_one is None:
             break
@@ -99,7 +99,7 @@ _PLAIN_EXCEPTION_TYPES = frozenset((
     "FileExistsError", "UnicodeDecodeError", "JSONDecodeError", "OverflowError", "RuntimeError",
 ))
 # fmt: on
-_LATE = lazy_compile(
+_ASYNCHRONOUS_ERROR_PATTERN = lazy_compile(
     r"(?i)cuda|nccl|asynchronous|HIP error|\bNPU\b|\bACL\b|out of memory|DataLoader worker|Caught \w+ in "
     r"|allocate memory|not enough memory|InnerRun|npu:"
 )
@@ -110,12 +110,14 @@ def is_raised_in_user_code(exception: RaisedException) -> bool:
     at = exception.frames[-1] if exception.frames else None
     if at is None or not _is_user_frame(at) or not at.line:
         return False
-    return exception.type in _PLAIN_EXCEPTION_TYPES and not _LATE.search(exception.message.text[:2000])
+    return exception.type in _PLAIN_EXCEPTION_TYPES and not _ASYNCHRONOUS_ERROR_PATTERN.search(
+        exception.message.text[:2000]
+    )
 
 
 def _chain(error: LoggedError, versions: Mapping[str, str]) -> Iterator[RaisedException]:
     raised: list[RaisedError] = [error.raised]
-    while (cause := raised[-1].cause) is not None and len(raised) < _MAX_CHAIN:
+    while (cause := raised[-1].cause) is not None and len(raised) < _MAX_CAUSE_CHAIN_LENGTH:
         raised.append(cause)
     for one in reversed(raised):
         yield RaisedException(

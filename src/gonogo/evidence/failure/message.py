@@ -17,10 +17,12 @@ _MAX_NAMES = 60
 
 _CALLEE = r"([A-Za-z_][\w.<>]{0,200})\(\)"
 _UNEXPECTED_KEYWORD_PATTERN = lazy_compile(rf"{_CALLEE} got an unexpected keyword argument '([^']{{1,80}})'")
-_MISSING = lazy_compile(
+_MISSING_ARGUMENTS_PATTERN = lazy_compile(
     rf"{_CALLEE} missing \d+ required (?:positional|keyword-only) arguments?: (.{{1,400}}?)(?:\n|$)"
 )
-_COUNT = lazy_compile(rf"{_CALLEE} takes (?:from \d+ to )?(?:exactly )?(\d+) positional arguments? but (\d+)")
+_ARGUMENT_COUNT_PATTERN = lazy_compile(
+    rf"{_CALLEE} takes (?:from \d+ to )?(?:exactly )?(\d+) positional arguments? but (\d+)"
+)
 _NO_ATTRIBUTE = lazy_compile(
     r"(?:'([\w.]{1,120})' object|module '?([\w.]{1,200}?)'?|type object '([\w.]{1,120})') has no attribute "
     r"'?(\w{1,120})'?"
@@ -29,7 +31,7 @@ _CONFIG_KEY_PATTERN = lazy_compile(r"Key '([\w.]{1,80})' is not in struct")
 _NOT_IMPORTABLE = lazy_compile(
     r"cannot import name '?(\w{1,120})'? from (?:partially initialized module )?'([\w.]{1,200})'"
 )
-_NO_MODULE = lazy_compile(r"No module named '?([\w.]{1,200})'?")
+_MISSING_MODULE_PATTERN = lazy_compile(r"No module named '?([\w.]{1,200})'?")
 _UNDEFINED_SYMBOL_PATTERN = lazy_compile(r"(\S{1,400}?\.so[\w.]{0,20}): undefined symbol: (\S{1,600})")
 _NOT_DEFINED = lazy_compile(r"name '(\w{1,120})' is not defined")
 _STATE_DICT = lazy_compile(r"(?:Missing key\(s\)|Unexpected key\(s\)) in state_dict")
@@ -45,7 +47,7 @@ _SIZE_MISMATCH = lazy_compile(
     r"|shape mismatch|size of tensor a|cannot be multiplied|do not match: |contraction dimension"
     r"|is invalid for input of size"
 )
-_NO_FILE = lazy_compile(r"No such file or directory: '?([^'\n]{1,400})'?")
+_MISSING_FILE_PATTERN = lazy_compile(r"No such file or directory: '?([^'\n]{1,400})'?")
 
 _VERSION = r"\d{1,4}(?:\.\w{1,12}){0,4}(?:[.+-]?\w[\w.]{0,30})?"
 _REQUIRED_VERSION_PATTERN = lazy_compile(
@@ -78,9 +80,9 @@ _DURATION_PATTERN = lazy_compile(
     r"(?<![\w.])(\d{1,15}(?:\.\d{1,9})?) ?(milliseconds|msec|ms|seconds|secs?|s|minutes|mins?|hours?|h)\b"
 )
 _MILLISECONDS = lazy_compile(r"\((?:ms|milliseconds)\)=(\d{1,15})")
-_NUMBER = lazy_compile(r"(?<![\w.+-])-?\d{1,18}(?![\w]|\.\d)")
+_INTEGER_PATTERN = lazy_compile(r"(?<![\w.+-])-?\d{1,18}(?![\w]|\.\d)")
 _UNIT_BYTES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "b": 1}
-_SECONDS = {"ms": 0.001, "mi": 60.0, "se": 1.0, "s": 1.0, "h": 3600.0, "ho": 3600.0}
+_SECONDS_PER_UNIT = {"ms": 0.001, "mi": 60.0, "se": 1.0, "s": 1.0, "h": 3600.0, "ho": 3600.0}
 
 
 class _Form(NamedTuple):
@@ -96,7 +98,7 @@ def parsed_message(type_: str, text: str) -> Message:
     """Parse the message of an exception of that type."""
     looked_at = text[:_MAX_LENGTH]
     form = _parse_form(type_, looked_at)
-    shapes, rest = _shapes(looked_at)
+    shapes, rest = _extract_shapes(looked_at)
     quantities, rest = _quantities(rest)
     packages = tuple(_package_mentions(looked_at))
     # Digits in versions and paths are not numbers of the message.
@@ -122,7 +124,7 @@ def parsed_message(type_: str, text: str) -> Message:
         dtypes=_unique_names(_dtype(match.group(1) or match.group(2)) for match in _DTYPE.finditer(looked_at)),
         devices=_unique_names(match.group(1) for match in _DEVICE.finditer(looked_at)),
         quantities=quantities,
-        numbers=tuple(dict.fromkeys(int(match.group()) for match in _NUMBER.finditer(rest)))[:_MAX_NAMES],
+        numbers=tuple(dict.fromkeys(int(match.group()) for match in _INTEGER_PATTERN.finditer(rest)))[:_MAX_NAMES],
     )
 
 
@@ -150,15 +152,15 @@ def _parse_form(type_: str, text: str) -> _Form:
 
 _FORM_PATTERNS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Form]], ...] = (
     (_UNEXPECTED_KEYWORD_PATTERN, lambda m: _Form("unexpected_keyword", m.group(1), (m.group(2),))),
-    (_MISSING, lambda m: _Form("missing_arguments", m.group(1), _quoted_names(m.group(2)))),
-    (_COUNT, lambda m: _Form("argument_count", m.group(1), (m.group(2), m.group(3)))),
+    (_MISSING_ARGUMENTS_PATTERN, lambda m: _Form("missing_arguments", m.group(1), _quoted_names(m.group(2)))),
+    (_ARGUMENT_COUNT_PATTERN, lambda m: _Form("argument_count", m.group(1), (m.group(2), m.group(3)))),
     (_UNDEFINED_SYMBOL_PATTERN, lambda m: _Form("undefined_symbol", m.group(1), (m.group(2),))),
     (_NOT_IMPORTABLE, lambda m: _Form("not_importable", m.group(2), (m.group(1),))),
-    (_NO_MODULE, lambda m: _Form("no_module", m.group(1))),
+    (_MISSING_MODULE_PATTERN, lambda m: _Form("no_module", m.group(1))),
     (_NO_ATTRIBUTE, lambda m: _Form("no_attribute", m.group(1) or m.group(2) or m.group(3), (m.group(4),))),
     (_CONFIG_KEY_PATTERN, lambda m: _Form("missing_key", "config", (m.group(1),))),
     (_NOT_DEFINED, lambda m: _Form("not_defined", "", (m.group(1),))),
-    (_NO_FILE, lambda m: _Form("no_file", m.group(1))),
+    (_MISSING_FILE_PATTERN, lambda m: _Form("no_file", m.group(1))),
 )
 
 
@@ -211,7 +213,7 @@ def _package(name: str) -> str:
     return DISTRIBUTION_BY_MODULE.get(name, canonical(name))
 
 
-def _shapes(text: str) -> tuple[tuple[tuple[int, ...], ...], str]:
+def _extract_shapes(text: str) -> tuple[tuple[tuple[int, ...], ...], str]:
     """The shapes, and the text without them."""
     shapes = []
     for match in _SHAPE.finditer(text):
@@ -231,11 +233,13 @@ def _quantities(text: str) -> tuple[tuple[Quantity, ...], str]:
     found = []
     for match in _SIZE.finditer(text):
         unit = match.group(2)
-        found.append((match.start(), Quantity(_number(match.group(1)) * _UNIT_BYTES[unit[0]], "bytes", match.group(0))))
+        found.append(
+            (match.start(), Quantity(_parse_number(match.group(1)) * _UNIT_BYTES[unit[0]], "bytes", match.group(0)))
+        )
     for match in _DURATION_PATTERN.finditer(text):
         unit = match.group(2)
-        factor = _SECONDS["ms" if unit.startswith(("ms", "milli")) else unit[:2]]
-        found.append((match.start(), Quantity(_number(match.group(1)) * factor, "seconds", match.group(0))))
+        factor = _SECONDS_PER_UNIT["ms" if unit.startswith(("ms", "milli")) else unit[:2]]
+        found.append((match.start(), Quantity(_parse_number(match.group(1)) * factor, "seconds", match.group(0))))
     found += [
         (match.start(), Quantity(int(match.group(1)) / 1000, "seconds", f"{match.group(1)} ms"))
         for match in _MILLISECONDS.finditer(text)
@@ -246,7 +250,7 @@ def _quantities(text: str) -> tuple[tuple[Quantity, ...], str]:
     return tuple(quantity for _, quantity in sorted(found, key=lambda one: one[0]))[:_MAX_NAMES], rest
 
 
-def _number(text: str) -> float:
+def _parse_number(text: str) -> float:
     return float(text.replace(",", "."))
 
 

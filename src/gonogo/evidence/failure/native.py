@@ -8,12 +8,12 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern, lazy_compile
 from gonogo.finding.failure import NativeSymbol
 
-_UNDEFINED = Pattern(r"\.so[\w.]*: undefined symbol: \S")
+_UNDEFINED_IN_LIBRARY_PATTERN = Pattern(r"\.so[\w.]*: undefined symbol: \S")
 _UNDEFINED_SYMBOL_PATTERN = lazy_compile(r"(\S{1,400}?\.so[\w.]{0,20}): undefined symbol: (\S{1,600}?)(?:[,\s]|$)")
-_STACK = Pattern(
+_NATIVE_STACK_PATTERN = Pattern(
     r'^\s*File "<unknown>", line 0, in \S|^\s*(?:frame )?#\d+:? .+ \(?(?:0x[0-9a-f]+ )?(?:in|from) \S+\.so'
 )
-_UNKNOWN = lazy_compile(r'File "<unknown>", line 0, in (.{1,300})$')
+_UNKNOWN_FILE_PATTERN = lazy_compile(r'File "<unknown>", line 0, in (.{1,300})$')
 _FRAME = lazy_compile(
     r"#\d+:? (?:0x[0-9a-f]+ in )?(.{1,300}?) (?:\+ 0x[0-9a-f]+ )?\((?:0x[0-9a-f]+ )?(?:in|from) (\S+?)\)?$"
 )
@@ -23,12 +23,19 @@ _MAX_SYMBOLS = 40
 def native_symbols(log: FailureLog) -> Iterator[NativeSymbol]:
     """The symbols without duplicates, in the order of the log."""
     seen: set[str] = set()
-    for pattern, parts in ((_UNDEFINED, (_UNDEFINED_SYMBOL_PATTERN,)), (_STACK, (_UNKNOWN, _FRAME))):
+    for pattern, parts in (
+        (_UNDEFINED_IN_LIBRARY_PATTERN, (_UNDEFINED_SYMBOL_PATTERN,)),
+        (_NATIVE_STACK_PATTERN, (_UNKNOWN_FILE_PATTERN, _FRAME)),
+    ):
         for found in log.find_all(pattern):
             match = next((one for part in parts if (one := part.search(found.text))), None)
             if match is None:
                 continue
-            library, symbol = match.groups() if pattern is _UNDEFINED else (_library_of_match(match), match.group(1))
+            library, symbol = (
+                match.groups()
+                if pattern is _UNDEFINED_IN_LIBRARY_PATTERN
+                else (_library_of_match(match), match.group(1))
+            )
             if symbol in seen or len(seen) >= _MAX_SYMBOLS:
                 continue
             seen.add(symbol)

@@ -24,9 +24,9 @@ _ASSIGNED = lazy_compile(
 _YAML_SETTING_PATTERN = lazy_compile(
     r"^\s*-?\s*[\"']?([A-Za-z_][\w.-]{0,80})[\"']?\s*:\s+([^#\n{\[]{1,300}?),?\s*(?:#.*)?$"
 )
-_LISTED = Pattern(r"^\s*[a-z][a-z0-9_]+ \.{3,} \S|^\s*[a-z][a-z0-9_]+=[\w.+-]+,?\s*$|overrides: \[")
+_LISTED_SETTING_PATTERN = Pattern(r"^\s*[a-z][a-z0-9_]+ \.{3,} \S|^\s*[a-z][a-z0-9_]+=[\w.+-]+,?\s*$|overrides: \[")
 _DOTTED_SETTING_PATTERN = lazy_compile(r"^\s*([a-z][a-z0-9_]{1,80}) \.{3,} (\S{1,200})")
-_PLAIN = lazy_compile(r"^\s*([a-z][a-z0-9_]{1,80})=([\w.+-]{1,200}),?\s*$")
+_ASSIGNED_SETTING_PATTERN = lazy_compile(r"^\s*([a-z][a-z0-9_]{1,80})=([\w.+-]{1,200}),?\s*$")
 _OVERRIDE_PATTERN = lazy_compile(r"'\+{0,2}([A-Za-z_][\w.]{0,120})=([^']{0,300})'")
 
 
@@ -73,11 +73,11 @@ def _settings(log: FailureLog) -> Iterator[RunSetting]:
     else:
         yield from _settings_in_text(setup.deepspeed_config_text, CONFIG)
     yield from _settings_in_text(setup.script, SCRIPT)
-    for found in islice(log.find_all(_LISTED), _MAX_LINES):
+    for found in islice(log.find_all(_LISTED_SETTING_PATTERN), _MAX_LINES):
         place = CluePlace(found.line.path, found.line.number, found.text.strip()[:400])
-        for pattern in (_DOTTED_SETTING_PATTERN, _PLAIN, _OVERRIDE_PATTERN):
+        for pattern in (_DOTTED_SETTING_PATTERN, _ASSIGNED_SETTING_PATTERN, _OVERRIDE_PATTERN):
             for match in pattern.finditer(found.text):
-                yield RunSetting(match.group(1), _plain(match.group(2)), LOG, place)
+                yield RunSetting(match.group(1), _strip_quotes(match.group(2)), LOG, place)
 
 
 def _settings_in_text(text: str, source: Text) -> Iterator[RunSetting]:
@@ -85,11 +85,11 @@ def _settings_in_text(text: str, source: Text) -> Iterator[RunSetting]:
         if line.lstrip().startswith("#") and not line.lstrip().startswith("#SBATCH"):
             continue
         for match in _OPTION_PATTERN.finditer(line):
-            yield RunSetting(match.group(1), _plain(match.group(2) or "true"), source, None)
+            yield RunSetting(match.group(1), _strip_quotes(match.group(2) or "true"), source, None)
         for match in _ASSIGNED.finditer(line):
-            yield RunSetting(match.group(1), _plain(match.group(2)), source, None)
+            yield RunSetting(match.group(1), _strip_quotes(match.group(2)), source, None)
         if match_yaml := _YAML_SETTING_PATTERN.match(line):
-            yield RunSetting(match_yaml.group(1), _plain(match_yaml.group(2)), source, None)
+            yield RunSetting(match_yaml.group(1), _strip_quotes(match_yaml.group(2)), source, None)
 
 
 def _settings_in_config(section: Mapping[str, Any], before: str, depth: int = 0) -> Iterator[RunSetting]:
@@ -102,7 +102,7 @@ def _settings_in_config(section: Mapping[str, Any], before: str, depth: int = 0)
             yield RunSetting(name, written, CONFIG, None)
 
 
-def _plain(value: str) -> str:
+def _strip_quotes(value: str) -> str:
     return value.strip().strip("'\",;")
 
 

@@ -33,13 +33,13 @@ def to_rehearsal_record(run: GuardedRun) -> RehearsalRecord:
         accelerator=AcceleratorFacts(gpu.name if gpu else "CPU", "cuda" if gpu else "cpu", gpu.bytes if gpu else 0, 0),
         steps=max((rank.last_step for rank in run.ranks), default=0),
         host_memory_bytes=None,
-        ranks=[_rank(run, rank, rank.rank in failed, rank.rank in waiting) for rank in run.ranks],
+        ranks=[_rank_record(run, rank, rank.rank in failed, rank.rank in waiting) for rank in run.ranks],
         launcher="",
         divergence=diverged,
     )
 
 
-def _rank(run: GuardedRun, rank: GuardedRank, has_failed: bool, has_diverged: bool) -> RankRecord:
+def _rank_record(run: GuardedRun, rank: GuardedRank, has_failed: bool, has_diverged: bool) -> RankRecord:
     raised = fatal_exception(rank) if has_failed and not has_diverged else None
     outcome: Outcome = "diverged" if has_diverged else "raised" if raised is not None else "completed"
     start = rank.start

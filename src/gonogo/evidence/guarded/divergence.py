@@ -19,7 +19,7 @@ from gonogo.evidence.guarded.standstill import find_hang
 from gonogo.evidence.rehearsal.conditions import guards_of
 from gonogo.finding.divergence import CollectiveCall, Divergence, Side
 
-_UNEVEN = frozenset({"all_to_all", "all_to_all_single", "all_gather", "gather", "scatter"})
+_UNEVEN_COLLECTIVES = frozenset({"all_to_all", "all_to_all_single", "all_gather", "gather", "scatter"})
 """Collectives whose sizes may differ between ranks."""
 
 
@@ -107,13 +107,13 @@ def _first_mismatched_calls(last_collectives: dict[int, LastCollectives]) -> Div
         return Divergence(
             "other-call" if others else "other-size",
             _sides(last_collectives, dict(heads)),
-            _call(before, None) if before is not None else None,
+            _to_collective_call(before, None) if before is not None else None,
         )
     return None
 
 
 def _signature(call: CalledCollective) -> tuple[object, ...]:
-    sizes = () if call.operator in _UNEVEN or "object" in call.operator else _elements(call)
+    sizes = () if call.operator in _UNEVEN_COLLECTIVES or "object" in call.operator else _element_counts(call)
     return call.operator, call.peer, sizes, call.dtype if sizes else ""
 
 
@@ -122,7 +122,7 @@ def _place(call: CalledCollective) -> tuple[str, int] | None:
     return (call.frames[-1].path, call.frames[-1].line) if call.frames and not call.group else None
 
 
-def _elements(call: CalledCollective) -> tuple[int, ...]:
+def _element_counts(call: CalledCollective) -> tuple[int, ...]:
     found = []
     for shape in call.shapes:
         count = 1
@@ -147,7 +147,9 @@ def _side(
 ) -> Side:
     first = last_collectives[min(ranks)]
     call = (
-        _call(pending_call, first.module if pending_call is not None and not pending_call.returned else None)
+        _to_collective_call(
+            pending_call, first.module if pending_call is not None and not pending_call.returned else None
+        )
         if pending_call is not None
         else None
     )
@@ -161,12 +163,12 @@ def _side(
     )
 
 
-def _call(call: CalledCollective, module: str | None) -> CollectiveCall:
+def _to_collective_call(call: CalledCollective, module: str | None) -> CollectiveCall:
     return CollectiveCall(
         operator=call.operator,
         group=call.ranks,
         index=call.index,
-        sizes=_elements(call),
+        sizes=_element_counts(call),
         dtype=call.dtype or None,
         root=call.peer,
         module=module,

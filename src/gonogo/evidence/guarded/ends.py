@@ -22,7 +22,7 @@ _SIMULTANEOUS_SECONDS = 0.3
 """Processes that a launcher sees exit within this many seconds count as having died at the same time."""
 _EXIT_EXCEPTIONS = ("KeyboardInterrupt", "SystemExit", "GeneratorExit")
 
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 
 
 class RankDeath(msgspec.Struct, frozen=True):
@@ -38,11 +38,11 @@ class RankDeath(msgspec.Struct, frozen=True):
     status: int | None = None
 
 
-def cached_per_run(answer: Callable[[GuardedRun], _Answer]) -> Callable[[GuardedRun], _Answer]:
+def cached_per_run(answer: Callable[[GuardedRun], _Result]) -> Callable[[GuardedRun], _Result]:
     """Cache the answer for the most recent run, since several hazards need it."""
-    kept: list[tuple[GuardedRun, _Answer]] = []
+    kept: list[tuple[GuardedRun, _Result]] = []
 
-    def remembered(run: GuardedRun) -> _Answer:
+    def remembered(run: GuardedRun) -> _Result:
         if not kept or kept[0][0] is not run:
             kept[:] = [(run, answer(run))]
         return kept[0][1]
@@ -248,11 +248,11 @@ def _nest_settings(settings: dict[str, str]) -> dict[str, object]:
             if not isinstance(below, dict):
                 below = at[parent] = {}
             at = below
-        at[name] = _value(text)
+        at[name] = _parse_value(text)
     return config
 
 
-def _value(text: str) -> object:
+def _parse_value(text: str) -> object:
     try:
         value: object = msgspec.json.decode(text.encode())
     except (msgspec.MsgspecError, UnicodeError):

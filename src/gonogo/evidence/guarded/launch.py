@@ -72,10 +72,10 @@ def _read_bytes(path: Path) -> bytes:
         return b""
 
 
-_Kind = TypeVar("_Kind", LaunchRecord, ChildExit)
+_Record = TypeVar("_Record", LaunchRecord, ChildExit)
 
 
-def _decode(data: bytes, kind: type[_Kind]) -> _Kind | None:
+def _decode(data: bytes, kind: type[_Record]) -> _Record | None:
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeError):

@@ -23,7 +23,7 @@ from gonogo.evidence.guarded.last_seen import (
 from gonogo.evidence.guarded.records import CalledCollective, StallRecord
 from gonogo.evidence.patterns import Pattern
 
-_TIME_OUT = Pattern(r"(?i)timed out|time-?out")
+_TIMEOUT_PATTERN = Pattern(r"(?i)timed out|time-?out")
 _FROZEN_AFTER_SECONDS = 5.0
 """Seconds without a heartbeat after which a rank's Python counts as frozen; there are several heartbeats a second."""
 
@@ -74,7 +74,7 @@ def _hang_by_timeout(run: GuardedRun) -> Hang | None:
 
     The stacks of the late ranks are from Python's fault handler, written when the launcher ended them.
     """
-    over = [rank for rank in run.ranks if (raised := fatal_exception(rank)) and _TIME_OUT.search(raised.message)]
+    over = [rank for rank in run.ranks if (raised := fatal_exception(rank)) and _TIMEOUT_PATTERN.search(raised.message)]
     left = [rank for rank in run.ranks if fatal_exception(rank) is None and rank.dump is not None]
     if not over or len(over) + len(left) < len(run.ranks) or any(not death.consequence for death in rank_deaths(run)):
         return None

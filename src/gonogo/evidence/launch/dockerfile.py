@@ -10,7 +10,7 @@ from gonogo.evidence.shell.state import Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
 from gonogo.evidence.source_file import Place, SourceFile
 
-_INSTRUCTIONS = (b"CMD", b"ENTRYPOINT", b"ENV")
+_READ_INSTRUCTIONS = (b"CMD", b"ENTRYPOINT", b"ENV")
 
 
 def dockerfile_commands(source: SourceFile, folder: Path) -> list[ShellCommand]:
@@ -19,7 +19,7 @@ def dockerfile_commands(source: SourceFile, folder: Path) -> list[ShellCommand]:
     found: dict[bytes, tuple[int, int]] = {}
     for name, start, end in _instructions(source):
         if name == b"ENV":
-            environment.update(_variables(source, start, end))
+            environment.update(_env_variables(source, start, end))
         else:
             found[name] = (start, end)
     entry, arguments = found.get(b"ENTRYPOINT"), found.get(b"CMD")
@@ -49,13 +49,13 @@ def _instructions(source: SourceFile) -> list[tuple[bytes, int, int]]:
             index += 1
         text = source.data[start:offset]
         name = text.split(None, 1)[0].upper() if text.strip() else b""
-        if name in _INSTRUCTIONS:
+        if name in _READ_INSTRUCTIONS:
             at = start + text.upper().find(name) + len(name)
             found.append((name, at, start + len(text.rstrip())))
     return found
 
 
-def _variables(source: SourceFile, start: int, end: int) -> dict[str, Variable]:
+def _env_variables(source: SourceFile, start: int, end: int) -> dict[str, Variable]:
     """``ENV NAME=value …`` and ``ENV NAME value``; a value that contains a variable is unknown."""
     found: dict[str, Variable] = {}
     position = start

@@ -11,7 +11,7 @@ from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
-_NO_SUCH = translated("{path}: no such file")
+_NO_SUCH_FILE = translated("{path}: no such file")
 _NOT_A_NOTEBOOK = translated("{path}: not a notebook")
 YAML = (".yaml", ".yml")
 
@@ -30,7 +30,7 @@ def file_of_command(command: Sequence[str]) -> str | None:
     if len(command) != 1 or not command[0].endswith((*YAML, NOTEBOOK)):
         return None
     if not exists(command[0]):
-        raise UserError(_NO_SUCH.format(path=command[0]))
+        raise UserError(_NO_SUCH_FILE.format(path=command[0]))
     return command[0] if is_manifest(SourceFile.read(command[0])) else None
 
 

@@ -174,13 +174,13 @@ def shell_code_source(word: PlacedText) -> tuple[SourceFile, tuple[int, int]]:
     if written.decode("utf-8", "replace") == text:
         return source, (start, end)
     folded = re.sub(rb"(?<=\S)\n (?= *\S)", rb"\\\n", written)
-    if word.style != '"' and _plain(folded.decode("utf-8", "replace")) == _plain(text):
+    if word.style != '"' and _collapse_whitespace(folded.decode("utf-8", "replace")) == _collapse_whitespace(text):
         return SourceFile(source.path, data[:start] + folded + data[end:], writable=source.writable), (start, end)
     before = b"\n" * data.count(b"\n", 0, start)
     alone = before + text.encode("utf-8", "surrogateescape")
     return SourceFile(source.path, alone, writable=False), (len(before), len(alone))
 
 
-def _plain(code: str) -> str:
+def _collapse_whitespace(code: str) -> str:
     lines = re.sub(r"[ \t]*\n\s*", "\n", code.replace("\\\n", " "))
     return re.sub(r"[ \t]+", " ", lines).strip()

@@ -48,9 +48,9 @@ _DISTRIBUTED_BY_MPI = translated("MPI distributes them over its hosts")
 
 _UNKNOWN_CWD = translated("assuming that {path} is started from {folder}, where its files are found")
 _MAX_DEPTH = 4
-_NOT_TOLD = "\0"
+_UNKNOWN_TEXT_MARK = "\0"
 _SCRIPT_NOT_READ = translated("{path}, which it runs, was not read: {why}")
-_NOT_SET = translated("its value can't be determined")
+_VALUE_UNKNOWN = translated("its value can't be determined")
 
 
 def read_launches(source: SourceFile) -> tuple[Launch, ...]:
@@ -119,7 +119,7 @@ def _launches_of_commands(
         if call is None:
             continue
         if call.launcher == "shell":
-            found += _within(call, command, _follow_script(call, command, source, slurm, depth, barren))
+            found += _mark_in_container(call, command, _follow_script(call, command, source, slurm, depth, barren))
             continue
         key = (command.place.start, id(command.place.source), tuple(word.value for word in command.words))
         if key not in seen:
@@ -128,7 +128,7 @@ def _launches_of_commands(
     return tuple(found)
 
 
-def _within(call: LauncherCall, command: ShellCommand, launches: tuple[Launch, ...]) -> tuple[Launch, ...]:
+def _mark_in_container(call: LauncherCall, command: ShellCommand, launches: tuple[Launch, ...]) -> tuple[Launch, ...]:
     """The launches of a script, marked as inside a container if the script itself is run in one."""
     image = _container_image(call, slurm_options(call.slurm) if call.slurm is not None else {})
     if not call.in_container and image.absent:
@@ -283,7 +283,7 @@ def _variable_field(variable: Variable) -> Field:
         return Field.missing()
     value = variable.value
     if value is None:
-        return Field.not_known(variable.place, variable.reason or _NOT_SET)
+        return Field.not_known(variable.place, variable.reason or _VALUE_UNKNOWN)
     return Field.of(value, variable.place, variable.reason)
 
 
@@ -365,12 +365,16 @@ def _python_path(variable: Variable | None, launch_folder: Path, cwd: Path) -> t
             elif piece.text is None and piece.folder:
                 texts.append(os.path.normpath(cwd / os.path.relpath(piece.folder, launch_folder)))
             else:
-                texts.append(_NOT_TOLD if piece.text is None else piece.text)
+                texts.append(_UNKNOWN_TEXT_MARK if piece.text is None else piece.text)
                 unread = unread or (piece.text is None and piece.variable != "PYTHONPATH")
 
     take(variable.pieces)
     entries = "".join(texts).split(os.pathsep)
-    return tuple(each for each in entries if _NOT_TOLD not in each), _NOT_TOLD not in "".join(texts), unread
+    return (
+        tuple(each for each in entries if _UNKNOWN_TEXT_MARK not in each),
+        _UNKNOWN_TEXT_MARK not in "".join(texts),
+        unread,
+    )
 
 
 def _heredoc(call: LauncherCall, command: ShellCommand) -> WrittenFile | None:
@@ -430,10 +434,10 @@ def world_of(
         total = count(call.mpirun.get("np", "n", "c"))
         unknown = Field.not_known(total.place, _DISTRIBUTED_BY_MPI)
         return LaunchSize(unknown, unknown, total)
-    return srun_launch_size(slurm) if call.slurm is not None else _alone(variables)
+    return srun_launch_size(slurm) if call.slurm is not None else _launch_size_without_launcher(variables)
 
 
-def _alone(variables: Mapping[str, Field]) -> LaunchSize:
+def _launch_size_without_launcher(variables: Mapping[str, Field]) -> LaunchSize:
     size = variables.get("WORLD_SIZE")
     if size is not None and "RANK" in variables:
         total = count(size)

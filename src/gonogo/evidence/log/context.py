@@ -35,9 +35,9 @@ _ZERO3_MENTION = Pattern(
 _FSDP_PATTERN = Pattern(r"(?i)fsdp|fully_shard")
 REPLICA_ERROR_PATTERN = Pattern(r"Caught (?P<type>\w+) in replica \d+ on device \d+")
 """The message of torch.nn.DataParallel for an exception that one of its replicas raised."""
-_VISIBLE = r"(?:CUDA|ASCEND_RT)_VISIBLE_DEVICES\s*=\s*[\"']?\d+\s*,\s*\d"
+_VISIBLE_DEVICES_PATTERN = r"(?:CUDA|ASCEND_RT)_VISIBLE_DEVICES\s*=\s*[\"']?\d+\s*,\s*\d"
 _SINGLE_VISIBLE_GPU_PATTERN = r"(?:CUDA|ASCEND_RT)_VISIBLE_DEVICES\s*=\s*[\"']?\d+[\"']?(?:\s|$)"
-_VISIBLE_GPUS_PATTERN = Pattern(_VISIBLE)
+_VISIBLE_GPUS_PATTERN = Pattern(_VISIBLE_DEVICES_PATTERN)
 
 
 @lru_cache(maxsize=1)
@@ -94,6 +94,6 @@ def is_single_process_multi_gpu(log: FailureLog) -> bool | None:
 @lru_cache(maxsize=1)
 def has_several_visible_gpus(log: FailureLog) -> bool | None:
     """True if CUDA_VISIBLE_DEVICES lists several, False if it names one, None if unknown."""
-    if log.setup.mentions(_VISIBLE) or log.find(_VISIBLE_GPUS_PATTERN) is not None:
+    if log.setup.mentions(_VISIBLE_DEVICES_PATTERN) or log.find(_VISIBLE_GPUS_PATTERN) is not None:
         return True
     return False if log.setup.mentions(_SINGLE_VISIBLE_GPU_PATTERN) else None

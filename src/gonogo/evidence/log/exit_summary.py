@@ -16,7 +16,7 @@ _EXIT_CODE_PATTERN = Pattern(
     r"|\bSignal (\d{1,2}) \(SIG\w+\)|died with <Signals\.(SIG\w+)"
     r"|exit(?:s|ed|ing)?(?: with)?(?: return| exit)? code:? ?(-?\d{1,3})\b"
 )
-_NAMES = {"SIGKILL": -9, "SIGSEGV": -11, "SIGBUS": -7, "SIGABRT": -6, "SIGTERM": -15, "SIGHUP": -1}
+_EXIT_CODE_BY_SIGNAL = {"SIGKILL": -9, "SIGSEGV": -11, "SIGBUS": -7, "SIGABRT": -6, "SIGTERM": -15, "SIGHUP": -1}
 
 
 class FirstFailure(msgspec.Struct, frozen=True):
@@ -37,20 +37,22 @@ def first_failure(log: FailureLog) -> FirstFailure | None:
     for line in log.lines_after(found.line, 9):
         if field := _FIELD_PATTERN.search(line.text):
             fields.setdefault(field.group(1), field.group(2))
-    return FirstFailure(found, _number(fields.get("rank")), _number(fields.get("exitcode")), fields.get("host"))
+    return FirstFailure(
+        found, _parse_integer(fields.get("rank")), _parse_integer(fields.get("exitcode")), fields.get("host")
+    )
 
 
 def exits(log: FailureLog) -> Iterator[tuple[LineMatch, int]]:
     """The lines that state a process's exit code; for a signal it is negative (137, from a shell, becomes -9)."""
     for found in log.find_all(_EXIT_CODE_PATTERN):
         fields = next((group for group in found.match.groups() if group), "")
-        code = _NAMES.get(fields, _number(fields))
+        code = _EXIT_CODE_BY_SIGNAL.get(fields, _parse_integer(fields))
         if code is not None:
             if "Signal " in found.match.group(0) and code > 0:
                 code = -code
             yield found, 128 - code if 129 <= code <= 159 else code
 
 
-def _number(text: str | None) -> int | None:
+def _parse_integer(text: str | None) -> int | None:
     number = (text or "").split(" ")[0]
     return int(number) if number.lstrip("-").isdigit() else None

@@ -15,7 +15,7 @@ from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.setup import Setup
 
 _VERSION = r"v?(\d{1,4}(?:\.\d{1,6}){1,3}(?:\.?(?:post|dev|rc|a|b)\d{1,8})?(?:\+[\w.]{1,40})?)"
-_NAMES = (
+_PACKAGE_NAMES_PATTERN = (
     r"torch|pytorch|deepspeed|transformers|accelerate|peft|trl|bitsandbytes|flash[-_]attn|ms[-_]swift|llamafactory"
     r"|torch[-_]npu|cuda|nccl|numpy|pydantic|safetensors|tokenizers|datasets|triton|xformers|vllm|unsloth|huggingface[-_]hub"
     r"|lightning|pytorch[-_]lightning|torchvision|torchaudio|auto[-_]gptq|autoawq|optimum|ninja|mpi4py"
@@ -23,22 +23,23 @@ _NAMES = (
 _VERSION_PATTERNS = (
     Pattern(rf"(?i)\b(deepspeed) info: version={_VERSION}"),
     Pattern(
-        rf"(?i)^\s*[-•*>]?\s*[`'\"]?({_NAMES})[`'\"]?(?: version)?(?: \([\w?]+\))?\s*(?:==?|[:：]|\.{{3,}})\s*"
-        rf"[`'\"]?{_VERSION}"
+        rf"(?i)^\s*[-•*>]?\s*[`'\"]?({_PACKAGE_NAMES_PATTERN})[`'\"]?(?: version)?(?: \([\w?]+\))?\s*"
+        rf"(?:==?|[:：]|\.{{3,}})\s*[`'\"]?{_VERSION}"
     ),
     # As listed in bug reports: "torch 2.1.0, deepspeed 0.14.2"
     Pattern(
-        rf"(?i)(?:^|[,;、，；])\W{{0,4}}({_NAMES})(?: version| 版本|版本)?[ =:：]{{1,3}}{_VERSION}\s*(?:$|[,;、，；(])"
+        rf"(?i)(?:^|[,;、，；])\W{{0,4}}({_PACKAGE_NAMES_PATTERN})(?: version| 版本|版本)?"
+        rf"[ =:：]{{1,3}}{_VERSION}\s*(?:$|[,;、，；(])"
     ),
-    Pattern(rf"(?i)\byou have ({_NAMES}) {_VERSION}"),  # pip, about a conflict
-    Pattern(rf"(?i)site-packages/({_NAMES})-{_VERSION}(?:\.dist-info|-py)"),
-    Pattern(rf"(?i)^\s*({_NAMES}) (?:version |info )[ .:]{{0,60}}{_VERSION}"),
+    Pattern(rf"(?i)\byou have ({_PACKAGE_NAMES_PATTERN}) {_VERSION}"),  # pip, about a conflict
+    Pattern(rf"(?i)site-packages/({_PACKAGE_NAMES_PATTERN})-{_VERSION}(?:\.dist-info|-py)"),
+    Pattern(rf"(?i)^\s*({_PACKAGE_NAMES_PATTERN}) (?:version |info )[ .:]{{0,60}}{_VERSION}"),
     Pattern(rf"^\s*([A-Za-z][\w.-]{{0,80}})=={_VERSION}\s*$"),
-    Pattern(rf"(?i)^(?:.*\s)?(?:Collecting|already satisfied:|pip3? install.*) ({_NAMES})=={_VERSION}"),
+    Pattern(rf"(?i)^(?:.*\s)?(?:Collecting|already satisfied:|pip3? install.*) ({_PACKAGE_NAMES_PATTERN})=={_VERSION}"),
     Pattern(rf"\b(NCCL) version {_VERSION}"),
-    Pattern(rf"(?i)^\s*({_NAMES})\s{{2,}}{_VERSION}\s*$"),
+    Pattern(rf"(?i)^\s*({_PACKAGE_NAMES_PATTERN})\s{{2,}}{_VERSION}\s*$"),
 )
-_VERSION_LINE_PATTERN = Pattern(rf"(?i)(?:{_NAMES})[^\n]*\d\.\d|==")
+_VERSION_LINE_PATTERN = Pattern(rf"(?i)(?:{_PACKAGE_NAMES_PATTERN})[^\n]*\d\.\d|==")
 _ALIASES = {"pytorch": "torch"}
 _COMMAND_PATTERN = Pattern(
     r"(?:^|[\s$#>])((?:[A-Z_]+=\S+ )*(?:deepspeed +(?:[-$\\]|\S+\.py\b)|torchrun |accelerate launch |"
@@ -81,7 +82,7 @@ def complete_setup_from_log(
                 name = banner_match.group(1).lower()
                 versions.setdefault(canonical(_ALIASES.get(name, name)), banner_match.group(2))
                 position = banner_match.end(2)
-    met = (_launch(lines[index].text) for index in islice(candidates(_LAUNCH_LINE_PATTERN), _MAX_LINES))
+    met = (_launch_line(lines[index].text) for index in islice(candidates(_LAUNCH_LINE_PATTERN), _MAX_LINES))
     launches = [launch for launch in met if launch]
     configs = (_parse_config_at(lines, index) for index in islice(candidates(_CONFIG_START_PATTERN), _MAX_CONFIGS))
     config = next((config for config in configs if config is not None), None)
@@ -93,7 +94,7 @@ def complete_setup_from_log(
     )
 
 
-def _launch(text: str) -> str | None:
+def _launch_line(text: str) -> str | None:
     """The launch command in a line, or the line itself if it reveals the launcher or the ZeRO stage."""
     if (command := _COMMAND_PATTERN.search(text)) or _LAUNCHER_OUTPUT_PATTERN.search(text):
         return str(command.group(1) if command else text)[:_MAX_COMMAND_LENGTH]

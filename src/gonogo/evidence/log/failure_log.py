@@ -344,12 +344,12 @@ def parse_error_file(path: str, rank: int | None, parts: Iterable[Part]) -> list
         extra = message.get("extraInfo")
         extra = extra if isinstance(extra, dict) else {}
         stack_text = extra.get("py_callstack") or message.get("message")
-        time = _seconds(extra.get("timestamp"))
+        time = _parse_timestamp(extra.get("timestamp"))
     lines = clean_lines(path, rank, [Part(1, str(stack_text or "").encode("utf-8", "replace"))])
     return [LogLine(path, line.number, line.text[:MAX_LINE_LENGTH], line.rank, line.node, time) for line in lines]
 
 
-def _seconds(stack_text: Any) -> float | None:
+def _parse_timestamp(stack_text: Any) -> float | None:
     try:
         return float(stack_text)
     except (TypeError, ValueError):

@@ -68,7 +68,7 @@ _CONTAINER = lazy_compile(
 # May also be the program's own output: only treated as a prefix if most lines of the log have it.
 _SRUN_PREFIX_PATTERN = lazy_compile(r" {0,4}(\d{1,5}): ?")
 _BACKTICK_PATTERN = lazy_compile(r"\s*`{1,3}(?=\s*(?:File \"|Traceback|\[?rank|[\w.]{1,80}(?:Error|Exception)\b))")
-_QUOTED = lazy_compile(r"(?:> ?)+")
+_QUOTE_PREFIX_PATTERN = lazy_compile(r"(?:> ?)+")
 _NODE_PREFIX_PATTERN = lazy_compile(r"([A-Za-z][\w.-]{0,62}|\d{1,3}(?:\.\d{1,3}){3}): ?")
 _TIME_INSIDE = lazy_compile(rf"\[?({_ISO_TIME_PATTERN})")
 
@@ -140,13 +140,13 @@ def _ambiguous_prefix(texts: list[str]) -> re.Pattern[str] | None:
     """The prefix of ``srun --label``, of pdsh or of a quotation (``>``), if most lines have it."""
     full = [text for text in texts if text.strip()]
     if full and all(text.startswith(">") for text in full):
-        return _QUOTED
+        return _QUOTE_PREFIX_PATTERN
     if len(full) < 4:
         return None
     if sum(bool(_SRUN_PREFIX_PATTERN.match(text)) for text in full) > 0.8 * len(full):
         return _SRUN_PREFIX_PATTERN
     if sum(text.startswith(">") for text in full) > 0.8 * len(full):
-        return _QUOTED
+        return _QUOTE_PREFIX_PATTERN
     nodes = Counter(found.group(1) for text in full if (found := _NODE_PREFIX_PATTERN.match(text)))
     names = [name for name in nodes if re.search(r"\d", name) and not name.endswith(("Error", "Exception"))]
     if sum(nodes[name] for name in names) > 0.8 * len(full):
@@ -174,18 +174,18 @@ def _parse_line(path: str, number: int, text: str, rank: int | None, prefix_patt
             said = next((group for group in found.groups() if group), None)
             rank = int(said) if said else rank
         elif found := _TIMESTAMP_PREFIX_PATTERN.match(text) or _BRACKETED_TIME.match(text):
-            time = _seconds(next(group for group in found.groups() if group))
+            time = _parse_timestamp(next(group for group in found.groups() if group))
         else:
             found = _VLLM_ERROR_PATTERN.match(text) or _CONTAINER.match(text)
         if not found or found.end() == 0:
             break
         text = text[found.end() :]
     if time is None and text[:1] not in " \t" and (found := _TIME_INSIDE.match(text)):
-        time = _seconds(found.group(1))
+        time = _parse_timestamp(found.group(1))
     return LogLine(path, number, text, rank, node, time)
 
 
-def _seconds(stamp: str) -> float | None:
+def _parse_timestamp(stamp: str) -> float | None:
     whole, _, rest = stamp.replace("T", " ").replace(",", ".").partition(".")
     digits = re.match(r"\d+", rest)
     try:

@@ -11,7 +11,7 @@ _DATA_PREPARATION_PATTERN = Pattern(
     r"|(?:running tokenizer|tokeniz\w*|\bmap\b|\bfilter\b|pre-?process\w*|grouping|packing|converting format|\bsplit\b"
     r"|encoding|formatting|applying|adding eos|truncating|extracting|concatenat\w*)[^%|]{0,80}\d{1,3}%\|"
 )
-_TRAINS = Pattern(
+_TRAINING_PROGRESS_PATTERN = Pattern(
     r"[{'\"]loss['\"]?: |\bloss ?[=:] ?\d|^\s*\d{1,3}%\|[^|]*\|.*(?:it/s|s/it)"
     r"|\b[Ee]poch:? ?\[?\d+\]?[:/ ]+ *\d+(?:%\||/)|\bsteps?: +\d+%\|"
 )
@@ -29,7 +29,7 @@ def is_data_preparation(line: LogLine | LineMatch) -> bool:
 
 def training_line(log: FailureLog) -> LineMatch | None:
     """The first line written by training: a progress bar over steps, even at 0, or a loss."""
-    return log.find(_TRAINS)
+    return log.find(_TRAINING_PROGRESS_PATTERN)
 
 
 def step_line(log: FailureLog) -> LineMatch | None:
@@ -50,7 +50,7 @@ def before_first_step(log: FailureLog) -> bool:
 def last_activity(log: FailureLog, before: LogLine) -> LogLine | None:
     """The last line, up to and including ``before``, that shows data preparation or a training step."""
     for line in reversed((*log.lines_before(before, 40), before)):
-        if is_data_preparation(line) or _TRAINS.search(line.text):
+        if is_data_preparation(line) or _TRAINING_PROGRESS_PATTERN.search(line.text):
             return line
     return None
 

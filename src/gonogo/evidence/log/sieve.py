@@ -84,7 +84,7 @@ class Sieve:
         # RE2 releases the GIL while it searches, so that lines are counted and parts kept in parallel.
         with ThreadPoolExecutor(1) as searcher:
             ahead: deque[tuple[bytes, Future[list[_WordMatch]]]] = deque()
-            for block in _blocks(chain((opening,), stream)):
+            for block in _split_at_line_ends(chain((opening,), stream)):
                 ahead.append((block, searcher.submit(self._find_matches, block)))
                 if len(ahead) > 2:
                     block, hits = ahead.popleft()
@@ -121,7 +121,7 @@ def _lines(data: bytes) -> int:
     return data.count(b"\n") + (not data.endswith(b"\n"))
 
 
-def _blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def _split_at_line_ends(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """The bytes split at line ends, except in lines longer than :data:`MAX_LINE_BYTES`."""
     rest = b""
     for chunk in chunks:

@@ -74,7 +74,7 @@ def sources(arguments: list[str]) -> tuple[list[LogSource], list[Skipped]]:
             opened(path).close()
         except OSError as error:
             raise UserError(_unreadable_message(argument, error)) from None
-        found.append(_file(path))
+        found.append(_source_of_file(path))
     return found, skipped
 
 
@@ -88,7 +88,7 @@ def _unreadable_message(path: str, error: OSError) -> Text:
     )
 
 
-def _file(path: Path) -> LogSource:
+def _source_of_file(path: Path) -> LogSource:
     return LogSource(
         str(path), lambda: opened(path), rank_from_file_name(path), path.name == _ERROR_FILE_NAME, is_flight_dump(path)
     )
@@ -107,7 +107,7 @@ def _logs_in_folder(folder: Path) -> tuple[list[LogSource], list[Skipped]]:
             elif not os.access(path, os.R_OK):
                 closed.append(str(path))
             else:
-                found.append(_file(path))
+                found.append(_source_of_file(path))
     skipped = []
     if other:
         what = translated("{count} files in {folder}").format(count=other, folder=folder)
@@ -160,7 +160,7 @@ def whole(source: LogSource, max_bytes: int) -> bytes:
 
 
 def _decompress(raw: BinaryIO) -> Iterator[bytes]:
-    first = _read(raw)
+    first = _read_available(raw)
     if first.startswith(b"\x1f\x8b"):
         stream = cast(BinaryIO, gzip.GzipFile(fileobj=cast(BinaryIO, _PrependedStream(first, raw))))
     elif first.startswith(b"BZh"):
@@ -171,11 +171,11 @@ def _decompress(raw: BinaryIO) -> Iterator[bytes]:
         if first:
             yield first
         stream = raw
-    while chunk := _read(stream):
+    while chunk := _read_available(stream):
         yield chunk
 
 
-def _read(stream: BinaryIO) -> bytes:
+def _read_available(stream: BinaryIO) -> bytes:
     """The available bytes, up to one chunk: doesn't wait for a pipe to fill it."""
     read1 = getattr(stream, "read1", None)
     return cast(bytes, read1(CHUNK_BYTES) if read1 is not None else stream.read(CHUNK_BYTES))

@@ -20,7 +20,7 @@ _COLLECTIVE_FRAME_PATTERN = re.compile(
     r"distributed_c10d\.py|deepspeed/comm/|_functional_collectives\.py|c10d_logger\.py|torch/distributed/.*wait"
     r"|^(?:cuda)?(?:Stream|Event)Synchronize"
 )
-_TORCH = re.compile(r"(?:^|/)torch/")
+_TORCH_PATH_PATTERN = re.compile(r"(?:^|/)torch/")
 
 
 class Stack(msgspec.Struct, frozen=True):
@@ -42,15 +42,17 @@ def parse_py_spy_stacks(lines: Sequence[LogLine]) -> tuple[Stack, ...]:
     The rank is taken from the file name or the command line; if neither has it, processes are numbered in order.
     """
     found: dict[int, Stack] = {}
-    for number, (rank, body) in enumerate(_processes(lines)):
+    for number, (rank, body) in enumerate(_split_processes(lines)):
         frames = [(line, match) for line in body if (match := _FRAME.match(line.text))]
         if frames:
             known = rank if rank is not None else number
-            found[known] = Stack(known, frames[0][0], tuple(_frame(*match.groups()) for _, match in reversed(frames)))
+            found[known] = Stack(
+                known, frames[0][0], tuple(_parse_frame(*match.groups()) for _, match in reversed(frames))
+            )
     return tuple(found[rank] for rank in sorted(found))
 
 
-def _processes(lines: Sequence[LogLine]) -> Iterator[tuple[int | None, list[LogLine]]]:
+def _split_processes(lines: Sequence[LogLine]) -> Iterator[tuple[int | None, list[LogLine]]]:
     """For each process: its rank, if stated, and the lines of its main thread."""
     rank: int | None = None
     body: list[LogLine] = []
@@ -70,8 +72,8 @@ def _processes(lines: Sequence[LogLine]) -> Iterator[tuple[int | None, list[LogL
         yield rank, body
 
 
-def _frame(function: str, path: str, line: str) -> Frame:
+def _parse_frame(function: str, path: str, line: str) -> Frame:
     slashed = path.replace("\\", "/")
     relative = not slashed.startswith("/") and "/" in slashed  # py-spy shortens the paths of packages
-    owner = "torch" if _TORCH.search(slashed) else "library" if relative or is_library(path) else "user"
+    owner = "torch" if _TORCH_PATH_PATTERN.search(slashed) else "library" if relative or is_library(path) else "user"
     return Frame(path, int(line), function, owner=owner)  # type: ignore[arg-type]

@@ -24,14 +24,14 @@ GATHER_OPERATIONS = ("_ALLGATHER_BASE", "ALLGATHER", "ALLGATHER_BASE", "ALLGATHE
 FEW = 20
 """Below this sequence number a collective is early: training soon counts hundreds of them."""
 
-_TIME_OUT = Pattern(
+_COLLECTIVE_TIMEOUT_PATTERN = Pattern(
     r"collective operation timeout|Watchdog caught co"
     r"|Work[A-Z]CCL\(.*\) (?:timed out in blocking wait|ran for \d+ millisec)"
 )
 _WORK_PATTERN = Pattern(
     r"(?:SeqNum=(\d{1,12}), )?OpType=(\w{1,40})(?:, (?:NumelIn=(\d{1,15})|TensorShape=\[([\d, ]{0,80})\]))?"
 )
-_RANK = Pattern(r"\[(?:Rank|rank) ?(\d{1,5})\] (?:Watchdog|Work)|Rank (\d{1,5})\] ")
+_WATCHDOG_RANK_PATTERN = Pattern(r"\[(?:Rank|rank) ?(\d{1,5})\] (?:Watchdog|Work)|Rank (\d{1,5})\] ")
 _STORE_TIMEOUT_PATTERN = Pattern(
     r"via c10d key-value store by key .* got error: |[Ss]ocket [Tt]imeout|[Ww]ait timeout after \d+ ?ms"
     r"|Timed out waiting \d+ ?ms for (?:recv|send) operation|Timeout waiting for key: default_pg"
@@ -169,14 +169,19 @@ def is_timeout_message(message: str) -> bool:
     """True for an exception message about a wait for other ranks, or about their disagreement."""
     return any(
         words.search(message)
-        for words in (_TIME_OUT, _STORE_TIMEOUT_PATTERN, _RANK_DISAGREEMENT_PATTERN, _COLLECTIVE_MISMATCH_PATTERN)
+        for words in (
+            _COLLECTIVE_TIMEOUT_PATTERN,
+            _STORE_TIMEOUT_PATTERN,
+            _RANK_DISAGREEMENT_PATTERN,
+            _COLLECTIVE_MISMATCH_PATTERN,
+        )
     )
 
 
 def _collective_timeouts(log: FailureLog) -> Iterator[CollectiveTimeout]:
-    for found in log.find_all(_TIME_OUT):
+    for found in log.find_all(_COLLECTIVE_TIMEOUT_PATTERN):
         work = _WORK_PATTERN.search(found.text)
-        rank = _RANK.search(found.text)
+        rank = _WATCHDOG_RANK_PATTERN.search(found.text)
         said = next((group for group in rank.groups() if group), None) if rank else None
         sequence, operation, numel, shape = work.groups() if work else (None,) * 4
         yield CollectiveTimeout(

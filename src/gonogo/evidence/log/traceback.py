@@ -57,8 +57,8 @@ _ARROW_CODE = lazy_compile(r"^-+> \d+ (.*)$")
 _MARKDOWN_LINK_PATTERN = lazy_compile(r"\[([^\]\[]{1,300})\]\((?:file|vscode|https?)[^)\s]{0,1000}\)")
 _MARKER_LINE_PATTERN = lazy_compile(r"^[\s~^|]+$")
 _EXCEPTION_GROUP_PATTERN = lazy_compile(r"^ {2,}(?:\| ?|\+-+.*$|\+ )")
-_NAME = r"(?:[A-Za-z_]\w{0,80}\.){0,8}[A-Za-z_]\w{0,80}"
-_EXCEPTION_LINE_PATTERN = lazy_compile(rf"^({_NAME}(?:\(\w+\))?)(?::(?: (.*))?)?$")
+_DOTTED_NAME_PATTERN = r"(?:[A-Za-z_]\w{0,80}\.){0,8}[A-Za-z_]\w{0,80}"
+_EXCEPTION_LINE_PATTERN = lazy_compile(rf"^({_DOTTED_NAME_PATTERN}(?:\(\w+\))?)(?::(?: (.*))?)?$")
 _NON_EXCEPTION_PATTERN = lazy_compile(
     r"^(?:INFO|WARN(?:ING)?|ERROR|DEBUG|CRITICAL|FATAL|Epoch|Step|Loss|Note|NOTE)$|Warning$|^(?:self|cls)\."
 )
@@ -83,11 +83,11 @@ _MESSAGE_END_PATTERN = lazy_compile(
 _MAX_MESSAGE_LENGTH = 40
 _MAX_FRAMES = 400
 """Of a deep recursion only the outermost and the innermost frames are kept."""
-_PATIENCE = 120
+_MAX_INTERLEAVED_LINES = 120
 """Maximum number of unrelated lines interleaved with a traceback's own."""
 
 
-class _Open(msgspec.Struct):
+class _OpenTraceback(msgspec.Struct):
     """A traceback whose final line has not been read yet."""
 
     frames: list[LogFrame] = []
@@ -108,7 +108,7 @@ class _Open(msgspec.Struct):
 
 def parse_tracebacks(lines: Iterable[LogLine]) -> Iterator[RaisedError]:
     """The exceptions in one rank's lines, in order, including those without a traceback and truncated ones."""
-    reader = _Reader()
+    reader = _TracebackReader()
     for line in lines:
         yield from reader.read(line)
     yield from reader.finish()
@@ -124,9 +124,9 @@ def _strip_box(text: str) -> str | None:
     return text.removesuffix("│").rstrip()
 
 
-class _Reader:
+class _TracebackReader:
     def __init__(self) -> None:
-        self._open: _Open | None = None
+        self._open: _OpenTraceback | None = None
         self._last: RaisedError | None = None
         self._chained = False
         self._ignored = False
@@ -169,7 +169,7 @@ class _Reader:
         if self._open is not None and self._open.frames:
             self._open.merged = True
         else:
-            self._open = _Open()
+            self._open = _OpenTraceback()
 
     def _read_single_line(self, rest: str, line: LogLine) -> None:
         """Parse a traceback whose line breaks were lost when it was pasted."""
@@ -210,7 +210,7 @@ class _Reader:
             boxed = _strip_box(text)
             if boxed is None:
                 return False
-            self._open = _Open()
+            self._open = _OpenTraceback()
             if not _BOX_FRAME.match(boxed):
                 if not _BOX_CODE.match(boxed.strip()):
                     self._open = None
@@ -255,7 +255,7 @@ class _Reader:
 
     def _frame(self, path: str, line: str, function: str) -> None:
         if self._open is None:
-            self._open = _Open()
+            self._open = _OpenTraceback()
         frame = LogFrame(path, int(line), function.strip())
         frames = self._open.frames
         # Ranks that write to one log without prefixes repeat each other's frames.
@@ -279,7 +279,7 @@ class _Reader:
                 self._begin(found.group(1), found.group(2) or "", line)
                 return
             self._open.strange += 1
-            if self._open.strange > _PATIENCE:
+            if self._open.strange > _MAX_INTERLEAVED_LINES:
                 self._open = None
         if found := _BARE_EXCEPTION_PATTERN.match(stripped) or _INLINE.search(stripped):
             self._begin(found.group(1), found.group(2) or "", line)

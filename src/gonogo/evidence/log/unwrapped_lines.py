@@ -102,7 +102,7 @@ def _unwrap_lines(lines: NumberedLines) -> NumberedLines:
     found: NumberedLines = []
     before = ""
     for number, line in lines:
-        if len(before) == width and _goes_on(before, line, alone=at_the_edge == 1):
+        if len(before) == width and _continues_line(before, line, alone=at_the_edge == 1):
             between = " " if before[-1] in ")]}.,;:" and line[0].isalpha() else ""  # the terminal cut it off
             found[-1] = (found[-1][0], f"{found[-1][1]}{between}{line}")
         else:
@@ -111,7 +111,7 @@ def _unwrap_lines(lines: NumberedLines) -> NumberedLines:
     return found
 
 
-def _goes_on(before: str, line: str, *, alone: bool) -> bool:
+def _continues_line(before: str, line: str, *, alone: bool) -> bool:
     """Whether a line may continue a full one. ``alone``: no other line has full width, so it may be coincidence."""
     if not line or line.startswith("  ") or line[:12] == before[:12] or _LINE_START_PATTERN.match(line):
         return False

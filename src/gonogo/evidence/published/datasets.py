@@ -26,7 +26,7 @@ class PublishedDataset(msgspec.Struct, frozen=True):
 
 
 @cache
-def _table() -> dict[str, PublishedDataset]:
+def _load_datasets() -> dict[str, PublishedDataset]:
     """Keyed by the name in lower case."""
     read = json.loads((FOLDER / "datasets.json").read_text(encoding="utf-8"))
     found = {}
@@ -50,4 +50,4 @@ def _columns(columns_text: str) -> dict[str, str]:
 
 def published_dataset(name: str) -> PublishedDataset | None:
     """The data set of that name on the Hub; None if it isn't in the table."""
-    return _table().get(name.strip("/").lower())
+    return _load_datasets().get(name.strip("/").lower())

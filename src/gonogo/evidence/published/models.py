@@ -88,7 +88,7 @@ class TokenizerLayout(msgspec.Struct, frozen=True, rename={"class_name": "class"
 
 
 @cache
-def _table() -> dict[str, PublishedModel]:
+def _models_by_name() -> dict[str, PublishedModel]:
     """Keyed by the name in lower case."""
     read = json.loads((FOLDER / "models.json").read_text(encoding="utf-8"))
     return {
@@ -100,11 +100,11 @@ def _table() -> dict[str, PublishedModel]:
 
 def published_model(name: str) -> PublishedModel | None:
     """The model of that name on the Hub (``Qwen/Qwen2.5-7B``), or that a folder is named after; None if unknown."""
-    known = _table().get(name.strip("/").lower())
+    known = _models_by_name().get(name.strip("/").lower())
     if known is not None or ("/" in name.strip("/") and not _is_path(name) and not _is_mirrored(name)):
         return known
     last = name.rstrip("/").rpartition("/")[2].lower()
-    found = [model for key, model in _table().items() if key.rpartition("/")[2] == last]
+    found = [model for key, model in _models_by_name().items() if key.rpartition("/")[2] == last]
     same = all(model.config == found[0].config for model in found)
     return found[0] if found and same else None
 
@@ -121,7 +121,7 @@ def similar_model_names(name: str) -> list[str]:
     """Names in the table similar to one that isn't in it."""
     import difflib
 
-    last = {key.rpartition("/")[2]: model.name for key, model in _table().items()}
+    last = {key.rpartition("/")[2]: model.name for key, model in _models_by_name().items()}
     return [last[key] for key in difflib.get_close_matches(name.rpartition("/")[2].lower(), last, 3, 0.7)]
 
 

@@ -46,10 +46,10 @@ def swift_kind(name: str, folder: Path, model_class: str | None = None) -> Swift
     own = _base_name(str(folder) if exists(expanded(Path(name))) else name)
     if exists(folder / "args.json") or any(own in models.names for models in _load_models()):
         return SwiftKind()
-    config = _object(folder / "config.json")
+    config = _read_object(folder / "config.json")
     said = config.get("architectures")
     architecture = said[0] if isinstance(said, list) and said else None
-    kind_of = _table()["kinds"]
+    kind_of = _load_table()["kinds"]
     of = _groups_of_architecture(architecture or model_class)
     if not of and architecture is not None and architecture.endswith(_CLASSIFIER_SUFFIX):
         # ms-swift has no type for a classifier and drops its chat format: use that of the causal LM.
@@ -74,11 +74,11 @@ def swift_kind(name: str, folder: Path, model_class: str | None = None) -> Swift
 
 
 def _groups_of_architecture(name: str | None) -> list[_ModelGroup]:
-    return [models for models in _load_models() if name in _table()["kinds"][models.kind]["architectures"]]
+    return [models for models in _load_models() if name in _load_table()["kinds"][models.kind]["architectures"]]
 
 
 @cache
-def _table() -> dict[str, Any]:
+def _load_table() -> dict[str, Any]:
     table: dict[str, Any] = json.loads((TABLES / "ms_swift_types.json").read_bytes())
     return table
 
@@ -89,7 +89,7 @@ def _load_models() -> tuple[_ModelGroup, ...]:
 
 
 def _parse_table() -> Iterator[_ModelGroup]:
-    for kind, row in _table()["kinds"].items():
+    for kind, row in _load_table()["kinds"].items():
         for template, names in row["groups"]:
             yield _ModelGroup(kind, template or row["template"], tuple(names))
 
@@ -99,7 +99,7 @@ def _base_name(name: str) -> str:
     return name.rstrip("/").rsplit("/", 1)[-1].replace("___", ".").lower()
 
 
-def _object(path: Path) -> dict[str, Any]:
+def _read_object(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_bytes())
     except (OSError, ValueError):
@@ -111,7 +111,7 @@ def _chat_template(folder: Path) -> str:
     try:
         return (folder / "chat_template.jinja").read_text(encoding="utf-8")
     except (OSError, ValueError):
-        return str(_object(folder / "tokenizer_config.json").get("chat_template") or "")
+        return str(_read_object(folder / "tokenizer_config.json").get("chat_template") or "")
 
 
 def _common_prefix_length(first: str, other: str) -> int:
@@ -129,7 +129,7 @@ def _similarity(
     Of the template, the words of the turns count first, then the system prompt. In a tie, the most common type wins.
     """
     alike = max((_common_prefix_length(mine, one) for mine in names for one in models.names), default=0)
-    words, system = _table()["turns"].get(models.template, ([], ""))
+    words, system = _load_table()["turns"].get(models.template, ([], ""))
     count = sum(len(one.names) for one in candidates if (one.kind, one.template) == (models.kind, models.template))
     return (
         alike if alike > 3 else 0,  # shorter prefixes may be coincidence, as in my-model

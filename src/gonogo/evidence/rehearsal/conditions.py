@@ -56,7 +56,7 @@ def _guards_at(path: str, line: int, version: tuple[int, ...]) -> tuple[Enclosin
         origins = made_of(node) if kind in ("if", "else") else ()
         return EnclosingCondition(path, node.lineno, told(node), kind, made_of=origins, exits=tuple(exits))
 
-    return tuple(guard(kind, node) for kind, node in _around(tree.body, line))
+    return tuple(guard(kind, node) for kind, node in _enclosing_conditions(tree.body, line))
 
 
 def _origins(tree: ast.Module, test: ast.expr) -> list[ast.expr]:
@@ -122,7 +122,7 @@ def _loop_exit_tests(tree: ast.Module, test: ast.expr, kind: str) -> Iterator[as
                 yield node.test
 
 
-def _around(block: Sequence[ast.stmt], line: int) -> Iterator[tuple[str, ast.expr]]:
+def _enclosing_conditions(block: Sequence[ast.stmt], line: int) -> Iterator[tuple[str, ast.expr]]:
     """(kind, condition or iterable) of each statement that decides whether a line of a block is reached."""
     left: list[tuple[str, ast.expr]] = []
     for statement in block:
@@ -136,22 +136,22 @@ def _around(block: Sequence[ast.stmt], line: int) -> Iterator[tuple[str, ast.exp
             continue
         inner: Sequence[ast.stmt] = ()
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            inner, left = (statement.body, []) if _holds(statement.body, line) else ((), left)
+            inner, left = (statement.body, []) if _contains_line(statement.body, line) else ((), left)
         elif isinstance(statement, ast.If | ast.While):
-            inner = statement.body if _holds(statement.body, line) else statement.orelse
-            if _holds(inner, line) and not _is_main(statement.test):
+            inner = statement.body if _contains_line(statement.body, line) else statement.orelse
+            if _contains_line(inner, line) and not _is_main(statement.test):
                 kind = "while" if isinstance(statement, ast.While) else "if"
                 left.append((kind if inner is statement.body else "else", statement.test))
         elif isinstance(statement, ast.For | ast.AsyncFor):
-            inner = statement.body if _holds(statement.body, line) else statement.orelse
+            inner = statement.body if _contains_line(statement.body, line) else statement.orelse
             if inner is statement.body:
                 left.append(("for", statement.iter))
         else:
             blocks = [getattr(statement, name, []) for name in ("body", "orelse", "finalbody")]
             blocks += [part.body for name in ("handlers", "cases") for part in getattr(statement, name, [])]
-            inner = next((body for body in blocks if _holds(body, line)), ())
+            inner = next((body for body in blocks if _contains_line(body, line)), ())
         yield from left
-        yield from _around(inner, line)
+        yield from _enclosing_conditions(inner, line)
         return
 
 
@@ -160,5 +160,5 @@ def _is_main(test: ast.expr) -> bool:
     return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"
 
 
-def _holds(body: Sequence[ast.stmt], line: int) -> bool:
+def _contains_line(body: Sequence[ast.stmt], line: int) -> bool:
     return bool(body) and body[0].lineno <= line <= (body[-1].end_lineno or body[-1].lineno)

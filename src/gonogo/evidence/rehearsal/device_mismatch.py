@@ -47,7 +47,9 @@ _INDEXING_PATTERN = Pattern(rf"on the same device as the indexed tensor \(({_DEV
 _CONVOLUTION = Pattern(
     r"Input type \(torch\.(cuda\.)?\w{1,32}\) and weight type \(torch\.(cuda\.)?\w{1,32}\) should be the same"
 )
-_ARGUMENT = Pattern(r"but got (\w{1,64}) (?:is )?on |when checking argument for argument (\w{1,64}) in method")
+_ARGUMENT_NAME_PATTERN = Pattern(
+    r"but got (\w{1,64}) (?:is )?on |when checking argument for argument (\w{1,64}) in method"
+)
 _METHOD = Pattern(
     r"in method (\w{1,120})\)|while checking arguments for (\w{1,120})\)|in call to _?(?:th_)?(\w{1,120})"
 )
@@ -79,7 +81,7 @@ class MixedDevices(msgspec.Struct, frozen=True):
 
 def mismatch_in_message(message: str) -> MixedDevices | None:
     """The device mismatch that an exception's message describes, or None. Linear in the message's length."""
-    argument = _ARGUMENT.search(message)
+    argument = _ARGUMENT_NAME_PATTERN.search(message)
     named = (argument.group(1) or argument.group(2)) if argument else None
     operator = _operator_in(message)
     for wording in _MISMATCH_PATTERNS:

@@ -13,7 +13,7 @@ from gonogo.finding.frame import Frame
 from gonogo.finding.ranks import capitalize_text, ranks_text
 from gonogo.finding.words import PHASES
 
-_OPERATORS = {
+_COLLECTIVE_NAMES = {
     "allreduce": "all_reduce",
     "allreduce_coalesced": "all_reduce",
     "allgather": "all_gather",
@@ -34,13 +34,13 @@ def describe_divergence(divergence: RankDivergence, primary_side: Side, reason: 
         reason,
         _condition(divergence, primary_side),
         _describe_batch_difference(divergence),
-        _outcome(divergence),
+        _consequence(divergence),
     ]
     given = [part for part in parts if part is not None]
     return Text(" ".join(part.en for part in given), "".join(part.zh for part in given))
 
 
-def _outcome(divergence: RankDivergence) -> Text:
+def _consequence(divergence: RankDivergence) -> Text:
     """The consequence of the divergence."""
     if divergence.divergence.kind == "other-size":
         return translated("NCCL does not check this: the run hangs, or continues with wrong results.")
@@ -62,7 +62,7 @@ def _condition(divergence: RankDivergence, primary_side: Side) -> Text | None:
         ).format(
             others=capitalize_text(ranks_text(other.ranks)),
             have="has" if len(other.ranks) == 1 else "have",
-            place=_place(loop),
+            place=_file_and_line(loop),
             test=leaving.text,
             line=leaving.line,
             made=_describe_origin(leaving.made_of),
@@ -74,7 +74,7 @@ def _condition(divergence: RankDivergence, primary_side: Side) -> Text | None:
         return translated("{ranks} still run{s} the loop at {place} (`{test}`), which {others} {have} left.").format(
             ranks=capitalize_text(ranks_text(side.ranks)),
             s="s" if len(side.ranks) == 1 else "",
-            place=_place(loop),
+            place=_file_and_line(loop),
             test=loop.text,
             others=ranks_text(other.ranks),
             have="has" if len(other.ranks) == 1 else "have",
@@ -86,7 +86,7 @@ def _condition(divergence: RankDivergence, primary_side: Side) -> Text | None:
             ).format(
                 ranks=capitalize_text(ranks_text(side.ranks)),
                 test=guard.text,
-                place=_place(guard),
+                place=_file_and_line(guard),
                 made=Text("", " ") if asks_for_rank([guard.text]) else _describe_origin(guard.made_of),
                 what=translated("true") if guard.kind == "if" else translated("false", "condition"),
             )
@@ -129,7 +129,7 @@ def places_of_divergence(divergence: RankDivergence, primary_side: Side) -> tupl
     for frame, calls in at.values():
         calls.sort(key=lambda pair: pair[0].ranks)
         labels = [
-            translated("{ranks}: {operator}").format(ranks=ranks_text(side.ranks), operator=_operator(call))
+            translated("{ranks}: {operator}").format(ranks=ranks_text(side.ranks), operator=_operator_name(call))
             for side, call in calls
         ]
         marked.append((frame, Text("; ".join(one.en for one in labels), "；".join(one.zh for one in labels))))
@@ -161,11 +161,11 @@ def _describe_side(side: Side) -> Text:
     return translated("{ranks} call{s} {operator}{what}{size}{module}{place} in {phase}, {step}.").format(
         ranks=capitalize_text(ranks_text(side.ranks)),
         s="s" if len(side.ranks) == 1 else "",
-        operator=_operator(call),
+        operator=_operator_name(call),
         what=Text(f" for {what}", f"，对象为 {what}") if what else "",
         size=Text(size, size),
         module=Text(f" in module {call.module}", f"，模块 {call.module}") if call.module else "",
-        place=Text(f" at {_place(frame)}", f"，位于 {_place(frame)}") if frame else "",
+        place=Text(f" at {_file_and_line(frame)}", f"，位于 {_file_and_line(frame)}") if frame else "",
         phase=PHASES.get(call.phase, Text(call.phase, call.phase)),
         step=_describe_step(call),
     )
@@ -179,12 +179,12 @@ def _describe_step(call: CollectiveCall) -> Text:
     return translated("after {n} steps").format(n=call.step)
 
 
-def _operator(call: CollectiveCall) -> str:
+def _operator_name(call: CollectiveCall) -> str:
     """The operator's name in torch.distributed."""
-    return _OPERATORS.get(call.operator, call.operator)
+    return _COLLECTIVE_NAMES.get(call.operator, call.operator)
 
 
-def _place(frame: Frame | EnclosingCondition) -> str:
+def _file_and_line(frame: Frame | EnclosingCondition) -> str:
     return f"{os.path.basename(frame.path)}:{frame.line}"
 
 

@@ -46,7 +46,9 @@ def host_memory_by_node(record: RehearsalRecord) -> list[NodeHostMemory]:
     if not measured:
         return []
     like_the_rest = [host for rank, host in measured if rank.local_rank != 0]
-    for_others = [host.peak_bytes for host in like_the_rest] or [_alike(rank, host) for rank, host in measured]
+    for_others = [host.peak_bytes for host in like_the_rest] or [
+        _peak_of_other_ranks(rank, host) for rank, host in measured
+    ]
     hosts = like_the_rest or [host for _, host in measured]
     each = sum(for_others) // len(for_others)
     pinned = min(each, sum(host.peak_pinned_bytes for host in hosts) // len(hosts))
@@ -71,7 +73,7 @@ def host_memory_by_node(record: RehearsalRecord) -> list[NodeHostMemory]:
     return nodes
 
 
-def _alike(rank: RankRecord, host: HostMemory) -> int:
+def _peak_of_other_ranks(rank: RankRecord, host: HostMemory) -> int:
     """The peak of a node's first rank, without what only first ranks do."""
     if host.peak_phase != "save" and not (host.peak_phase == "load" and FIRST_RANK_READS_ASSUMPTION in rank.events):
         return host.peak_bytes

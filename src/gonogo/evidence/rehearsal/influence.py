@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_FUNCTION_NODES = (ast.FunctionDef, ast.AsyncFunctionDef)
+_LOOP_NODES = (ast.For, ast.AsyncFor, ast.While)
 _MAX_BYTES = 1 << 20
 _MAX_FILES = 40
 _MAX_ROUNDS = 30
@@ -60,7 +60,7 @@ class _Function:
         self.in_class = in_class
         self.locals: set[str] = set()
         self.parameters: list[str] = []
-        if isinstance(node, _FUNCTIONS):
+        if isinstance(node, _FUNCTION_NODES):
             arguments = node.args
             self.parameters = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
             every = [*self.parameters, *(one.arg for one in arguments.kwonlyargs)]
@@ -69,7 +69,7 @@ class _Function:
 
     @property
     def name(self) -> str:
-        return self.node.name if isinstance(self.node, _FUNCTIONS) else ""
+        return self.node.name if isinstance(self.node, _FUNCTION_NODES) else ""
 
     def entity(self, name: str) -> Entity:
         """The entity that a name refers to in this function."""
@@ -81,7 +81,7 @@ class _Function:
         return Entity("global", 0, name)
 
 
-class _File:
+class _FileStatements:
     """The statements of a file."""
 
     def __init__(self, tree: ast.Module) -> None:
@@ -97,14 +97,14 @@ class _File:
         }
         self._walk(tree.body, None, _Function(tree, None, False), in_class=False)
         for statement in self.statements:
-            _read(statement, imported)
+            _analyze_statement(statement, imported)
 
     def _walk(self, block: list[ast.stmt], parent: _Statement | None, function: _Function, *, in_class: bool) -> None:
         for node in block:
             statement = _Statement(node, parent, block, function)
             self.statements.append(statement)
             self.of[id(node)] = statement
-            if isinstance(node, _FUNCTIONS):
+            if isinstance(node, _FUNCTION_NODES):
                 made = _Function(node, function, in_class)
                 made.locals |= _local_names(node.body)
                 self.functions.setdefault(node.name, []).append(made)
@@ -143,7 +143,7 @@ def _local_names(body: list[ast.stmt]) -> set[str]:
     todo: list[ast.AST] = list(body)
     while todo:
         node = todo.pop()
-        if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+        if isinstance(node, (*_FUNCTION_NODES, ast.ClassDef)):
             found.add(node.name)
             continue
         if isinstance(node, ast.Lambda):
@@ -162,7 +162,7 @@ def _local_names(body: list[ast.stmt]) -> set[str]:
 
 def _own_expressions(node: ast.stmt) -> Iterator[ast.AST]:
     """The expressions of a statement, without the statements in its blocks."""
-    if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+    if isinstance(node, (*_FUNCTION_NODES, ast.ClassDef)):
         return
     todo: list[ast.AST] = [
         child for child in ast.iter_child_nodes(node) if not isinstance(child, (ast.stmt, ast.ExceptHandler))
@@ -187,7 +187,7 @@ def _base_entity(node: ast.expr, function: _Function) -> Entity | None:
     return None
 
 
-def _read(statement: _Statement, imported: set[str]) -> None:
+def _analyze_statement(statement: _Statement, imported: set[str]) -> None:
     function, node = statement.function, statement.node
     called: set[int] = set()
     for part in _own_expressions(node):
@@ -237,15 +237,15 @@ def _return_entities(function: _Function) -> set[Entity]:
 
 
 @lru_cache(maxsize=64)
-def _parse_file(path: str, _state: tuple[int, int]) -> _File | None:
+def _parse_file(path: str, _state: tuple[int, int]) -> _FileStatements | None:
     try:
         with open(path, "rb") as file:
-            return _File(ast.parse(file.read()))
+            return _FileStatements(ast.parse(file.read()))
     except (OSError, SyntaxError, ValueError, RecursionError):
         return None
 
 
-def file_at(path: str) -> _File | None:
+def file_at(path: str) -> _FileStatements | None:
     """The statements of a file; None if it can't be parsed as Python."""
     try:
         state = os.stat(path)
@@ -315,7 +315,7 @@ class Influence:
         self._held |= statement.binds
         for call, name in statement.calls:
             self._hand_over(call, name, statement)
-        if isinstance(node, (ast.If, *_LOOPS, ast.Match)):
+        if isinstance(node, (ast.If, *_LOOP_NODES, ast.Match)):
             for block in blocks_of(node):
                 self._mark_decided(block)
                 self._apply_early_exit(statement, block)
@@ -346,7 +346,7 @@ class Influence:
     def _mark_decided(self, block: Sequence[ast.stmt]) -> None:
         for statement in block:
             self._decided.add(id(statement))
-            for inner in blocks_of(statement) if not isinstance(statement, (*_FUNCTIONS, ast.ClassDef)) else ():
+            for inner in blocks_of(statement) if not isinstance(statement, (*_FUNCTION_NODES, ast.ClassDef)) else ():
                 self._mark_decided(inner)
 
     def _apply_early_exit(self, statement: _Statement, block: Sequence[ast.stmt]) -> None:
@@ -364,7 +364,7 @@ class Influence:
             position = next((n for n, one in enumerate(here.block) if one is here.node), len(here.block))
             self._mark_decided(here.block[position + 1 :])
             here = here.parent
-            if to_loop and here is not None and isinstance(here.node, _LOOPS):
+            if to_loop and here is not None and isinstance(here.node, _LOOP_NODES):
                 if self._rounds:
                     self._mark_decided(here.node.body)
                     position = next((n for n, one in enumerate(here.block) if one is here.node), len(here.block))

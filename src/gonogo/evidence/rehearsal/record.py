@@ -37,7 +37,7 @@ Outcome = Literal[
 ConfinementKind = Literal["", "namespaces", "landlock", "none"]
 ROLLOUT_PHASES = ("generate", "reward", "score", "sync")
 """Phases that the methods of a trainer enter, whichever model runs in them."""
-_MAX_MESSAGE = 300
+_MAX_MESSAGE_LENGTH = 300
 """Characters of an exception's first line that are shown as progress."""
 CATEGORIES = (
     *("parameters", "gradients", "optimizer", "activations"),
@@ -83,7 +83,7 @@ class Failure(msgspec.Struct, frozen=True):
         """``TYPE: MESSAGE (FILE:LINE)``, for progress output."""
         frame = self.innermost("user") or self.innermost("library")
         place = f" ({frame.path}:{frame.line})" if frame is not None else ""
-        return f"{self.type}: {next(iter(self.message.splitlines()), '')[:_MAX_MESSAGE]}{place}"
+        return f"{self.type}: {next(iter(self.message.splitlines()), '')[:_MAX_MESSAGE_LENGTH]}{place}"
 
 
 class Shortage(msgspec.Struct, frozen=True):

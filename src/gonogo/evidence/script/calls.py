@@ -18,7 +18,7 @@ from gonogo.finding import translated
 
 _UNPACKED_KWARGS_REASON = translated("**{name} may contain it")
 _UNPACKED_ARGS_REASON = translated("an argument before it is unpacked with *")
-_CONDITION = translated("it is set only under a condition")
+_SET_CONDITIONALLY = translated("it is set only under a condition")
 
 
 class PassedKeyword(msgspec.Struct, frozen=True):
@@ -77,7 +77,7 @@ class Call(msgspec.Struct, frozen=True, eq=False, dict=True):
         passed = self._collected_keywords[0].get(name)
         if passed is not None:
             place = self.script.place(passed.value)
-            return self.script.field(passed.value) if passed.certain else Field.not_known(place, _CONDITION)
+            return self.script.field(passed.value) if passed.certain else Field.not_known(place, _SET_CONDITIONALLY)
         default = class_default(self.script, self.node.func, name)
         star = self._collected_keywords[1]
         if star is not None:

@@ -61,12 +61,12 @@ def dict_to_tree(script: Script, node: ast.Dict, depth: int = 0) -> TreeNode:
         name = script.field(key).string if key is not None else None
         if name is None:
             return TreeNode(Field.not_known(script.place(node)))
-        members[name] = Member(script.place(key) if key is not None else None, _node(script, value, depth))
+        members[name] = Member(script.place(key) if key is not None else None, _to_tree_node(script, value, depth))
     plain = {name: member.node.field.value for name, member in members.items()}
     return TreeNode(Field.of(plain, script.place(node)), members)
 
 
-def _node(script: Script, value: ast.expr, depth: int) -> TreeNode:
+def _to_tree_node(script: Script, value: ast.expr, depth: int) -> TreeNode:
     if isinstance(value, ast.Dict) and depth < _MAX_DEPTH:
         return dict_to_tree(script, value, depth + 1)
     field = script.field(value)

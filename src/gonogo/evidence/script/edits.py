@@ -90,7 +90,7 @@ class ScriptEditor:
         if isinstance(last, ast.GeneratorExp) and end == closing + 1:
             return None  # the call's parentheses also delimit the generator
         comma = self._comma_after(last, closing)
-        end = self._end_of(last, closing)
+        end = self._argument_end(last, closing)
         line_start = self._line_start(start)
         own_line = not self.data[line_start:start].strip() and line_start > self.span(call.func)[1]
         if not own_line:
@@ -107,7 +107,7 @@ class ScriptEditor:
             return self.replace(end, line_end, f",{between}{self.newline}{indent}{name}={text}")
         return self.replace(line_end, line_end, f"{self.newline}{indent}{name}={text},")
 
-    def _end_of(self, argument: ast.AST, limit: int) -> int:
+    def _argument_end(self, argument: ast.AST, limit: int) -> int:
         """The end offset of an argument, including parentheses around it."""
         end = self.span(argument)[1]
         at = self._skip(end)
@@ -117,7 +117,7 @@ class ScriptEditor:
         return end
 
     def _comma_after(self, argument: ast.AST, limit: int) -> int | None:
-        at = self._skip(self._end_of(argument, limit))
+        at = self._skip(self._argument_end(argument, limit))
         return at if at < limit and self.data[at : at + 1] == b"," else None
 
     # Statements

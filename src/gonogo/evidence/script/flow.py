@@ -16,7 +16,7 @@ from gonogo.evidence.script.syntax_index import (
     position,
 )
 
-_FRAMES = (*FUNCTIONS, ast.Lambda, ast.ClassDef, ast.Module)
+_SCOPE_NODES = (*FUNCTIONS, ast.Lambda, ast.ClassDef, ast.Module)
 
 
 def scope_binding(index: ScriptIndex, name: str, node: ast.AST) -> Scope | None:
@@ -47,7 +47,7 @@ def reaching(index: ScriptIndex, bindings: list[Binding], scope: Scope, use: ast
         return bindings
     if len(bindings) > _MAX_BINDINGS:
         return []  # quadratic: each use would be compared with all bindings
-    if _frame(index, use) is not scope.node:
+    if _enclosing_scope_node(index, use) is not scope.node:
         return bindings
     at = position(use)
     before = [binding for binding in bindings if end_position(binding.node) <= at]
@@ -75,13 +75,15 @@ def surely_ran(index: ScriptIndex, earlier: ast.AST, use: ast.AST) -> bool:
     current: ast.AST | None = earlier if isinstance(earlier, ast.arg) else index.statement(earlier) or earlier
     while current is not None:
         parent = index.parents.get(current)
-        if parent is None or isinstance(parent, _FRAMES) or isinstance(current, ast.arg):
+        if parent is None or isinstance(parent, _SCOPE_NODES) or isinstance(current, ast.arg):
             return True
         if isinstance(parent, (ast.With, ast.AsyncWith)):
             current = parent
             continue
         if isinstance(parent, ast.Try) and (
-            _holds(parent.body, current) or _holds(parent.finalbody, current) or _holds(parent.orelse, current)
+            _contains_node(parent.body, current)
+            or _contains_node(parent.finalbody, current)
+            or _contains_node(parent.orelse, current)
         ):
             current = parent
             continue
@@ -102,7 +104,7 @@ def is_within(index: ScriptIndex, node: ast.AST, ancestor: ast.AST) -> bool:
     return False
 
 
-def _frame(index: ScriptIndex, node: ast.AST) -> ast.AST:
+def _enclosing_scope_node(index: ScriptIndex, node: ast.AST) -> ast.AST:
     scope: Scope | None = index.scope_at(node)
     while scope is not None and isinstance(scope.node, COMPREHENSIONS):
         scope = scope.parent
@@ -119,14 +121,14 @@ def _is_in_block(index: ScriptIndex, node: ast.AST, block: list[ast.stmt]) -> bo
     return False
 
 
-def _holds(block: list[ast.stmt], node: ast.AST) -> bool:
+def _contains_node(block: list[ast.stmt], node: ast.AST) -> bool:
     return any(each is node for each in block)
 
 
 def _loops_around(index: ScriptIndex, node: ast.AST) -> list[ast.AST]:
     found: list[ast.AST] = []
     current = index.parents.get(node)
-    while current is not None and not isinstance(current, _FRAMES):
+    while current is not None and not isinstance(current, _SCOPE_NODES):
         if isinstance(current, LOOPS):
             found.append(current)
         current = index.parents.get(current)

@@ -7,16 +7,18 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_IDENTIFIER_WORD_PATTERN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _KEY_ARGUMENT_INDEX = {"get": 0, "getenv": 0, "setdefault": 0, "pop": 0, "getattr": 1, "hasattr": 1}
 """The index of the argument that is a name, for look-ups: ``os.environ.get("RANK")``, ``getattr(args, "rank")``."""
-_OPTIONS = frozenset({"args", "kwargs", "cfg", "config", "conf", "opts", "opt", "options", "flags", "hparams"})
+_OPTIONS_OBJECT_NAMES = frozenset(
+    {"args", "kwargs", "cfg", "config", "conf", "opts", "opt", "options", "flags", "hparams"}
+)
 
 
 @lru_cache(maxsize=4096)
 def words(name: str) -> tuple[str, ...]:
     """The words of an identifier in lower case: ``isRank0``, ``is_rank_0`` and ``IS_RANK0`` give is, rank, 0."""
-    return tuple(word.lower() for word in _WORD.findall(name))
+    return tuple(word.lower() for word in _IDENTIFIER_WORD_PATTERN.findall(name))
 
 
 def says(name: str, *phrases: str) -> bool:
@@ -45,11 +47,11 @@ def identifiers(node: ast.AST) -> Iterator[str]:
                 yield each.arg
         elif isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield each.name
-        elif isinstance(key := _key(each), ast.Constant) and isinstance(key.value, str):
+        elif isinstance(key := _accessed_key(each), ast.Constant) and isinstance(key.value, str):
             yield key.value
 
 
-def _key(node: ast.AST) -> ast.expr | None:
+def _accessed_key(node: ast.AST) -> ast.expr | None:
     if isinstance(node, ast.Subscript):
         return node.slice
     if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
@@ -101,7 +103,7 @@ def is_option(node: ast.AST) -> bool:
     """Whether an expression is an option of the run: ``args.resume``, ``self.config["save"]``."""
     if not isinstance(node, (ast.Attribute, ast.Subscript)):
         return False
-    return words(last_name(node.value))[-1:] in {(word,) for word in _OPTIONS}
+    return words(last_name(node.value))[-1:] in {(word,) for word in _OPTIONS_OBJECT_NAMES}
 
 
 def has_option(node: ast.AST) -> bool:

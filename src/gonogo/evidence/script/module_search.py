@@ -155,7 +155,7 @@ def sys_path_additions(index: ScriptIndex, path: str, cwd: str = "") -> list[Sys
 
     Relative ones are resolved against ``cwd``, where the program is started; if that is unknown, the file's folder.
     """
-    reader = _Reader(index, path, cwd)
+    reader = _PathEvaluator(index, path, cwd)
     base = cwd or os.path.dirname(path)
     found: list[SysPathAddition] = []
 
@@ -210,7 +210,7 @@ def _list_with_sys_path(index: ScriptIndex, node: ast.AST) -> tuple[list[ast.exp
     return None, 1
 
 
-class _Reader:
+class _PathEvaluator:
     """Evaluates paths made of constants and of the script's own location."""
 
     def __init__(self, index: ScriptIndex, path: str, cwd: str = "") -> None:

@@ -98,7 +98,7 @@ class NameResolver:
                 if agreed:
                     return agreed
             bases = self.names(node.value) or self.kinds(node.value)
-            return self._imported(tuple(f"{base}.{node.attr}" for base in bases))
+            return self._resolve_imported(tuple(f"{base}.{node.attr}" for base in bases))
         if isinstance(node, (ast.ClassDef, *FUNCTIONS)):
             return self.defined(node)
         if isinstance(node, ast.IfExp):
@@ -128,14 +128,14 @@ class NameResolver:
     def names_of_binding(self, binding: Binding) -> Names:
         """The names of the object that one binding assigns."""
         if binding.kind == "import":
-            return self._imported((binding.value,))
+            return self._resolve_imported((binding.value,))
         if binding.kind == "define":
             return self.defined(binding.node)
         if binding.kind == "assign" and not binding.path:
             return self.names(binding.value)
         return ()
 
-    def _imported(self, names: Names) -> Names:
+    def _resolve_imported(self, names: Names) -> Names:
         if self.elsewhere is not None and names:
             there = self.elsewhere.names(names[0])
             if there:
@@ -341,9 +341,9 @@ class NameResolver:
             return ()
         function = resolve_function(self.index, func)
         if function is not None:
-            return self._returned(function, path) or _at(names, path)
+            return self._returned(function, path) or _names_of_element(names, path)
         there = self.elsewhere.result(names[0], path) if self.elsewhere is not None else None
-        return there or _at(names, path)
+        return there or _names_of_element(names, path)
 
     def _parsed_dataclass(self, parser: ast.expr, at: int) -> Names:
         """The dataclass that HfArgumentParser returns at index ``at``."""
@@ -387,7 +387,7 @@ class NameResolver:
         return parent
 
 
-def _at(names: Names, path: tuple[int, ...]) -> Names:
+def _names_of_element(names: Names, path: tuple[int, ...]) -> Names:
     """The names of one element of a result; the first of ``deepspeed.initialize``, the engine, keeps its name."""
     if not path or (path == (0,) and names[:1] == ("deepspeed.initialize",)):
         return names

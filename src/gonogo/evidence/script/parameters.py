@@ -128,10 +128,10 @@ def parameter_uses(script: Script) -> tuple[ParameterUse, ...]:
     return tuple(sorted(found.values(), key=lambda use: (use.node.lineno, use.node.col_offset)))
 
 
-_Found = tuple[str, ast.expr, ast.expr, bool]
+_ParameterUse = tuple[str, ast.expr, ast.expr, bool]
 
 
-def _uses_in_iterations(script: Script) -> Iterator[_Found]:
+def _uses_in_iterations(script: Script) -> Iterator[_ParameterUse]:
     """Uses of the loop variable over ``m.parameters()``, in comprehensions and ``for`` statements."""
     for method in _PARAMETER_ITERATORS:
         for call in script.calls(f"*.{method}"):
@@ -175,17 +175,19 @@ def _loop_variable(loop: ast.comprehension | ast.For, method: str) -> str | None
     return target.id if isinstance(target, ast.Name) else None
 
 
-def _uses_as_vector(script: Script, node: ast.Call, module: ast.expr) -> Iterator[_Found]:
+def _uses_as_vector(script: Script, node: ast.Call, module: ast.expr) -> Iterator[_ParameterUse]:
     parent = script.parent(node)
     if isinstance(parent, ast.Call) and dotted(parent.func).endswith("parameters_to_vector"):
         yield "reduced", parent, module, False
 
 
-def _uses_in_comprehension(script: Script, comprehension: ast.expr, name: str, module: ast.expr) -> Iterator[_Found]:
+def _uses_in_comprehension(
+    script: Script, comprehension: ast.expr, name: str, module: ast.expr
+) -> Iterator[_ParameterUse]:
     outer = script.parent(comprehension)
     whole: ast.expr = outer if isinstance(outer, ast.Call) and comprehension in outer.args else comprehension
     joins = isinstance(whole, ast.Call) and _last_part(whole.func) in _JOINING_FUNCTIONS
-    for use in _names_in(comprehension, name):
+    for use in _loads_of_name(comprehension, name):
         found = _computation_of(script, use)
         element = getattr(comprehension, "elt", None)
         if found is None or not (found.computed is not None or (joins and found.form is element)):
@@ -199,21 +201,21 @@ def _uses_in_comprehension(script: Script, comprehension: ast.expr, name: str, m
         return
 
 
-def _uses_in_loop(script: Script, loop: ast.For, name: str, module: ast.expr) -> Iterator[_Found]:
+def _uses_in_loop(script: Script, loop: ast.For, name: str, module: ast.expr) -> Iterator[_ParameterUse]:
     for statement in loop.body:
-        for use in _names_in(statement, name):
+        for use in _loads_of_name(statement, name):
             found = _computation_of(script, use)
             if found is not None and found.computed is not None:
                 yield "reduced", found.computed, module, found.no_grad
 
 
-def _names_in(node: ast.AST, name: str) -> Iterator[ast.Name]:
+def _loads_of_name(node: ast.AST, name: str) -> Iterator[ast.Name]:
     for each in ast.walk(node):
         if isinstance(each, ast.Name) and each.id == name and isinstance(each.ctx, ast.Load):
             yield each
 
 
-def _uses_of_attributes(script: Script) -> Iterator[_Found]:
+def _uses_of_attributes(script: Script) -> Iterator[_ParameterUse]:
     """``m.weight`` and ``m.bias`` where their values are used in a computation."""
     for node in script.nodes(ast.Attribute):
         if node.attr not in _WEIGHT_ATTRIBUTES or not isinstance(node.ctx, ast.Load):

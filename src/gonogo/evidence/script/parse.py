@@ -78,7 +78,7 @@ def parse(source: SourceFile) -> ParsedSource:
         return ParsedSource(None, ScriptProblem("too-large", source.place(0, 0), message))
     null = data.find(b"\0")
     if null >= 0:
-        return ParsedSource(None, ScriptProblem("null-byte", source.place(null, null + 1), _NULL))
+        return ParsedSource(None, ScriptProblem("null-byte", source.place(null, null + 1), _CONTAINS_NULL_BYTE))
     encoding, problem = _encoding(source)
     if problem is not None:
         return ParsedSource(None, problem)
@@ -199,7 +199,7 @@ _TOO_LARGE = translated(
     "it is {size} KiB; Python files are read up to {limit} KiB: move data and generated code to other files"
 )
 _TOO_DEEP = translated("its expressions are too deeply nested for Python's parser")
-_NULL = translated("it contains a null byte, which Python rejects")
+_CONTAINS_NULL_BYTE = translated("it contains a null byte, which Python rejects")
 _NOT_UTF8 = translated(
     "it is not UTF-8 and declares no other encoding: save it as UTF-8, or declare the encoding in its first line"
 )

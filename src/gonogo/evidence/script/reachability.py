@@ -56,9 +56,9 @@ class ReachableCode:
             if isinstance(node, _Definition):
                 self._add_definition(node, script)
             elif entry or not _is_main_guard(node):
-                for child in _blocks(node):
+                for child in _nested_blocks(node):
                     self._take(child, script, entry=entry)
-                if not any(True for _ in _blocks(node)):
+                if not any(True for _ in _nested_blocks(node)):
                     self._waiting.append((node, script))
                 else:
                     inside = (each for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr))
@@ -140,7 +140,7 @@ class _RegisteredDefinition(ast.AST):
         self.unit = unit
 
 
-def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
+def _nested_blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
     """The nested blocks of an ``if``, ``try``, ``with`` or loop."""
     for name in ("body", "orelse", "finalbody"):
         if block := getattr(node, name, None):

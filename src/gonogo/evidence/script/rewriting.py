@@ -41,7 +41,9 @@ def _hoist_from_block(script: Script, branch: ast.If, block: list[ast.stmt], sta
         body = _lines(script, branch.body[-1])
         if body is None:
             return None
-        return _replace(script, _end(script, branch.body[-1]), _end(script, statement), "\n" + moved.rstrip("\n"))
+        return _replace(
+            script, _end_offset(script, branch.body[-1]), _end_offset(script, statement), "\n" + moved.rstrip("\n")
+        )
     removed = script.removing_statement(statement)
     if removed is None:
         return None
@@ -190,7 +192,7 @@ def batch_send_recv(script: Script, first: ast.stmt, second: ast.stmt) -> Edits:
     operations = ", ".join(
         f"{distributed}.P2POp({distributed}.i{name}, {tensor}, {peer})" for name, tensor, peer in filter(None, parts)
     )
-    indent, end = _indent(script, first), _end(script, second)
+    indent, end = _indent(script, first), _end_offset(script, second)
     if indent is None:
         return None
     text = f"for work in {distributed}.batch_isend_irecv([{operations}]):\n{indent}    work.wait()"
@@ -246,7 +248,7 @@ def _lines(script: Script, statement: ast.stmt) -> str | None:
     return f"{indent}{script.place(statement).text}\n" if indent is not None and not spanning else None
 
 
-def _end(script: Script, statement: ast.stmt) -> int:
+def _end_offset(script: Script, statement: ast.stmt) -> int:
     return script.place(statement).end
 
 
@@ -264,4 +266,4 @@ def _replace(script: Script, start: int, end: int, text: str) -> Edits:
 def _replace_lines(script: Script, first: ast.stmt, last: ast.stmt, text: str) -> Edits:
     """Replace whole statements by lines that include their indentation; the trailing newline is kept."""
     start = script.source.line_start(script.place(first).line)
-    return _replace(script, start, _end(script, last), text.rstrip("\n"))
+    return _replace(script, start, _end_offset(script, last), text.rstrip("\n"))

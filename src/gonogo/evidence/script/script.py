@@ -17,7 +17,7 @@ from gonogo.evidence.script.spelling import matches
 from gonogo.evidence.script.syntax_index import FUNCTIONS, position
 from gonogo.evidence.source_file import SourceFile
 
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 __all__ = ["Call", "ClassInfo", "PassedKeyword", "Script", "ScriptProblem"]
 
@@ -123,7 +123,7 @@ class Script(PythonFile):
         """The user's own modules that it imports, each once."""
         return self._imported_by(self) if self._imported_by is not None else ()
 
-    def once(self, function: Callable[[Script], _Found]) -> _Found:
+    def once(self, function: Callable[[Script], _Result]) -> _Result:
         """The cached result of ``function`` for this script."""
         if function not in self._once:
             self._once[function] = function(self)

@@ -90,7 +90,7 @@ class ScriptIndex:
             node, scope = pop()
             cls = node.__class__
             by_type[cls].append(node)
-            if cls in _LEAVES:
+            if cls in _LEAF_NODES:
                 continue
             binder = _BINDERS.get(cls)
             if binder is not None:
@@ -323,7 +323,7 @@ _BINDERS: dict[type, Any] = {
 _COMPREHENSION_TYPES = frozenset(COMPREHENSIONS)
 _SCOPE_TYPES = frozenset({*FUNCTIONS, ast.Lambda, ast.ClassDef, *COMPREHENSIONS})
 _EXIT_STATEMENTS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
-_LEAVES = frozenset({ast.Name, ast.Constant, ast.Pass, ast.Break, ast.Continue, ast.alias})
+_LEAF_NODES = frozenset({ast.Name, ast.Constant, ast.Pass, ast.Break, ast.Continue, ast.alias})
 # Fields without child nodes: text, numbers, and markers such as Load and Add, which all nodes share.
 _NON_NODE_FIELDS = frozenset(
     {

@@ -16,12 +16,12 @@ from gonogo.evidence.script.nodes import dotted
 from gonogo.evidence.script.syntax_index import Binding
 from gonogo.finding import Text, translated
 
-_UNDEFINED = translated("{name} is not defined in this file")
+_NAME_NOT_DEFINED = translated("{name} is not defined in this file")
 _COMPUTED_REASON = translated("it is computed when the script runs: {text}")
 _SEVERAL_VALUES_REASON = translated("{name} is assigned more than one value")
-_CHANGED = translated("the script modifies {name} after creating it")
+_OBJECT_MODIFIED = translated("the script modifies {name} after creating it")
 _PARAMETER_REASON = translated("{name} is a parameter of {function}")
-_OPTION = translated("{text} comes from the command line (--{option})")
+_FROM_COMMAND_LINE = translated("{text} comes from the command line (--{option})")
 _ENVIRONMENT_REASON = translated("it depends on the environment variable {name}")
 _MAX_SHOWN = 80
 _MAX_DEPTH = 30
@@ -80,7 +80,7 @@ class ValueResolver:
         if isinstance(node, ast.Name):
             return self._value_of_name(node)
         if isinstance(node, ast.Attribute):
-            return self._of_attribute(node)
+            return self._attribute_value(node)
         if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
             return self._value_of_elements(node)
         if isinstance(node, ast.Dict):
@@ -95,9 +95,11 @@ class ValueResolver:
             return self.value(node.value)
         if isinstance(node, ast.IfExp):
             body, other = self.value(node.body), self.value(node.orelse)
-            return body if body.known and other.known and _same(body.value, other.value) else _unknown_value(node)
+            return (
+                body if body.known and other.known and _is_same_value(body.value, other.value) else _unknown_value(node)
+            )
         if isinstance(node, ast.Call):
-            return self._of_call(node)
+            return self._call_value(node)
         return self._variable(node) or _unknown_value(node)
 
     def _value_of_name(self, node: ast.Name) -> Value:
@@ -105,7 +107,7 @@ class ValueResolver:
         if scope is None:
             names = self.names.names(node)
             if not names:
-                return Value(known=False, reason=_UNDEFINED.format(name=node.id))
+                return Value(known=False, reason=_NAME_NOT_DEFINED.format(name=node.id))
             return Value(Symbol(names[0]))
         found = reaching(self.names.index, scope.names[node.id], scope, node)
         values = [self._bound(binding, node.id) for binding in found]
@@ -114,9 +116,9 @@ class ValueResolver:
             return (
                 unknown if len(values) == 1 else Value(known=False, reason=_SEVERAL_VALUES_REASON.format(name=node.id))
             )
-        if values and all(_same(value.value, values[0].value) for value in values):
+        if values and all(_is_same_value(value.value, values[0].value) for value in values):
             if isinstance(values[0].value, (list, dict, set)) and node.id in scope.items:
-                return Value(known=False, reason=_CHANGED.format(name=node.id))
+                return Value(known=False, reason=_OBJECT_MODIFIED.format(name=node.id))
             return values[0]
         return Value(known=False, reason=_SEVERAL_VALUES_REASON.format(name=node.id))
 
@@ -133,7 +135,7 @@ class ValueResolver:
             if there is not None:
                 return there
             names = self.names.names_of_binding(binding)
-            return Value(Symbol(names[0])) if names else Value(known=False, reason=_UNDEFINED.format(name=name))
+            return Value(Symbol(names[0])) if names else Value(known=False, reason=_NAME_NOT_DEFINED.format(name=name))
         if binding.kind == "define":
             return Value(Symbol(self.names.defined(binding.node)[0]))
         if binding.kind == "parameter":
@@ -141,11 +143,11 @@ class ValueResolver:
             return Value(known=False, reason=_PARAMETER_REASON.format(name=name, function=function))
         return Value(known=False, reason=_COMPUTED_REASON.format(text=name))
 
-    def _of_attribute(self, node: ast.Attribute) -> Value:
+    def _attribute_value(self, node: ast.Attribute) -> Value:
         held = self.names.attribute_bindings(node)
         if held is not None and held[0] is self.names:
             values = [self._bound(binding, node.attr) for binding in held[1]]
-            if all(value.known and _same(value.value, values[0].value) for value in values):
+            if all(value.known and _is_same_value(value.value, values[0].value) for value in values):
                 return values[0]
             return (
                 values[0]
@@ -164,7 +166,7 @@ class ValueResolver:
         if not kinds and names and not names[0].startswith(("os.", "sys.")):
             return Value(Symbol(names[0]))
         if self._is_command_line(node.value, kinds):
-            return Value(known=False, reason=_OPTION.format(text=_short_text(node), option=node.attr))
+            return Value(known=False, reason=_FROM_COMMAND_LINE.format(text=_short_text(node), option=node.attr))
         return _unknown_value(node)
 
     def _is_command_line(self, node: ast.expr, kinds: tuple[str, ...]) -> bool:
@@ -250,7 +252,7 @@ class ValueResolver:
         text = "".join(parts)
         return Value(text) if len(text) <= _MAX_LENGTH else _unknown_value(node)
 
-    def _of_call(self, node: ast.Call) -> Value:
+    def _call_value(self, node: ast.Call) -> Value:
         variable = self._variable(node)
         if variable is not None:
             return variable
@@ -319,11 +321,11 @@ class ValueResolver:
         if not bindings:
             return None
         values = [self._bound(binding, name) for binding in bindings]
-        same = all(value.known and _same(value.value, values[0].value) for value in values)
+        same = all(value.known and _is_same_value(value.value, values[0].value) for value in values)
         return values[0] if same else Value(known=False, reason=_SEVERAL_VALUES_REASON.format(name=name))
 
 
-def _same(a: Any, b: Any) -> bool:
+def _is_same_value(a: Any, b: Any) -> bool:
     return type(a) is type(b) and bool(a == b)
 
 

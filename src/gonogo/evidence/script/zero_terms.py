@@ -98,17 +98,17 @@ def _term_removal(script: Script, term: ast.expr, statement: ast.stmt) -> ZeroTe
             return None
         stays = parent.right if parent.left is term else parent.left
         target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
-        if script.parent(parent) is statement and target is not None and _same(target, stays):
+        if script.parent(parent) is statement and target is not None and _is_same_name(target, stays):
             return _remove_with_empty_blocks(script, [statement])
         return ZeroTerm((), (parent, stays))
     return None
 
 
-def _same(a: ast.expr, b: ast.expr) -> bool:
+def _is_same_name(a: ast.expr, b: ast.expr) -> bool:
     if isinstance(a, ast.Name) and isinstance(b, ast.Name):
         return a.id == b.id
     if isinstance(a, ast.Attribute) and isinstance(b, ast.Attribute):
-        return a.attr == b.attr and _same(a.value, b.value)
+        return a.attr == b.attr and _is_same_name(a.value, b.value)
     return False
 
 

@@ -12,8 +12,8 @@ from gonogo.evidence.shell.text import Piece, ShellWord
 from gonogo.evidence.source_file import Place
 from gonogo.finding import translated
 
-_READ = translated("`{name}` is read from standard input")
-_NOTHING = """
+_READ_FROM_STDIN = translated("`{name}` is read from standard input")
+_IGNORED_COMMANDS = """
     echo printf : true ulimit wait sleep rm cp mv ls chmod touch which type hash umask history alias
     nvidia-smi date tee grep sed awk cat find sort uniq head tail wc tr cut pip pip3 conda mamba module shopt kill pkill
     ps free df hostname whoami uname git wget curl tar unzip apt apt-get jobs disown logger printenv id ln stat md5sum
@@ -24,7 +24,7 @@ _NOTHING = """
 
 @cache
 def _no_effect_commands() -> frozenset[str]:
-    return frozenset(_NOTHING.split())
+    return frozenset(_IGNORED_COMMANDS.split())
 
 
 def run_builtin(name: str, arguments: Sequence[ShellWord], state: State, place: Place) -> ExitStatus | None:
@@ -55,12 +55,14 @@ def run_builtin(name: str, arguments: Sequence[ShellWord], state: State, place: 
     if name == "read":
         for word in arguments:
             if word.value and word.value.isidentifier():
-                state.forget(word.value, place, _READ.format(name=word.value))
+                state.forget(word.value, place, _READ_FROM_STDIN.format(name=word.value))
         return SUCCESS
     if name in ("mapfile", "readarray"):
         target = arguments[-1].value if arguments else None
         if target and target.isidentifier():
-            piece = Piece(None, place.source, place.start, place.end, many=True, reason=_READ.format(name=target))
+            piece = Piece(
+                None, place.source, place.start, place.end, many=True, reason=_READ_FROM_STDIN.format(name=target)
+            )
             state.set(target, Variable((), place, array=(ShellWord((piece,), place),)))
         return SUCCESS
     if name == "getopts":
@@ -105,7 +107,7 @@ def _cd(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
             else:
                 state.cwd = state.previous
         elif (arguments and all(word.value in ("-P", "-L", "--") for word in arguments)) or not arguments:
-            state.cwd, state.cwd_known = _home(state), True
+            state.cwd, state.cwd_known = _home_folder(state), True
         state.previous = before
         return SUCCESS
     target = words[0].value
@@ -148,7 +150,7 @@ def _start_of(target: str, state: State) -> Path | None:
     return None
 
 
-def _home(state: State) -> Path:
+def _home_folder(state: State) -> Path:
     variable = state.variables.get("HOME")
     return Path((variable.value if variable is not None else None) or Path.home())
 
@@ -207,7 +209,7 @@ def _getopts(arguments: Sequence[ShellWord], state: State, place: Place) -> Exit
     at = counter.value if counter is not None else "1"
     if len(texts) != 2 or None in texts or None in given or at is None or not at.isdigit() or not state.arguments_given:
         for name in (*(text for text in texts[1:2] if text), "OPTARG", "OPTIND"):
-            state.forget(name, place, _READ.format(name=name))
+            state.forget(name, place, _READ_FROM_STDIN.format(name=name))
         return UNSURE
     spec, name = texts[0] or "", texts[1] or ""
     index, within = int(at), state.option_at
@@ -262,7 +264,7 @@ def _shift(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
     return SUCCESS
 
 
-_LETTERS = {"e": "errexit", "u": "nounset", "f": "noglob", "a": "allexport", "x": "xtrace"}
+_OPTION_BY_LETTER = {"e": "errexit", "u": "nounset", "f": "noglob", "a": "allexport", "x": "xtrace"}
 
 
 def _set(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
@@ -278,7 +280,7 @@ def _set(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
             if rest or value == "--":
                 state.positional, state.arguments_given = tuple(rest if complete else ()), complete
             break
-        names = {_LETTERS[letter] for letter in value[1:] if letter in _LETTERS}
+        names = {_OPTION_BY_LETTER[letter] for letter in value[1:] if letter in _OPTION_BY_LETTER}
         if value[1:].endswith("o") and index + 1 < len(arguments):
             index += 1
             names.add(arguments[index].value or "")

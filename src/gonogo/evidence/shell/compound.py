@@ -31,7 +31,7 @@ def follow(shell: Shell, node: Any, state: State) -> ExitStatus:
     if kind == "list":
         return _list(shell, node, state)
     if kind == "pipeline":
-        return _pipeline(shell, node, state)
+        return _run_pipeline(shell, node, state)
     if kind == "subshell":
         own = state.copy()
         own.on_exit = None
@@ -49,7 +49,7 @@ def follow(shell: Shell, node: Any, state: State) -> ExitStatus:
     if kind == "if_statement":
         return _if(shell, node, state)
     if kind == "case_statement":
-        return _case(shell, node, state)
+        return _run_case(shell, node, state)
     if kind == "for_statement":
         return _for(shell, node, state)
     if kind in ("while_statement", "c_style_for_statement"):
@@ -111,7 +111,7 @@ def _and_or_list(shell: Shell, status: ExitStatus, operator: str, right: Any, st
     return status
 
 
-def _pipeline(shell: Shell, node: Any, state: State) -> ExitStatus:
+def _run_pipeline(shell: Shell, node: Any, state: State) -> ExitStatus:
     status = SUCCESS
     for child in node.named_children:
         own = state.copy()
@@ -167,13 +167,13 @@ def _condition_and_body(clause: Any) -> tuple[list[Any], list[Any]]:
     return condition, body
 
 
-def _case(shell: Shell, node: Any, state: State) -> ExitStatus:
+def _run_case(shell: Shell, node: Any, state: State) -> ExitStatus:
     value = node.child_by_field_name("value")
     text = text_of(expand(shell, word_at(shell, value.start_byte), state)) if value is not None else None
     possible: list[State] = []
     falling = False
     for item in (child for child in node.children if child.type == "case_item"):
-        results, end = _patterns(shell, item, text, state)
+        results, end = _match_patterns(shell, item, text, state)
         if not falling and not any(result is not False for result in results):
             continue
         body = [child for child in item.children if child.start_byte >= end]
@@ -190,7 +190,7 @@ def _case(shell: Shell, node: Any, state: State) -> ExitStatus:
     return SUCCESS
 
 
-def _patterns(shell: Shell, item: Any, text: str | None, state: State) -> tuple[list[bool | None], int]:
+def _match_patterns(shell: Shell, item: Any, text: str | None, state: State) -> tuple[list[bool | None], int]:
     """Whether each pattern of a ``case`` branch matches, and the offset at which the patterns end."""
     results: list[bool | None] = []
     end = item.start_byte

@@ -14,8 +14,8 @@ from gonogo.evidence.shell.reading import Reading
 from gonogo.evidence.shell.state import FAILURE, UNSURE, ExitStatus, State
 from gonogo.evidence.shell.text import matches, text_of
 
-_NUMBERS = ("-eq", "-ne", "-lt", "-gt", "-le", "-ge")
-_BINARY_OPERATORS = frozenset({*_NUMBERS, "=", "==", "!=", "<", ">", "-nt", "-ot", "-ef", "=~"})
+_NUMERIC_OPERATORS = ("-eq", "-ne", "-lt", "-gt", "-le", "-ge")
+_BINARY_OPERATORS = frozenset({*_NUMERIC_OPERATORS, "=", "==", "!=", "<", ">", "-nt", "-ot", "-ef", "=~"})
 _UNARY_OPERATORS = frozenset({f"-{letter}" for letter in "abcdefghknoprstuvwxzGLNORS"})
 _MAX_DEPTH = 24
 _SIMPLE_REGEX = re.compile(r"[\w .,:/@%=~^$*+?|()\[\]-]*")
@@ -143,13 +143,13 @@ def compared(first: TestOperand, operator: str, second: TestOperand, pattern: st
     if first.text is None or second.text is None:
         return UNSURE
     assumed = first.unset or second.unset
-    if operator in _NUMBERS:
+    if operator in _NUMERIC_OPERATORS:
         try:
             one, two = int(first.text), int(second.text)
         except ValueError:
             return UNSURE
         outcomes = (one == two, one != two, one < two, one > two, one <= two, one >= two)
-        return ExitStatus(outcomes[_NUMBERS.index(operator)], assumed)
+        return ExitStatus(outcomes[_NUMERIC_OPERATORS.index(operator)], assumed)
     if operator not in ("=", "==", "!="):
         return UNSURE
     if assumed and first.text != second.text and not (first.arguments or second.arguments):

@@ -89,7 +89,7 @@ def declare(shell: Reading, simple: SimpleCommand, words: Sequence[ShellWord], s
             _save_outer_value(program, name, state)
             if equals:
                 piece = Piece(value, word.place.source, word.place.start, word.place.end)
-                _put(name, Variable((piece,), word.place), state, exported)
+                _declare(name, Variable((piece,), word.place), state, exported)
             elif removing or exported:
                 _export(name, state, exported and not removing)
             elif program == "local" and state.locals:
@@ -102,7 +102,7 @@ def declare(shell: Reading, simple: SimpleCommand, words: Sequence[ShellWord], s
         if computed or keyed or braced:
             piece = Piece(None, shell.source, each.start_byte, each.end_byte, many=keyed)
             variable = Variable((piece,), shell.place(each))
-        _put(name, variable, state, exported)
+        _declare(name, variable, state, exported)
     return SUCCESS
 
 
@@ -112,7 +112,7 @@ def _save_outer_value(program: str, name: str, state: State) -> None:
         state.locals[-1].setdefault(name, state.variables.get(name))
 
 
-def _put(name: str, variable: Variable, state: State, exported: bool) -> None:
+def _declare(name: str, variable: Variable, state: State, exported: bool) -> None:
     state.set(name, variable)
     if exported:
         state.variables[name] = msgspec.structs.replace(state.variables[name], exported=True)

@@ -41,10 +41,10 @@ from gonogo.finding import Text, translated
 
 _ALL_ARGUMENTS_REASON = translated("the arguments that the script gets")
 _DEFAULT_VALUE_REASON = translated("default value of `{text}`")
-_ARGUMENT = translated("the script's argument `${name}` is not given")
-_FILES = translated("`{text}` expands to whichever files exist at that time")
+_SCRIPT_ARGUMENT_MISSING = translated("the script's argument `${name}` is not given")
+_GLOB_REASON = translated("`{text}` expands to whichever files exist at that time")
 _MAX_DEPTH = 24
-_MAX_TEXT = 1024
+_MAX_TEXT_LENGTH = 1024
 _GLOB_CHARACTER_PATTERN = re.compile(r"[*?[]")
 # Longer patterns aren't matched: a path has 4,096 bytes at most, and for each unclosed bracket
 # fnmatch scans to the pattern's end.
@@ -79,7 +79,7 @@ def expand_words(shell: Reading, word: SyntaxWord, state: State) -> list[ShellWo
         start, end = (parts[0].start_byte, parts[-1].end_byte) if parts else (word.start_byte, word.end_byte)
         whole = len(parts) == len(word.parts)
         place = shell.place(WordPart(word.start_byte, word.end_byte) if whole else WordPart(start, max(start, end)))
-        items = _items(shell, parts, state, split=True)
+        items = _expand_parts(shell, parts, state, split=True)
         for made in words_of(_expand_tilde(items, parts, state), place, separators=state.separators):
             found += _expand_glob(made, state)
     return found
@@ -119,14 +119,14 @@ def expand(shell: Reading, word: SyntaxWord | None, state: State) -> list[Piece]
     """The pieces of a word that isn't split: an assignment's value, the word of a ``case``."""
     if word is None:
         return []
-    items = _expand_tilde(_items(shell, word.parts, state, split=False), word.parts, state, is_assignment=True)
-    return _flat(shell, items, word)
+    items = _expand_tilde(_expand_parts(shell, word.parts, state, split=False), word.parts, state, is_assignment=True)
+    return _flatten(shell, items, word)
 
 
 def expand_text(shell: Reading, start: int, end: int, state: State, *, heredoc: bool = False) -> list[Piece]:
     """The pieces of a text as in double quotes, or of a here-document."""
     parts = Lexer(shell.source.data, end).text(start, end, quoted=True, heredoc=heredoc)
-    return _flat(shell, _items(shell, parts, state, split=False), WordPart(start, end))
+    return _flatten(shell, _expand_parts(shell, parts, state, split=False), WordPart(start, end))
 
 
 def word_at(shell: Reading, start: int, *, pattern: bool = False) -> SyntaxWord:
@@ -134,12 +134,14 @@ def word_at(shell: Reading, start: int, *, pattern: bool = False) -> SyntaxWord:
     return Lexer(shell.source.data, shell.limit).word(start, pattern=pattern)
 
 
-def _flat(shell: Reading, items: ExpandedItems, node: Any) -> list[Piece]:
+def _flatten(shell: Reading, items: ExpandedItems, node: Any) -> list[Piece]:
     """Items as a single text, with word boundaries replaced by blanks."""
     return [Piece(" ", shell.source, node.start_byte, node.start_byte) if item is None else item for item in items]
 
 
-def _items(shell: Reading, parts: Sequence[WordPart], state: State, *, split: bool, depth: int = 0) -> ExpandedItems:
+def _expand_parts(
+    shell: Reading, parts: Sequence[WordPart], state: State, *, split: bool, depth: int = 0
+) -> ExpandedItems:
     found: ExpandedItems = []
     for part in parts:
         found += _expand_part(shell, part, state, split and not part.quoted, depth)
@@ -165,7 +167,7 @@ def _expand_part(shell: Reading, part: WordPart, state: State, split: bool, dept
             made = carried(shell, part, tuple(printed), split)
     elif isinstance(part, Arithmetic):
         number = number_in(shell, part.inner[0], part.inner[1], state)
-        made = unknown(shell, part) if number is None else _text(shell, part, str(number), split=split)
+        made = unknown(shell, part) if number is None else _piece_of_text(shell, part, str(number), split=split)
     else:
         made = unknown(shell, part)
     return [msgspec.structs.replace(made, quoted=part.quoted)]
@@ -191,7 +193,9 @@ def _which_target(shell: Reading, words: Sequence[SyntaxWord], state: State) -> 
     return texts[-1] or "" if len(texts) == 1 or texts[0] in ("-v", "-P") else ""
 
 
-def _text(shell: Reading, part: WordPart, text: str, *, split: bool = False, reason: Text | None = None) -> Piece:
+def _piece_of_text(
+    shell: Reading, part: WordPart, text: str, *, split: bool = False, reason: Text | None = None
+) -> Piece:
     return Piece(text, shell.source, part.start_byte, part.end_byte, split=split, reason=reason, quoted=part.quoted)
 
 
@@ -206,7 +210,7 @@ def _expand_tilde(
     prefix = re.match(r"[A-Za-z_]\w*=", text) if not is_assignment else None
     begin = prefix.end() if prefix is not None else 0
     alone = len(parts) == 1
-    home = _home(state)
+    home = _home_folder(state)
 
     def at_home(match: re.Match[str]) -> str:
         return match[1] + home if match[2] or alone else match[0]
@@ -218,7 +222,7 @@ def _expand_tilde(
     return [msgspec.structs.replace(first, text=changed, literal=False), *items[1:]]
 
 
-def _home(state: State) -> str:
+def _home_folder(state: State) -> str:
     variable = state.variables.get("HOME")
     return (variable.value if variable is not None else None) or os.path.expanduser("~")
 
@@ -239,7 +243,9 @@ def _expand_glob(word: ShellWord, state: State) -> list[ShellWord]:
             return [word]
         place = word.place
         return [
-            ShellWord((Piece(None, place.source, place.start, place.end, reason=_FILES.format(text=value)),), place)
+            ShellWord(
+                (Piece(None, place.source, place.start, place.end, reason=_GLOB_REASON.format(text=value)),), place
+            )
         ]
     too_long = len(written) > _MAX_PATTERN_LENGTH or written.count("[") > _MAX_PATTERN_BRACKETS
     try:
@@ -353,14 +359,14 @@ def _positional_values(shell: Reading, node: Any, name: str, state: State, split
     return _ParameterValues(None, assumed=assumed)
 
 
-def _values(shell: Reading, part: Parameter, state: State, split: bool) -> _ParameterValues:
+def _expand_parameter_values(shell: Reading, part: Parameter, state: State, split: bool) -> _ParameterValues:
     """The values of ``${NAME}`` or ``${NAME[…]}``."""
     name = part.name
     if part.index is None:
         return _parameter_values(shell, part, name, state, split)
     where = shell.source.data[part.index[0] : part.index[1]].decode("utf-8", "surrogateescape").strip()
     if name == "BASH_SOURCE":
-        return _ParameterValues([(_text(shell, part, shell.sourced, split=split),)])
+        return _ParameterValues([(_piece_of_text(shell, part, shell.sourced, split=split),)])
     variable = state.variables.get(name)
     if where in ("@", "*"):
         if variable is None:
@@ -412,34 +418,38 @@ def _expand_parameter(shell: Reading, part: Parameter, state: State, split: bool
 def _expand_operated_parameter(shell: Reading, part: Parameter, state: State, split: bool, depth: int) -> ExpandedItems:
     if part.kind == "!":
         return _indirect(shell, part, state, split)
-    values = _values(shell, part, state, split)
+    values = _expand_parameter_values(shell, part, state, split)
     if part.kind == "#":
-        return [_length(shell, part, values)]
+        return [_expand_length(shell, part, values)]
     operator = part.operator
     if operator in (":-", "-", ":=", "=", ":+", "+", ":?", "?"):
         return _expand_default(shell, part, values, state, split, depth)
     if not operator:
-        return _listed(shell, part, values, state, split)
+        return _expand_list(shell, part, values, state, split)
     if values.unread is not None and values.whole:
         return [values.unread.pieces[0]]
     if values.elements is None:
-        return _listed(shell, part, values, state, split)
+        return _expand_list(shell, part, values, state, split)
     if operator == ":" and values.whole:
         return _slice(shell, part, values, state, split)
     changed = [_apply_operator(shell, part, element, state, depth) for element in values.elements]
     elements = [
-        (unknown(shell, part) if text is None else _text(shell, part, text, split=split, reason=reason_of(element)),)
+        (
+            unknown(shell, part)
+            if text is None
+            else _piece_of_text(shell, part, text, split=split, reason=reason_of(element)),
+        )
         for text, element in zip(changed, values.elements, strict=True)
     ]
-    return _listed(shell, part, _ParameterValues(list(elements), values.whole), state, split)
+    return _expand_list(shell, part, _ParameterValues(list(elements), values.whole), state, split)
 
 
-def _listed(shell: Reading, part: Parameter, values: _ParameterValues, state: State, split: bool) -> ExpandedItems:
+def _expand_list(shell: Reading, part: Parameter, values: _ParameterValues, state: State, split: bool) -> ExpandedItems:
     """A single value, or the elements of a list: as separate words, or joined for ``"$*"``."""
     if values.elements is None and values.unread is None:
         joins = values.whole == "*" and part.quoted
         if values.whole:
-            return [_text(shell, part, "")] if joins else []
+            return [_piece_of_text(shell, part, "")] if joins else []
         return _expand_if_unset(shell, part, values.assumed, state, split)
     elements = values.elements or []
     if not values.whole:
@@ -450,7 +460,7 @@ def _listed(shell: Reading, part: Parameter, values: _ParameterValues, state: St
     items: ExpandedItems = []
     for index, element in enumerate(elements):
         if index:
-            items.append(_text(shell, part, state.separators[:1]) if joined else None)
+            items.append(_piece_of_text(shell, part, state.separators[:1]) if joined else None)
         items += element
     if joined:
         return [carried(shell, part, tuple(item for item in items if item is not None), False)]
@@ -461,38 +471,42 @@ def _expand_if_unset(shell: Reading, part: Parameter, assumed: bool, state: Stat
     if "nounset" in state.options and not (assumed and not part.name.isdigit()):
         state.failing = True
     if not assumed:
-        return [_text(shell, part, "", split=split)]
-    reason = (_ARGUMENT if part.name.isdigit() else NOT_SET).format(name=part.name)
+        return [_piece_of_text(shell, part, "", split=split)]
+    reason = (_SCRIPT_ARGUMENT_MISSING if part.name.isdigit() else NOT_SET).format(name=part.name)
     return [msgspec.structs.replace(unknown(shell, part, reason), split=split)]
 
 
 def _indirect(shell: Reading, part: Parameter, state: State, split: bool) -> ExpandedItems:
     """``${!NAME}``, ``${!ARRAY[@]}``."""
     if part.index is not None:
-        values = _values(shell, part, state, split)
+        values = _expand_parameter_values(shell, part, state, split)
         where = shell.source.data[part.index[0] : part.index[1]].strip()
         if values.unread is not None or where not in (b"@", b"*"):
             return [unknown(shell, part)]
-        numbers = [(_text(shell, part, str(index), split=split),) for index in range(len(values.elements or ()))]
-        return _listed(shell, part, _ParameterValues(list(numbers) or None, where.decode()), state, split)
+        numbers = [
+            (_piece_of_text(shell, part, str(index), split=split),) for index in range(len(values.elements or ()))
+        ]
+        return _expand_list(shell, part, _ParameterValues(list(numbers) or None, where.decode()), state, split)
     name, _assumed = look_up(shell, part, part.name, state, split=False)
     text = text_of(name) if name is not None else None
     if part.operator or not text or not text.isidentifier():
         return [unknown(shell, part)]
     other = Parameter(part.start_byte, part.end_byte, part.quoted, text)
-    return _listed(shell, other, _values(shell, other, state, split), state, split)
+    return _expand_list(shell, other, _expand_parameter_values(shell, other, state, split), state, split)
 
 
-def _length(shell: Reading, part: Parameter, values: _ParameterValues) -> Piece:
+def _expand_length(shell: Reading, part: Parameter, values: _ParameterValues) -> Piece:
     """``${#X}`` and ``${#ARRAY[@]}``."""
     if values.unread is not None:
         return unknown(shell, part)
     if values.whole:
-        return _text(shell, part, str(len(values.elements or ())))
+        return _piece_of_text(shell, part, str(len(values.elements or ())))
     if values.elements is None:
-        return unknown(shell, part, NOT_SET.format(name=part.name)) if values.assumed else _text(shell, part, "0")
+        return (
+            unknown(shell, part, NOT_SET.format(name=part.name)) if values.assumed else _piece_of_text(shell, part, "0")
+        )
     text = text_of([piece for element in values.elements for piece in element])
-    return unknown(shell, part) if text is None else _text(shell, part, str(len(text)))
+    return unknown(shell, part) if text is None else _piece_of_text(shell, part, str(len(text)))
 
 
 def _expand_default(
@@ -507,22 +521,22 @@ def _expand_default(
     if values.unread is not None and not there and operator[-1] != "+":
         return [values.unread.pieces[0]]
     if there and text is None and operator.startswith(":"):
-        return _listed(shell, part, values, state, split) if operator != ":+" else [unknown(shell, part)]
+        return _expand_list(shell, part, values, state, split) if operator != ":+" else [unknown(shell, part)]
     is_set = there and not (operator.startswith(":") and text == "")
     if operator[-1] == "+":
-        return _argument(shell, part, state, split, depth) if is_set else []
+        return _expand_operator_word(shell, part, state, split, depth) if is_set else []
     if is_set:
-        return _listed(shell, part, values, state, split)
+        return _expand_list(shell, part, values, state, split)
     if operator[-1] == "?":
         if not values.assumed:
             state.failing = True
         return _expand_if_unset(shell, part, values.assumed, state, split)
     if operator[-1] == "=":
-        assigned = _flat(shell, _argument(shell, part, state, False, depth), part)
+        assigned = _flatten(shell, _expand_operator_word(shell, part, state, False, depth), part)
         if part.index is None and part.name.isidentifier():
             state.set(part.name, Variable(tuple(assigned), shell.place(part)))
         return [carried(shell, part, tuple(assigned), split)]
-    word = _argument(shell, part, state, split, depth)
+    word = _expand_operator_word(shell, part, state, split, depth)
     reason = _DEFAULT_VALUE_REASON.format(text=shell.text(part)) if values.assumed else None
     pieces = [item for item in word if item is not None]
     if len(pieces) == len(word) and len({(piece.split, piece.quoted) for piece in pieces}) <= 1:
@@ -536,11 +550,11 @@ def _expand_default(
     ]
 
 
-def _argument(shell: Reading, part: Parameter, state: State, split: bool, depth: int) -> ExpandedItems:
+def _expand_operator_word(shell: Reading, part: Parameter, state: State, split: bool, depth: int) -> ExpandedItems:
     """The word after an operator in ``${…}``: outside quotes, its literal blanks separate words too."""
     start, end = part.argument
     parts = Lexer(shell.source.data, end).text(start, end, quoted=part.quoted, argument=True)
-    items = _items(shell, parts, state, split=split, depth=depth + 1)
+    items = _expand_parts(shell, parts, state, split=split, depth=depth + 1)
     items = _expand_tilde(items, parts, state) if not part.quoted else items
     return [
         msgspec.structs.replace(item, split=True)
@@ -552,13 +566,13 @@ def _argument(shell: Reading, part: Parameter, state: State, split: bool, depth:
 
 def _slice(shell: Reading, part: Parameter, values: _ParameterValues, state: State, split: bool) -> ExpandedItems:
     """``"${@:2}"``, ``${ARRAY[@]:1:2}``."""
-    numbers = _bounds(shell, part, state)
+    numbers = _substring_bounds(shell, part, state)
     if numbers is None:
         return [unknown(shell, part)]
     first, count = numbers
     elements = list(values.elements or ())
     if part.index is None:  # ${@:0} begins with the script's name
-        elements = [(_text(shell, part, shell.script_name, split=split),), *elements]
+        elements = [(_piece_of_text(shell, part, shell.script_name, split=split),), *elements]
     if first < 0:
         first += len(elements)
         if first < 0:
@@ -566,10 +580,10 @@ def _slice(shell: Reading, part: Parameter, values: _ParameterValues, state: Sta
     if count is not None and count < 0:
         return [unknown(shell, part)]
     chosen = elements[first:] if count is None else elements[first : first + count]
-    return _listed(shell, part, _ParameterValues(chosen or None, values.whole), state, split)
+    return _expand_list(shell, part, _ParameterValues(chosen or None, values.whole), state, split)
 
 
-def _bounds(shell: Reading, part: Parameter, state: State) -> tuple[int, int | None] | None:
+def _substring_bounds(shell: Reading, part: Parameter, state: State) -> tuple[int, int | None] | None:
     text = text_of(expand_text(shell, *part.argument, state))
     if text is None or "?" in text:
         return None
@@ -586,12 +600,12 @@ def _apply_operator(
     text = text_of(element)
     operator = part.operator
     start, end = part.argument
-    if text is None or len(text) > _MAX_TEXT or operator == "@":
+    if text is None or len(text) > _MAX_TEXT_LENGTH or operator == "@":
         return None
     if operator in ("^^", ",,", "^", ","):
         return change_case(operator, text) if start == end else None
     if operator == ":":
-        numbers = _bounds(shell, part, state)
+        numbers = _substring_bounds(shell, part, state)
         if numbers is None:
             return None
         first, count = numbers
@@ -609,7 +623,7 @@ def _apply_operator(
 
 def pattern_to_regex(shell: Reading, parts: Sequence[WordPart], state: State, depth: int = 0) -> str | None:
     """A regular expression for the pattern that a word expands to; None if it can't be determined."""
-    items = _expand_tilde(_items(shell, parts, state, split=False, depth=depth + 1), parts, state)
+    items = _expand_tilde(_expand_parts(shell, parts, state, split=False, depth=depth + 1), parts, state)
     texts = _pattern_texts(items)
     return None if texts is None else glob_to_regex(texts)
 
@@ -640,11 +654,11 @@ def _substitute(
             target = new
         else:
             target.append(part)
-    texts = _pattern_texts(_items(shell, old, state, split=False, depth=depth + 1))
+    texts = _pattern_texts(_expand_parts(shell, old, state, split=False, depth=depth + 1))
     cells = glob_regex_parts(texts) if texts is not None else []
     # The longest match counts, so backtracking is needed; with up to two stars it is fast.
     pattern = "".join(cells) if texts is not None and cells.count(".*") <= 2 else None
-    pieces = [item for item in _items(shell, new, state, split=False, depth=depth + 1) if item is not None]
+    pieces = [item for item in _expand_parts(shell, new, state, split=False, depth=depth + 1) if item is not None]
     into = text_of(pieces)
     if pattern is None or into is None or any(not piece.quoted and "&" in (piece.text or "") for piece in pieces):
         return None
@@ -666,5 +680,5 @@ def expand_assignment_words(shell: Reading, word: SyntaxWord | ShellAssignment, 
     head = shell.source.data[word.start_byte : word.end_byte]
     start = word.start_byte + (head.index(b"=") + 1)
     name = Literal(word.start_byte, start, True, head[: start - word.start_byte].decode("utf-8", "replace"))
-    pieces = _flat(shell, _items(shell, (name,), state, split=False), word) + expand(shell, word.value, state)
+    pieces = _flatten(shell, _expand_parts(shell, (name,), state, split=False), word) + expand(shell, word.value, state)
     return [ShellWord(tuple(pieces), shell.place(word), True)]

@@ -15,9 +15,9 @@ import msgspec
 _BLANK = frozenset(b" \t")
 _WORD_ENDS = frozenset(b" \t\n;&|<>()")
 _NAME = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
-_ASSIGNMENT = re.compile(rb"([A-Za-z_][A-Za-z0-9_]*)(\[)?")
+_ASSIGNMENT_TARGET_PATTERN = re.compile(rb"([A-Za-z_][A-Za-z0-9_]*)(\[)?")
 _SPECIAL_PARAMETERS = b"@*#?$!-0123456789"
-_OPERATORS = (
+_EXPANSION_OPERATORS = (
     *(":-", ":=", ":?", ":+", "##", "%%", "//", "/#", "/%", "^^", ",,"),
     *("-", "=", "?", "+", "#", "%", "/", "^", ",", ":", "@"),
 )
@@ -205,7 +205,7 @@ class Lexer:
 
     def assignment(self, offset: int) -> ShellAssignment | None:
         """The assignment that begins at ``offset``; None if there is none."""
-        match = _ASSIGNMENT.match(self.data, offset, self.limit)
+        match = _ASSIGNMENT_TARGET_PATTERN.match(self.data, offset, self.limit)
         if match is None:
             return None
         stop = match.end()
@@ -489,16 +489,16 @@ class Lexer:
                 byte = data[offset]
                 if byte == 125:
                     return offset
-                offset = self._behind(offset)
+                offset = self._offset_after(offset)
             return None
         offset = match.end()
         while offset < self.limit:
             if self.data[offset] == 125:
                 return offset
-            offset = offset + 1 if self.data[offset] == 39 else self._behind(offset)
+            offset = offset + 1 if self.data[offset] == 39 else self._offset_after(offset)
         return None
 
-    def _behind(self, offset: int) -> int:
+    def _offset_after(self, offset: int) -> int:
         """The offset after a character, or after the construct that begins with it."""
         data = self.data
         if data[offset] == 92:
@@ -532,7 +532,7 @@ class Lexer:
                 return UnsupportedSyntax(offset, close + 1, quoted)
             index, position = (position + 1, stop), stop + 1
         rest = data[position:close].decode("utf-8", "surrogateescape")
-        operator = next((each for each in _OPERATORS if rest.startswith(each)), "")
+        operator = next((each for each in _EXPANSION_OPERATORS if rest.startswith(each)), "")
         if rest and not operator:
             return UnsupportedSyntax(offset, close + 1, quoted)
         return Parameter(offset, close + 1, quoted, name, kind, index, operator, (position + len(operator), close))
@@ -588,7 +588,7 @@ def _braced_words(parts: Sequence[WordPart], depth: int) -> list[tuple[WordPart,
 def _join_names(parts: Sequence[WordPart]) -> tuple[WordPart, ...]:
     """Let names absorb text that brace expansion puts after them: ``$A{x,y}`` is ``$Ax $Ay``."""
     found: list[WordPart] = []
-    for part in _joined(parts):
+    for part in _merge_literals(parts):
         last = found[-1] if found else None
         named = isinstance(last, Parameter) and last.end_byte - last.start_byte == len(last.name) + 1
         if named and isinstance(last, Parameter) and last.name.isidentifier() and not last.quoted:
@@ -634,7 +634,7 @@ def _characters(parts: Sequence[WordPart]) -> list[WordPart]:
     return found
 
 
-def _joined(cells: Sequence[WordPart]) -> list[WordPart]:
+def _merge_literals(cells: Sequence[WordPart]) -> list[WordPart]:
     """Merge adjacent unquoted literals again."""
     found: list[WordPart] = []
     for cell in cells:
@@ -667,10 +667,10 @@ def _split_alternatives(
             commas.append(place)
     if closing is None:
         return None
-    before, after = _joined(cells[:opening]), _joined(cells[closing + 1 :])
+    before, after = _merge_literals(cells[:opening]), _merge_literals(cells[closing + 1 :])
     if commas:
         edges = [opening, *commas, closing]
-        return before, [_joined(cells[a + 1 : b]) for a, b in pairwise(edges)], after
+        return before, [_merge_literals(cells[a + 1 : b]) for a, b in pairwise(edges)], after
     inside = cells[opening + 1 : closing]
     if not all(isinstance(cell, Literal) and not cell.quoted for cell in inside):
         return None

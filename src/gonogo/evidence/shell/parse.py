@@ -36,7 +36,7 @@ _SYNTAX_ERROR_REASON = translated("syntax error near line {line}: check it with 
 
 
 @cache
-def _language() -> Any:
+def _bash_language() -> Any:
     """tree-sitter's grammar of bash."""
     import tree_sitter
 
@@ -96,7 +96,7 @@ def _parsed(source: SourceFile, part: tuple[int, int] | None) -> tuple[Any, Text
     import tree_sitter
 
     data = source.data
-    parser = tree_sitter.Parser(_language())
+    parser = tree_sitter.Parser(_bash_language())
     if part is not None:
         parser.included_ranges = [tree_sitter.Range(_point(source, part[0]), _point(source, part[1]), *part)]
     reached = 0

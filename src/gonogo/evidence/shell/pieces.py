@@ -30,7 +30,7 @@ def unknown(shell: Reading, node: Any, reason: Text | None = None) -> Piece:
 def carried(shell: Reading, node: Any, inner: tuple[Piece, ...], split: bool, reason: Text | None = None) -> Piece:
     """The value of a variable, placed where the variable is used."""
     text = text_of(inner)
-    kept = inner if _depth(inner) < _MAX_DEPTH else ()
+    kept = inner if _nesting_depth(inner) < _MAX_DEPTH else ()
     return Piece(
         text,
         shell.source,
@@ -43,7 +43,7 @@ def carried(shell: Reading, node: Any, inner: tuple[Piece, ...], split: bool, re
     )
 
 
-def _depth(pieces: tuple[Piece, ...]) -> int:
+def _nesting_depth(pieces: tuple[Piece, ...]) -> int:
     deepest = 0
     level: list[Piece] = list(pieces)
     while level and deepest <= _MAX_DEPTH:

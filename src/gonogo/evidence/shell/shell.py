@@ -35,7 +35,7 @@ _COMPOUND = re.compile(rb"(?:[{(]|\[\[|(?:if|for|while|until|case|function)\b)")
 _MAX_NOTES = 5
 _MAX_STEPS = 20_000
 _MAX_WORDS = 4096
-_SIGNS = re.compile(r"[;&|<>(){}$`'\"\\*?\[#~\n]")
+_SPECIAL_CHARACTERS_PATTERN = re.compile(r"[;&|<>(){}$`'\"\\*?\[#~\n]")
 """Characters that make a text more than plain words separated by blanks."""
 _DECLARING = frozenset({"export", "declare", "typeset", "local", "readonly"})
 _MAX_COMMANDS = 200
@@ -403,7 +403,7 @@ class Shell(Reading):
                     with self.limit_reading(word.place.end - 1):
                         return self.statements(root.children, state) if root is not None else UNSURE
         joined = " ".join(word.value if word.value is not None else "\0" for word in words)
-        if "\0" not in joined and _SIGNS.search(joined):
+        if "\0" not in joined and _SPECIAL_CHARACTERS_PATTERN.search(joined):
             return self._run_generated_text(joined, words[0].place, state)
         split: list[ShellWord] = []
         for word in words:

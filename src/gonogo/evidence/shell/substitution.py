@@ -70,7 +70,7 @@ def _printed_pieces(shell: Reading, node: Any, state: State, depth: int) -> list
                 first = _printed_pieces(shell, command, state, depth + 1)
                 text = text_of(first) if first is not None else None
             else:
-                words = _words(shell, command, state)
+                words = _known_words(shell, command, state)
                 text = (
                     _evaluate_filter(words, text + "\n" if not text.endswith("\n") else text)
                     if words and text
@@ -93,7 +93,7 @@ def _printed_pieces(shell: Reading, node: Any, state: State, depth: int) -> list
     values = [word.value for word in arguments if not (name == "getopt" and word.many)]
     if name is None or any(value is None for value in values):
         return None
-    printed = _plain(name, [value for value in values if value is not None], state)
+    printed = _simple_command_output(name, [value for value in values if value is not None], state)
     return None if printed is None else [Piece(printed, shell.source, node.start_byte, node.end_byte)]
 
 
@@ -104,7 +104,7 @@ def _expand_words(shell: Reading, node: Any, state: State) -> list[ShellWord]:
     return [made for word in simple.words for made in expand_assignment_words(shell, word, state)]
 
 
-def _words(shell: Reading, node: Any, state: State) -> list[str] | None:
+def _known_words(shell: Reading, node: Any, state: State) -> list[str] | None:
     if node.type != "command":
         return None
     values = [word.value for word in _expand_words(shell, node, state)]
@@ -122,7 +122,7 @@ def _evaluate_echo(shell: Reading, node: Any, arguments: Sequence[ShellWord]) ->
     return pieces
 
 
-def _plain(name: str, values: list[str], state: State) -> str | None:
+def _simple_command_output(name: str, values: list[str], state: State) -> str | None:
     values = [value for value in values if value != "--"]
     if name == "pwd":
         return str(state.cwd) if state.cwd_known else None

@@ -12,7 +12,7 @@ from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text
 
 _MAX_LENGTH = 1 << 16
-_BLANKS = " \t\n"
+_WHITESPACE = " \t\n"
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -100,7 +100,7 @@ def reason_of(pieces: Iterable[Piece]) -> Text | None:
 
 
 def words_of(
-    items: Sequence[Piece | None], place: Place, *, quoted: bool = False, separators: str = _BLANKS
+    items: Sequence[Piece | None], place: Place, *, quoted: bool = False, separators: str = _WHITESPACE
 ) -> list[ShellWord]:
     """The words that one word of the source yields after splitting; often one, sometimes none.
 
@@ -161,8 +161,8 @@ def _split_piece(piece: Piece, depth: int, separators: str) -> list[Piece | bool
     text = piece.text
     if frozenset(separators).isdisjoint(text):
         return [piece]
-    blanks = "".join(character for character in separators if character in _BLANKS)
-    if piece.inner and depth < 20 and len(text.split()) > 1 and separators == _BLANKS:
+    blanks = "".join(character for character in separators if character in _WHITESPACE)
+    if piece.inner and depth < 20 and len(text.split()) > 1 and separators == _WHITESPACE:
         found: list[Piece | bool] = []
         for inner in piece.inner:
             found += _split_piece(msgspec.structs.replace(inner, split=True, quoted=False), depth + 1, separators)
@@ -183,12 +183,12 @@ def _split_piece(piece: Piece, depth: int, separators: str) -> list[Piece | bool
         end = position
         while end < len(text) and text[end] not in separators:
             end += 1
-        atoms.append(_part(piece, position, end))
+        atoms.append(_slice_piece(piece, position, end))
         position = end
     return atoms
 
 
-def _part(piece: Piece, start: int, end: int) -> Piece:
+def _slice_piece(piece: Piece, start: int, end: int) -> Piece:
     text = piece.text or ""
     if not piece.literal:
         return msgspec.structs.replace(piece, text=text[start:end])

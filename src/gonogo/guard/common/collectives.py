@@ -114,7 +114,7 @@ class CollectiveRingBuffer:
         self.total += 1
         entry = _RecordedCall(operator, group, index)
         entry.phase, entry.step = self.phase, self.step
-        entry.shapes, entry.dtype = _shapes(arguments, kwargs)
+        entry.shapes, entry.dtype = _shapes_and_dtype(arguments, kwargs)
         entry.peer = _peer(operator, arguments, kwargs)
         frame: Any = sys._getframe(2)
         stack = entry.stack
@@ -203,7 +203,7 @@ def _peer(operator: str, arguments: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return value if isinstance(value, int) else None
 
 
-def _shapes(arguments: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[tuple[int, ...], ...], Any]:
+def _shapes_and_dtype(arguments: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[tuple[int, ...], ...], Any]:
     tensor = sys.modules["torch"].Tensor
     shapes: list[tuple[int, ...]] = []
     dtype = None
@@ -247,7 +247,7 @@ def _frames(stack: list[tuple[CodeType, int]]) -> tuple[Frame, ...]:
     for code, instruction in stack:
         if code.co_filename.startswith(GONOGO):
             continue
-        frame = frame_of(code.co_filename, _line_of(code, instruction), code.co_name)
+        frame = frame_of(code.co_filename, _line_of_instruction(code, instruction), code.co_name)
         if frame is not None and frame.owner != "torch":
             found.append(frame)
     kept = found[:_MAX_KEPT_FRAMES]
@@ -256,7 +256,7 @@ def _frames(stack: list[tuple[CodeType, int]]) -> tuple[Frame, ...]:
     return tuple(reversed(kept))
 
 
-def _line_of(code: CodeType, instruction: int) -> int:
+def _line_of_instruction(code: CodeType, instruction: int) -> int:
     return next((line or 0 for start, end, line in code.co_lines() if start <= instruction < end), 0)
 
 
@@ -293,11 +293,14 @@ def _nccl_states() -> dict[str, tuple[int | None, int | None]]:
     states: dict[str, tuple[int | None, int | None]] = {}
     for number, state in dump_.get("pg_status", {}).items():
         name = config.get(number, {}).get("name", number)
-        states[str(name)] = (_number(state, "last_started_collective"), _number(state, "last_completed_collective"))
+        states[str(name)] = (
+            _read_integer(state, "last_started_collective"),
+            _read_integer(state, "last_completed_collective"),
+        )
     return states
 
 
-def _number(state: dict[str, Any], name: str) -> int | None:
+def _read_integer(state: dict[str, Any], name: str) -> int | None:
     try:
         return int(state[name])
     except (KeyError, TypeError, ValueError):

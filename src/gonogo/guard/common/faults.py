@@ -18,7 +18,7 @@ _listeners: list[Callable[[str, BaseException], None]] = []
 _announced = threading.Event()
 _reporting = threading.local()
 
-_FAULT = translated(
+_GUARD_FAULT = translated(
     "gonogo: internal error in the guard ({what}); {part} is no longer watched in this process, but training continues"
 )
 
@@ -52,7 +52,7 @@ def fault(part: str, error: BaseException) -> None:
         if not _announced.is_set():
             _announced.set()
             what = f"{type(error).__name__}: {error}"[:300].replace("\n", " ")
-            print(_FAULT.format(what=what, part=part).in_language(language), file=sys.stderr, flush=True)
+            print(_GUARD_FAULT.format(what=what, part=part).in_language(language), file=sys.stderr, flush=True)
         for listener in _listeners:
             listener(part, error)
     except Exception:  # standard error may be closed

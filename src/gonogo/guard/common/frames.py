@@ -15,11 +15,11 @@ from gonogo.evidence.guarded.records import Thread
 from gonogo.finding.frame import Frame, Owner
 
 GONOGO = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
-_STDLIB = tuple(
+_STDLIB_FOLDERS = tuple(
     {os.path.realpath(sysconfig.get_paths()[name]) + os.sep for name in ("stdlib", "platstdlib")}
     | {os.path.dirname(os.path.abspath(os.__file__)) + os.sep}
 )
-_INSIDE = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_PACKAGE_FOLDER_PARTS = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _MAX_FRAMES = 120
 
 
@@ -28,7 +28,9 @@ def owner_of(path: str) -> Owner:
     torch = sys.modules.get("torch")
     if torch is not None and torch.__file__ and path.startswith(os.path.dirname(torch.__file__) + os.sep):
         return "torch"
-    return "library" if any(part in path for part in _INSIDE) or path.startswith(_STDLIB) else "user"
+    return (
+        "library" if any(part in path for part in _PACKAGE_FOLDER_PARTS) or path.startswith(_STDLIB_FOLDERS) else "user"
+    )
 
 
 def frame_of(path: str, line: int, function: str) -> Frame | None:

@@ -15,7 +15,7 @@ from gonogo.evidence.guarded.records import Memory, WarningRecord
 from gonogo.guard.common import nvml
 
 _MemoryKind = Literal["host-memory", "gpu-memory"]
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def sample(local_rank: int) -> Memory:
@@ -36,7 +36,7 @@ def sample(local_rank: int) -> Memory:
 def resident() -> int:
     """Resident memory of this process, in bytes."""
     with open("/proc/self/statm", "rb") as file:
-        return int(file.read().split()[1]) * _PAGE
+        return int(file.read().split()[1]) * _PAGE_BYTES
 
 
 def host_memory() -> tuple[int, int]:
@@ -49,8 +49,8 @@ def host_memory() -> tuple[int, int]:
             elif line.startswith(b"MemAvailable:"):
                 available = int(line.split()[1]) << 10
                 break
-    for folder, limit_name, used_name in _limits():
-        limit, used = _number(f"{folder}/{limit_name}"), _number(f"{folder}/{used_name}")
+    for folder, limit_name, used_name in _cgroup_limits():
+        limit, used = _read_integer(f"{folder}/{limit_name}"), _read_integer(f"{folder}/{used_name}")
         if limit is not None and used is not None and limit < total:
             # The page cache counts as used, but is reclaimed when memory is short.
             cached = _cgroup_cache_bytes(f"{folder}/memory.stat")
@@ -59,7 +59,7 @@ def host_memory() -> tuple[int, int]:
 
 
 @cache
-def _limits() -> tuple[tuple[str, str, str], ...]:
+def _cgroup_limits() -> tuple[tuple[str, str, str], ...]:
     """(folder, name of the limit file, name of the usage file) for each cgroup of this process."""
     found = []
     try:
@@ -82,7 +82,7 @@ def _limits() -> tuple[tuple[str, str, str], ...]:
     return tuple(found)
 
 
-def _number(path: str) -> int | None:
+def _read_integer(path: str) -> int | None:
     try:
         with open(path, "rb") as file:
             return int(file.read())
@@ -153,13 +153,13 @@ class Trend:
         points = list(self._points)
         if len(points) < self.NEEDED:
             return 0.0
-        slope, explained = _line(points)
-        recent, _ = _line(points[len(points) // 2 :])
+        slope, explained = _fit_line(points)
+        recent, _ = _fit_line(points[len(points) // 2 :])
         # Growth that slows down is a cache being filled rather than a leak.
         return slope if slope > 0 and explained >= self._LINEAR and recent >= slope / 2 else 0.0
 
 
-def _line(points: list[tuple[int, int]]) -> tuple[float, float]:
+def _fit_line(points: list[tuple[int, int]]) -> tuple[float, float]:
     """The slope of the least-squares line, and the share of the variance that it explains (R²)."""
     mean_x = sum(x for x, _ in points) / len(points)
     mean_y = sum(y for _, y in points) / len(points)

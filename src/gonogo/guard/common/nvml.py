@@ -32,7 +32,7 @@ def _library() -> Any:
     return library if library.nvmlInit_v2() == 0 else None
 
 
-def _text(function: str, *arguments: Any) -> str:
+def _query_string(function: str, *arguments: Any) -> str:
     buffer = ctypes.create_string_buffer(128)
     answer = getattr(_library(), function)(*arguments, buffer, 128)
     return buffer.value.decode(errors="replace") if answer == 0 else ""
@@ -58,7 +58,7 @@ def _handle(local_rank: int) -> Any:
 
 def driver_version() -> str:
     """Version of the NVIDIA driver; empty if there is none."""
-    return _text("nvmlSystemGetDriverVersion") if _library() is not None else ""
+    return _query_string("nvmlSystemGetDriverVersion") if _library() is not None else ""
 
 
 def gpu_of(local_rank: int) -> GpuRecord | None:
@@ -66,7 +66,7 @@ def gpu_of(local_rank: int) -> GpuRecord | None:
     handle, memory = _handle(local_rank), memory_of(local_rank)
     if handle is None or memory is None:
         return None
-    name, uuid = _text("nvmlDeviceGetName", handle), _text("nvmlDeviceGetUUID", handle)
+    name, uuid = _query_string("nvmlDeviceGetName", handle), _query_string("nvmlDeviceGetUUID", handle)
     return GpuRecord(name, memory.total, f"cuda:{local_rank}", driver_version(), uuid)
 
 

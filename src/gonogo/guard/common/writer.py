@@ -20,7 +20,7 @@ from gonogo.evidence.guarded.records import Fault, Phase, Record
 from gonogo.guard.common.faults import fault
 from gonogo.guard.injection import FOLDER
 
-_WAIT = 5.0  # seconds: a hanging shared folder must not delay an exception for longer
+_LOCK_TIMEOUT_SECONDS = 5.0  # seconds: a hanging shared folder must not delay an exception for longer
 
 
 class RecordWriter:
@@ -64,11 +64,11 @@ class RecordWriter:
 
     def flush(self) -> None:
         """Write what is queued."""
-        if not self._queue or self.broken or not self._lock.acquire(timeout=_WAIT):
+        if not self._queue or self.broken or not self._lock.acquire(timeout=_LOCK_TIMEOUT_SECONDS):
             return
         try:
             while self._queue and self._file is not None and not self.broken:
-                line = memoryview(_line(self._queue.popleft()))
+                line = memoryview(_serialize(self._queue.popleft()))
                 while line:
                     line = line[os.write(self._file, line) :]
         except OSError as error:
@@ -119,7 +119,7 @@ class RecordWriter:
         fault(f"records in {self.folder}", error)
 
 
-def _line(record: Record) -> bytes:
+def _serialize(record: Record) -> bytes:
     """Serialize a record as a line; one that can't be serialized is replaced by a record of that error."""
     try:
         return encode(record)

@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 WORKER = "GONOGO_GUARD_WORKER"  # as injection.WORKER, which is not imported in processes that may not be ranks
-_LAUNCHERS = ("torchrun", "deepspeed", "ds", "accelerate", "swift", "megatron", "llamafactory-cli", "axolotl", "ray")
+_LAUNCHER_PROGRAMS = (
+    "torchrun",
+    "deepspeed",
+    "ds",
+    "accelerate",
+    "swift",
+    "megatron",
+    "llamafactory-cli",
+    "axolotl",
+    "ray",
+)
 _LAUNCHING_MODULES = ("torch.distributed.run", "torch.distributed.launch", "deepspeed.launcher", "accelerate.commands")
 _HOOKED_MODULES = (
     "torch.distributed.distributed_c10d",
@@ -83,5 +93,5 @@ def is_launcher(command: list[str]) -> bool:
         if word == "-m":
             return words[index + 1 : index + 2] != [] and words[index + 1].startswith(_LAUNCHING_MODULES)
         if not word.startswith("-"):
-            return os.path.basename(word) in _LAUNCHERS
+            return os.path.basename(word) in _LAUNCHER_PROGRAMS
     return False

@@ -168,8 +168,10 @@ def _format_traceback(error: BaseException, outer_frame: FrameType | None) -> st
 _LOCATION_LINE = translated("gonogo: {where}")
 _MODULE_LINE = translated("  in module {module} ({kind})")
 _OPERANDS = translated("  tensors on the failing line:")
-_STATE = translated("  ZeRO-3: {name} is {status}, full shape {shape}, {elements} elements on {device} on this rank")
-_KINDS = {"parameter": translated("parameter {name}"), "buffer": translated("buffer {name}")}
+_ZERO3_STATE = translated(
+    "  ZeRO-3: {name} is {status}, full shape {shape}, {elements} elements on {device} on this rank"
+)
+_TENSOR_KIND_TEXTS = {"parameter": translated("parameter {name}"), "buffer": translated("buffer {name}")}
 
 
 def annotate(error: BaseException, context: FailureContext, context_names: tuple[str, ...], language: str) -> None:
@@ -195,9 +197,9 @@ def described(context: FailureContext, context_names: tuple[str, ...], language:
         text = _MODULE_LINE.format(module=context.module, kind=context.module_class)
         lines.append(text.in_language(language))
     if context.operands:
-        lines += [_OPERANDS.in_language(language), *_table(context.operands, language)]
+        lines += [_OPERANDS.in_language(language), *_format_table(context.operands, language)]
     for state in context.zero:
-        text = _STATE.format(
+        text = _ZERO3_STATE.format(
             name=state.parameter,
             status=state.status,
             shape=tuple(state.shape),
@@ -208,10 +210,10 @@ def described(context: FailureContext, context_names: tuple[str, ...], language:
     return lines
 
 
-def _table(operands: tuple[Operand, ...], language: str) -> list[str]:
+def _format_table(operands: tuple[Operand, ...], language: str) -> list[str]:
     rows = []
     for one in operands:
-        kind = _KINDS.get(one.kind)
+        kind = _TENSOR_KIND_TEXTS.get(one.kind)
         owner = kind.format(name=one.parameter).in_language(language) if kind is not None and one.parameter else ""
         rows.append((one.name, one.device, one.dtype, str(tuple(one.shape)), owner))
     widths = [max(len(row[column]) for row in rows) for column in range(4)]

@@ -26,7 +26,7 @@ PACKAGES = (
 _PREFIXES = ("NCCL_", "TORCH_NCCL_", "GLOO_", "TORCH_DISTRIBUTED_", "UCX_", "HCCL_")
 _SECRET_NAME_PARTS = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL")
 _PER_RANK_VARIABLES = ("DEBUG_FILE", "TEMP", "TMPDIR", "FLIGHT_RECORDER_FILE")
-_SETTINGS = 400
+_MAX_SETTINGS = 400
 
 
 def start(rank: int, local_rank: int) -> StartRecord:
@@ -94,7 +94,7 @@ def joined(model: Any, engine: Any, data: dict[str, str]) -> JoinRecord:
     if model is not None:
         facts |= model_facts(model)
     facts |= data
-    facts["torch seed"] = _seed(torch)
+    facts["torch seed"] = _torch_seed(torch)
     return JoinRecord(
         time=time.time(),
         facts={name: value for name, value in facts.items() if value},
@@ -105,7 +105,7 @@ def joined(model: Any, engine: Any, data: dict[str, str]) -> JoinRecord:
     )
 
 
-def _seed(torch: Any) -> str:
+def _torch_seed(torch: Any) -> str:
     """The seed of torch's generator, or "not set": an unseeded generator starts from 64 random bits."""
     seed = torch.initial_seed()
     return str(seed) if seed < 1 << 32 else "not set"
@@ -134,13 +134,13 @@ def _nccl_version() -> str:
 def settings_of(engine: Any) -> dict[str, str]:
     """The settings of an engine's DeepSpeed config, flattened, as the engine parsed them."""
     config = getattr(getattr(engine, "_config", None), "_param_dict", None)
-    return dict(sorted(_flat(config, ""))[:_SETTINGS]) if isinstance(config, dict) else {}
+    return dict(sorted(_flatten(config, ""))[:_MAX_SETTINGS]) if isinstance(config, dict) else {}
 
 
-def _flat(value: Any, path: str) -> Iterator[tuple[str, str]]:
+def _flatten(value: Any, path: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, dict) and value:
         for name, inner in value.items():
-            yield from _flat(inner, f"{path}.{name}" if path else str(name))
+            yield from _flatten(inner, f"{path}.{name}" if path else str(name))
     else:
         yield path, json.dumps(value, default=str, ensure_ascii=False)[:200]
 

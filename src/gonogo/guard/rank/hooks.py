@@ -78,7 +78,7 @@ def _init_process_group(original: Any, *arguments: Any, **named: Any) -> Any:
     guard = current()
     if guard is None:
         return original(*arguments, **named)
-    _begin(guard, named)
+    _begin_guard(guard, named)
     before = guard.phase
     guard.enter("init")
     answer = original(*arguments, **named)
@@ -87,7 +87,7 @@ def _init_process_group(original: Any, *arguments: Any, **named: Any) -> Any:
 
 
 @harmless("the rank")
-def _begin(guard: Guard, named: dict[str, Any]) -> None:
+def _begin_guard(guard: Guard, named: dict[str, Any]) -> None:
     rank = named.get("rank")
     if "RANK" not in os.environ and isinstance(rank, int) and rank >= 0:
         guard.begin(rank)
@@ -171,7 +171,7 @@ def _hook_deepspeed_engine(module: Any) -> None:
     _wrap(engine, "step", _engine_step)
 
 
-def _pipeline(module: Any) -> None:
+def _hook_pipeline_engine(module: Any) -> None:
     _wrap(module.PipelineEngine, "train_batch", _train_batch)
 
 
@@ -309,7 +309,7 @@ _HOOKS: dict[str, Callable[[Any], None]] = {
     "torch.nn.parallel.distributed": _hook_ddp,
     "torch.distributed.fsdp.fully_sharded_data_parallel": _hook_fsdp,
     "deepspeed.runtime.engine": _hook_deepspeed_engine,
-    "deepspeed.runtime.pipe.engine": _pipeline,
+    "deepspeed.runtime.pipe.engine": _hook_pipeline_engine,
     "transformers.trainer": _hook_trainer,
     "torch.utils.tensorboard.writer": _hook_summary_writers,
     "tensorboardX.writer": _hook_summary_writers,

@@ -23,7 +23,7 @@ def oom_kills() -> int | None:
 def memory_limit() -> int:
     """The machine's memory or the container's limit, in bytes; 0 if that can't be read."""
     total = (_field(Path("/proc/meminfo"), "MemTotal:") or 0) * 1024
-    limits = [limit for place in _own_cgroups() for limit in _limits(place)]
+    limits = [limit for place in _own_cgroups() for limit in _memory_limits(place)]
     return min([total, *limits]) if total else min(limits, default=0)
 
 
@@ -39,7 +39,7 @@ def _own_cgroups() -> list[Path]:
     return [*found, _CGROUPS, _CGROUPS / "memory"]
 
 
-def _limits(place: Path) -> list[int]:
+def _memory_limits(place: Path) -> list[int]:
     found = []
     for name in ("memory.max", "memory.limit_in_bytes"):
         text = next(iter(_lines(place / name)), "")

@@ -23,9 +23,9 @@ from gonogo.guard.trackers.files import MARKDOWN, PAGE, SUMMARY, Summary
 if TYPE_CHECKING:
     from gonogo.guard.common.state import RankState
 
-_STEPS = 10
+_MAX_TRACKER_SEARCH_STEPS = 10
 """Number of first steps at which trackers are looked for: a training that reports starts before its first step."""
-_PATIENCE = 120.0
+_UPLOAD_TIMEOUT_SECONDS = 120.0
 _GRACE_SECONDS = 5.0
 """Seconds to wait for the other ranks' ends."""
 _REPORT_SENT = translated("gonogo: findings so far: {count}; the report is also in {name} ({where})")
@@ -46,7 +46,7 @@ class TrackerUploader:
     def look(self) -> None:
         """Look for trackers, in the training's thread; only looks into ``sys.modules``."""
         state = self._state
-        if not state.options.trackers or state.step > _STEPS or not state.reports_for_all:
+        if not state.options.trackers or state.step > _MAX_TRACKER_SEARCH_STEPS or not state.reports_for_all:
             return
         _register_trainer_writer(state.trainer() if state.trainer is not None else None)
         for tracker in found():
@@ -98,7 +98,7 @@ def _write_report(state: RankState, records: str, folder: str, seconds: float) -
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        timeout=_PATIENCE,
+        timeout=_UPLOAD_TIMEOUT_SECONDS,
         check=True,
     )
     summary = msgspec.json.decode(Path(folder, SUMMARY).read_bytes(), type=Summary)

@@ -43,10 +43,10 @@ def _start_guard() -> None:
         sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _PackageFinder)]
         if "RANK" in os.environ and os.environ.get("GONOGO_GUARD_WORKER") in (None, str(os.getpid())):
             os.environ["GONOGO_GUARD_WORKER"] = "none"  # report only once, not again in child processes
-            _say(error)
+            _print_error(error)
 
 
-def _say(error: Exception) -> None:
+def _print_error(error: Exception) -> None:
     """Print one line to standard error in the language of the locale, without any of gonogo's modules."""
     locale = next((os.environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if os.environ.get(name)), "")
     what = f"{type(error).__name__}: {error}"

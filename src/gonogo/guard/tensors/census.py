@@ -10,7 +10,7 @@ from typing import Any, Literal
 from gonogo.evidence.guarded.records import PlacedTensors, PlacementSnapshot
 from gonogo.guard.common import memory
 
-_MAX_NAMED = 5
+_MAX_TENSOR_NAMES = 5
 _TensorKind = Literal["parameter", "buffer", "optimizer-state", "zero-partition", "fp32-partition", "master-weights"]
 # Where DeepSpeed's optimizers keep the fp32 weights, or this rank's partition of them.
 _MASTER_WEIGHTS: tuple[tuple[str, _TensorKind], ...] = (
@@ -42,7 +42,7 @@ def placement_snapshot(model: Any, engine: Any, moment: Literal["start", "first-
         for attribute, what in _MASTER_WEIGHTS:
             for index, tensor in enumerate(getattr(optimizer, attribute, None) or ()):
                 places.add(what, f"{attribute}[{index}]", tensor, expected)
-        for name, tensor in _states(getattr(optimizer, "optimizer", optimizer)):
+        for name, tensor in _optimizer_states(getattr(optimizer, "optimizer", optimizer)):
             places.add("optimizer-state", name, tensor, expected)
     available, total = memory.host_memory()
     free = whole = allocated = reserved = 0
@@ -80,7 +80,7 @@ def _expected_device(offloaded_to: str, default_device: str | None) -> str | Non
     return {"none": default_device, "cpu": "cpu"}.get(offloaded_to)
 
 
-def _states(optimizer: Any) -> Iterator[tuple[str, Any]]:
+def _optimizer_states(optimizer: Any) -> Iterator[tuple[str, Any]]:
     """An optimizer's states except 0-dim ones: step counts may be on any device."""
     state = getattr(optimizer, "state", None)
     for index, of_one in enumerate(state.values() if isinstance(state, dict) else ()):
@@ -110,4 +110,4 @@ class _PlacementTable:
         for key, size in sorted(self._bytes.items(), key=lambda item: -item[1]):
             what, device, dtype, expected = key
             names = self._names[key]
-            yield PlacedTensors(what, device, dtype, len(names), size, tuple(names[:_MAX_NAMED]), expected)
+            yield PlacedTensors(what, device, dtype, len(names), size, tuple(names[:_MAX_TENSOR_NAMES]), expected)

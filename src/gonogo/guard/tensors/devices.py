@@ -48,7 +48,7 @@ def check_named(
     if not counted:
         return None
     devices = {name: str(tensor.device) for name, tensor in counted}
-    home = expected or _home(devices)
+    home = expected or _majority_device(devices)
     if ":" not in home and home != "cpu":
         odd = tuple(name for name, device in devices.items() if device.partition(":")[0] != home)
     else:
@@ -61,7 +61,7 @@ def check_named(
     return home
 
 
-def _home(devices: dict[str, str]) -> str:
+def _majority_device(devices: dict[str, str]) -> str:
     """The device of most tensors; in a tie, an accelerator."""
     counts = Counter(devices.values())
     return max(counts, key=lambda device: (counts[device], device != "cpu"))

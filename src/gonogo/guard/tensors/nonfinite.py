@@ -13,7 +13,7 @@ from gonogo.guard.common.faults import harmless
 if TYPE_CHECKING:
     from gonogo.guard.common.state import RankState
 
-_PART = "values that are not finite"
+_GUARD_PART = "values that are not finite"
 
 
 def look_for_nonfinite(state: RankState, model: Any) -> None:
@@ -43,7 +43,7 @@ class NonfiniteCheck:
         self._suspect = None
 
     def _output_of(self, name: str) -> Any:
-        @harmless(_PART)
+        @harmless(_GUARD_PART)
         def look(module: Any, arguments: Any, named: Any, output: Any) -> None:
             if self._suspect is not None or not self._handles:
                 return
@@ -59,7 +59,7 @@ class NonfiniteCheck:
         return look
 
     def _gradient_hook(self, name: str) -> Any:
-        @harmless(_PART)
+        @harmless(_GUARD_PART)
         def look(gradient: Any) -> None:
             if self._handles and not _is_finite(gradient):
                 module = name.rpartition(".")[0]
@@ -67,7 +67,7 @@ class NonfiniteCheck:
 
         return look
 
-    @harmless(_PART)
+    @harmless(_GUARD_PART)
     def loss(self, loss: Any) -> None:
         """Check the loss of a step."""
         if self._handles and isinstance(loss, sys.modules["torch"].Tensor) and not _is_finite(loss):

@@ -43,7 +43,7 @@ def _candidates(entry: TracebackType) -> Iterator[tuple[str, Any]]:
     """(source text, value) of each part of the failing expression; if that can't be read, of all local variables."""
     frame = entry.tb_frame
     tree = _failing_expression(entry)
-    read = list(_values(tree, frame)) if tree is not None else []
+    read = list(_evaluate_operands(tree, frame)) if tree is not None else []
     yield from read or ((name, value) for name, value in frame.f_locals.items() if not name.startswith("__"))
 
 
@@ -72,11 +72,11 @@ def _parse_expression(text: str) -> ast.AST | None:
         return None
 
 
-def _values(tree: ast.AST, frame: FrameType) -> Iterator[tuple[str, Any]]:
+def _evaluate_operands(tree: ast.AST, frame: FrameType) -> Iterator[tuple[str, Any]]:
     owners: set[int] = set()
     for node in ast.walk(tree):  # ast.walk: outer expressions come first
         if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Load):
-            written, value = _value(node, frame)
+            written, value = _evaluate(node, frame)
             if value is None and id(node) not in owners:
                 continue
             if not isinstance(node, ast.Name):
@@ -85,16 +85,16 @@ def _values(tree: ast.AST, frame: FrameType) -> Iterator[tuple[str, Any]]:
                 yield written, value
 
 
-def _value(node: ast.expr, frame: FrameType) -> tuple[str, Any]:
+def _evaluate(node: ast.expr, frame: FrameType) -> tuple[str, Any]:
     """(source text, value) of an expression, without running any of the program's code."""
     if isinstance(node, ast.Name):
         return node.id, frame.f_locals.get(node.id, frame.f_globals.get(node.id))
     if isinstance(node, ast.Attribute):
-        written, owner = _value(node.value, frame)
-        return f"{written}.{node.attr}", _attribute(owner, node.attr)
+        written, owner = _evaluate(node.value, frame)
+        return f"{written}.{node.attr}", _own_attribute(owner, node.attr)
     if isinstance(node, ast.Subscript):
-        written, owner = _value(node.value, frame)
-        key = node.slice.value if isinstance(node.slice, ast.Constant) else _value(node.slice, frame)[1]
+        written, owner = _evaluate(node.value, frame)
+        key = node.slice.value if isinstance(node.slice, ast.Constant) else _evaluate(node.slice, frame)[1]
         return f"{written}[{ast.unparse(node.slice)}]", _get_item(owner, key)
     return "", None
 
@@ -108,7 +108,7 @@ def _get_item(owner: Any, key: Any) -> Any:
     return None
 
 
-def _attribute(owner: Any, name: str) -> Any:
+def _own_attribute(owner: Any, name: str) -> Any:
     own = getattr(owner, "__dict__", None)
     if not isinstance(own, dict):
         return None
@@ -131,7 +131,7 @@ def _collect(name: str, value: Any, tensors: dict[str, Any], depth: int = 0) -> 
         tensors[name] = value
     elif isinstance(value, torch.nn.Module):
         # Only a module without children: one with children would add too many tensors.
-        if not value._modules:
+        if not value._modules_table:
             for inner, tensor in (*value._parameters.items(), *value._buffers.items()):
                 if tensor is not None:
                     _collect(f"{name}.{inner}", tensor, tensors, depth + 1)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from gonogo.evidence.run import Run
     from gonogo.evidence.script.script import ClassInfo, Script
 
-_LAYERS = tuple(
+_LAYER_CLASSES = tuple(
     f"torch.nn.{name}"
     for name in ("Linear", "Conv1d", "Conv2d", "Conv3d", "LSTM", "GRU", "LayerNorm", "MultiheadAttention", "Parameter")
 )
@@ -39,15 +39,15 @@ def _assigned_layer(script: Script, statement: ast.stmt) -> str | None:
     target, value = statement.targets[0], statement.value
     if not isinstance(target, ast.Attribute) or not isinstance(value, ast.Call):
         return None
-    return target.attr if script.qualified(value.func) in _LAYERS else None
+    return target.attr if script.qualified(value.func) in _LAYER_CLASSES else None
 
 
 def _mentions(scripts: tuple[Script, ...], name: str) -> int:
     """How often the name occurs in the project as a word."""
-    return sum(_count(script.source.data, name.encode()) for script in scripts)
+    return sum(_count_word(script.source.data, name.encode()) for script in scripts)
 
 
-def _count(data: bytes, word: bytes) -> int:
+def _count_word(data: bytes, word: bytes) -> int:
     found, at = 0, data.find(word)
     while at >= 0:
         before, after = data[at - 1 : at], data[at + len(word) : at + len(word) + 1]

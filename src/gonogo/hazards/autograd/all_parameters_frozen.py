@@ -5,7 +5,7 @@ from gonogo.hazards.facts.training_script import is_trainer, makers, mentions, t
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 
 # Code that makes parameters trainable, or adds trainable ones.
-_TRAINS = (
+_TRAINABLE_WORDS = (
     *(b"requires_grad = True", b"requires_grad=True", b"requires_grad_(True)", b"requires_grad_()", b"peft", b"lora"),
     *(b"LoRA", b"Adapter", b"adapter", b"unfreeze", b"Parameter(", b"nn.Linear", b"add_module", b"setattr(", b"swift"),
     *(b"ForSequenceClassification", b"ForTokenClassification", b".requires_grad = ("),
@@ -15,7 +15,7 @@ _TRAINS = (
 class AllParametersFrozen(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """``requires_grad = False`` for all parameters of the trained model, with no code that unfreezes any."""
-        if b"requires_grad" not in script.source.data or mentions(run, script, *_TRAINS):
+        if b"requires_grad" not in script.source.data or mentions(run, script, *_TRAINABLE_WORDS):
             return
         for call, node in trained(script):
             # Engines and DDP also wrap models that are frozen on purpose: teachers and references.

@@ -4,14 +4,14 @@ from gonogo.evidence.log.match import collapse_whitespace
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Text, translated
 
 _METADATA_DIFFERS_PATTERN = Pattern(r"Recomputed values\s+for the following tensors\s+have different metadata")
-_SIZES = Pattern(
+_METADATA_SIZES_PATTERN = Pattern(
     r"saved metadata: \{'shape': torch\.Size\(\[(?P<first>\d+), (?P<width>\d+)\]\)[^}]*\}"
     r"[^{]*recomputed metadata: \{'shape': torch\.Size\(\[(?P<second>\d+), (?P<again>\d+)\]\)"
 )
 _EXPERTS = Pattern(
     r"(?i)\bmoe\b|_moe|moe_|mixtral|grouped_(?:mm|gemm)|\bexperts?\b|\brouter\b|hybridep|deepep|row_id_map|token_dispatch"
 )
-_NEAR = 0.2
+_MAX_ROW_DIFFERENCE = 0.2
 """The largest difference between two routings of the same tokens, as a share of the rows."""
 
 
@@ -24,8 +24,8 @@ class CheckpointRecomputeRoutesDifferently(Hazard):
             message = collapse_whitespace(error.message)
             if _METADATA_DIFFERS_PATTERN.search(message) is None:
                 continue
-            sizes = _SIZES.search(message)
-            routed = sizes is not None and _differs_by_few_rows(*(int(sizes.group(name)) for name in _NAMES))
+            sizes = _METADATA_SIZES_PATTERN.search(message)
+            routed = sizes is not None and _differs_by_few_rows(*(int(sizes.group(name)) for name in _SIZE_GROUP_NAMES))
             experts = log.says(_EXPERTS)
             if not routed and ("recomputed metadata" in message or not experts):
                 continue
@@ -55,8 +55,10 @@ class CheckpointRecomputeRoutesDifferently(Hazard):
             return
 
 
-_NAMES = ("first", "width", "second", "again")
+_SIZE_GROUP_NAMES = ("first", "width", "second", "again")
 
 
 def _differs_by_few_rows(first: int, width: int, second: int, recomputed_rows: int) -> bool:
-    return width == recomputed_rows and first != second and abs(first - second) <= _NEAR * max(first, second)
+    return (
+        width == recomputed_rows and first != second and abs(first - second) <= _MAX_ROW_DIFFERENCE * max(first, second)
+    )

@@ -9,7 +9,7 @@ from gonogo.hazards.facts.training_script import (
 )
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text, translated
 
-_WORDS = ("Expected to mark a variable ready only once", "has been marked as ready twice")
+_READY_TWICE_MESSAGES = ("Expected to mark a variable ready only once", "has been marked as ready twice")
 _PARAMETER_NAME = Pattern(r"Parameter at index \d+ with name (\S{1,200}) has been marked as ready twice")
 
 _TRUE_WORDS = ("True", "true", "1")
@@ -65,7 +65,7 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """DDP's error, with the parameter that it names; certain if a frame or warning shows checkpointing."""
-        evidence = first_match(log, *_WORDS)
+        evidence = first_match(log, *_READY_TWICE_MESSAGES)
         if evidence is None:
             return
         named = _PARAMETER_NAME.search(matched_text(log, evidence))

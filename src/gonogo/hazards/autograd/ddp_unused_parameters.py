@@ -19,7 +19,7 @@ from gonogo.hazards.rule import (
     translated,
 )
 
-_WORDS = (
+_UNUSED_PARAMETERS_MESSAGES = (
     "Expected to have finished reduction in the prior iteration",
     "your module has parameters that were not used in producing loss",
     "module has parameters that were not used in producing",
@@ -76,7 +76,7 @@ class DdpUnusedParameters(Hazard):
         """DDP's error, with the parameters if it prints their names or indices."""
         if any(log.has(words) for words in _ZERO_MESSAGES):
             return
-        evidence = first_match(log, *_WORDS)
+        evidence = first_match(log, *_UNUSED_PARAMETERS_MESSAGES)
         certainty = Certainty.CERTAIN if evidence else Certainty.LIKELY
         if evidence is None:  # the two calls in which DDP checks whether the previous step's reduction has finished
             evidence = find_truncated_error(

@@ -2,7 +2,7 @@ from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, translated
 
 _NO_GRAD_MESSAGE = "element 0 of tensors does not require grad"
-_GATHERS = ("allgather", "all_gather")
+_GATHER_PREFIXES = ("allgather", "all_gather")
 
 
 class GatheredOutputsWithoutGradient(Hazard):
@@ -11,7 +11,7 @@ class GatheredOutputsWithoutGradient(Hazard):
         for failed in failed_ranks(record):
             failure, rank = failed.failure, failed.first
             trainable = rank.as_run is not None and rank.as_run.trainable
-            gathered = any(total.operator.lstrip("_").startswith(_GATHERS) for total in rank.collectives)
+            gathered = any(total.operator.lstrip("_").startswith(_GATHER_PREFIXES) for total in rank.collectives)
             if failure.phase != "backward" or _NO_GRAD_MESSAGE not in failure.message or rank.steps or not trainable:
                 continue
             if not gathered or (rank.as_run is not None and rank.as_run.strategy.startswith(("FSDP", "DeepSpeed"))):

@@ -9,18 +9,18 @@ from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.hazards.facts.training_script import first_argument, gradient_checkpointing, mentions, reentrant
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 
-_WORDS = (
+_NO_GRAD_MESSAGES = (
     "of tensors does not require grad and does not have a grad_fn",
     "tensors does not require grad and does not have a grad_fn",
     "element 0 of tensors does not require grad",
 )
-_WARNED = "None of the inputs have requires_grad=True"
+_NO_INPUT_GRAD_WARNING = "None of the inputs have requires_grad=True"
 _CHECKPOINTING_PATTERN = lazy_compile(
     r"(?i)gradient[_ ]checkpointing|utils/checkpoint\.py|enable_input_require_grads|梯度检查点"
 )
 _CHECKPOINTING_OFF_PATTERN = lazy_compile(r"(?i)gradient_checkpointing['\"]?\s*[=: ]\s*false")
 _ADAPTER = lazy_compile(r"(?i)\bq?-?lora\b|lora_|_lora|peft|adapter|adalora", re.ASCII)
-_STEPPED = lazy_compile(r"['\"]loss['\"]: ?[\d.]")
+_LOGGED_LOSS_PATTERN = lazy_compile(r"['\"]loss['\"]: ?[\d.]")
 _NO_TRAINABLE_PARAMETERS_PATTERN = lazy_compile(
     r"(?i)trainable params:? 0\b|trainable parameters = 0\b|trainable%: 0(?:\.0+)?\s*$"
 )
@@ -37,7 +37,7 @@ _REMEDY_MARKERS = (
     *(b"enable_input_require_grads", b"prepare_model_for", b"requires_grad_(True)", b"requires_grad = True"),
     *(b"gradient_checkpointing_enable", b"modules_to_save", b"embed_tokens", b"use_reentrant", b"trl import"),
 )
-_PLAIN = ("transformers.Trainer", "transformers.Seq2SeqTrainer")
+_BASE_TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer")
 
 _CURES = (
     translated("Call model.enable_input_require_grads() before training (with get_peft_model: before or after it)"),
@@ -48,7 +48,7 @@ _CURES = (
 class NoGradCheckpointingInputs(Hazard):
     log_words = (
         "does not require grad",
-        _WARNED,
+        _NO_INPUT_GRAD_WARNING,
         "checkpointing",
         "trainable param",
         "enable_input_require_grads",
@@ -64,7 +64,11 @@ class NoGradCheckpointingInputs(Hazard):
             return
         if mentions(run, script, *_REMEDY_MARKERS) or not mentions(run, script, b"LoraConfig"):
             return
-        trainers = [call for call in script.calls(*TRAINER_CLASSES) if call.names[-1] in _PLAIN or call.name in _PLAIN]
+        trainers = [
+            call
+            for call in script.calls(*TRAINER_CLASSES)
+            if call.names[-1] in _BASE_TRAINERS or call.name in _BASE_TRAINERS
+        ]
         wraps = list(script.calls("peft.get_peft_model"))
         if not trainers or len(wraps) != 1:
             return
@@ -90,8 +94,8 @@ class NoGradCheckpointingInputs(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """autograd's error: certain with torch's warning, else judged by signs of checkpointing and adapters."""
-        evidence = first_match(log, *_WORDS)
-        warned = log.has(_WARNED)
+        evidence = first_match(log, *_NO_GRAD_MESSAGES)
+        warned = log.has(_NO_INPUT_GRAD_WARNING)
         without_error = evidence is None and not log.errors
         if without_error:
             evidence = _unresolved_warning(log)
@@ -125,8 +129,10 @@ class NoGradCheckpointingInputs(Hazard):
 
 def _unresolved_warning(log: FailureLog) -> LogLine | None:
     """torch's warning with no training step after it, if the log shows no error."""
-    warning = next((line for line in log.lines if _WARNED in line.text), None)
-    stepped = warning is not None and any(_STEPPED.search(line.text) for line in log.lines_after(warning, 200))
+    warning = next((line for line in log.lines if _NO_INPUT_GRAD_WARNING in line.text), None)
+    stepped = warning is not None and any(
+        _LOGGED_LOSS_PATTERN.search(line.text) for line in log.lines_after(warning, 200)
+    )
     return None if stepped else warning
 
 

@@ -26,7 +26,7 @@ class ParameterMovedIsNoParameter(Hazard):
                 continue
             inner = first_argument(made, "data")
             call = f".{method.attr}({', '.join(ast.unparse(one) for one in (*move.args, *move.keywords))})"
-            around = _around(script, made, inner) if inner is not None else None
+            around = _code_around_cuda(script, made, inner) if inner is not None else None
             moved = f"{around[0]}{call}{around[1]}" if around is not None else f"nn.Parameter(tensor{call})"
             edit = script.replacing(move, moved) if around is not None else None
             yield self.finding(
@@ -40,7 +40,7 @@ class ParameterMovedIsNoParameter(Hazard):
             )
 
 
-def _around(script: Script, call: Call, argument: ast.expr) -> tuple[str, str] | None:
+def _code_around_cuda(script: Script, call: Call, argument: ast.expr) -> tuple[str, str] | None:
     """The code before and after the place for ``.cuda()`` in ``nn.Parameter(x)``; None if parentheses are needed."""
     if not isinstance(argument, (ast.Call, ast.Name, ast.Attribute)):
         return None

@@ -9,8 +9,8 @@ from gonogo.finding.lives.life_report import LifeReport, StateRow
 from gonogo.finding.lives.state_names import listed_texts, state_text
 from gonogo.hazards.rule import RehearsalRecord, Text, translated
 
-_SHOWN = 3
-_READ = ("restored", "partly", "other-state", "other-dtype")
+_MAX_SHOWN = 3
+_READ_STATUSES = ("restored", "partly", "other-state", "other-dtype")
 _REASONS_BY_STATUS = {
     "not-written": translated("not in any checkpoint file"),
     "not-read": translated("saved, but not loaded"),
@@ -37,7 +37,7 @@ def may_have_resumed(report: LifeReport) -> bool:
 
 def has_resumed(report: LifeReport) -> bool:
     """Whether any state of the second run was read from the first one's files."""
-    return any(row.status in _READ for row in report.states)
+    return any(row.status in _READ_STATUSES for row in report.states)
 
 
 def listed(rows: Sequence[StateRow]) -> Text:
@@ -56,10 +56,10 @@ def listed(rows: Sequence[StateRow]) -> Text:
 
 def named(rows: Sequence[StateRow]) -> Text:
     """The first rows by name."""
-    return listed_texts([*map(_name, rows[:_SHOWN]), *([Text("…", "…")] if len(rows) > _SHOWN else [])])
+    return listed_texts([*map(_state_name, rows[:_MAX_SHOWN]), *([Text("…", "…")] if len(rows) > _MAX_SHOWN else [])])
 
 
-def _name(row: StateRow) -> Text:
+def _state_name(row: StateRow) -> Text:
     name = state_text(row.name, row.slot)
     if row.status == "other-state":
         held = _OTHER_SHARD if row.holds == row.name else Text(row.holds, row.holds)

@@ -13,14 +13,14 @@ _REFUSED_PATTERN = Pattern(
     r"|safe_globals|unsupported persistent id|Trying to instantiate .{1,200} blocked"
 )
 _BROKEN_FILE = Pattern(r"[Uu]nsupported operand|invalid load key|pickle data was truncated|Ran out of input")
-_FAILED = "Weights only load failed"
+_WEIGHTS_ONLY_MESSAGE = "Weights only load failed"
 
 _NO_WEIGHTS_ONLY_VARIABLE = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
 _ALLOWED = (b"add_safe_globals", b"safe_globals(", _NO_WEIGHTS_ONLY_VARIABLE.encode(), b"functools.partial(torch.load")
 
 
 class CheckpointWeightsOnlyUnpickling(Hazard):
-    log_words = (_FAILED, "WeightsUnpickler", "safe_globals", "weights_only", "_get_wo_message")
+    log_words = (_WEIGHTS_ONLY_MESSAGE, "WeightsUnpickler", "safe_globals", "weights_only", "_get_wo_message")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """A torch.load without weights_only of a file that the same script saved with more than weights."""
@@ -34,7 +34,7 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
         loads = [load for load in script.calls("torch.load") if load.keyword("weights_only").absent]
         for load in loads:
             path = first_argument(load, "f")
-            found = [one for one in saves if _same(path, first_argument(one[0], "f", index=1))]
+            found = [one for one in saves if _is_same_code(path, first_argument(one[0], "f", index=1))]
             sure = bool(found)
             if not found and len(saves) == len(loads) == len(list(script.calls("torch.save"))) == 1:
                 found = saves
@@ -59,7 +59,9 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The unpickler's error, with the type that it names."""
-        evidence = first_match(log, _FAILED, "WeightsUnpickler error", "was not an allowed global by default")
+        evidence = first_match(
+            log, _WEIGHTS_ONLY_MESSAGE, "WeightsUnpickler error", "was not an allowed global by default"
+        )
         evidence = evidence or first_match(log, "types accepted by default with weights_only")
         evidence = evidence or find_truncated_error(log, ("torch/serialization", "UnpicklingError(_get_wo_message"))
         if evidence is None or outside_training(log):
@@ -94,7 +96,7 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
         )
 
 
-def _same(left: ast.expr | None, other: ast.expr | None) -> bool:
+def _is_same_code(left: ast.expr | None, other: ast.expr | None) -> bool:
     return left is not None and other is not None and ast.dump(left) == ast.dump(other)
 
 

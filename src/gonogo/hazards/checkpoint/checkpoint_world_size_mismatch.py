@@ -10,7 +10,7 @@ from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pa
 
 _WORLD_SIZE_MESSAGE = "The checkpoint being loaded used a DP"
 """Start of DeepSpeed's own source line that raises the error, for logs that end there."""
-_SIZES = Pattern(r"world size of (\d+) but the\W{1,8}current world size is (\d+)")
+_WORLD_SIZES_PATTERN = Pattern(r"world size of (\d+) but the\W{1,8}current world size is (\d+)")
 
 
 _CAUSE = translated(
@@ -65,7 +65,9 @@ class CheckpointWorldSizeMismatch(Hazard):
         if "used a DP" not in message and "optimizer state partitioning" not in message:
             return
         only_its_line = "world size" not in message and "partitioning" not in message
-        yield self._found(evidence, _SIZES.search(message), Certainty.LIKELY if only_its_line else Certainty.CERTAIN)
+        yield self._found(
+            evidence, _WORLD_SIZES_PATTERN.search(message), Certainty.LIKELY if only_its_line else Certainty.CERTAIN
+        )
 
     def _found(self, evidence: LoggedError | LogLine, sizes: Match | None, certainty: Certainty) -> Finding:
         return self.log_finding(

@@ -15,7 +15,7 @@ _NO_SPACE = Pattern(
     r"|\[Errno 5\] Input/output error"
 )
 _QUOTA = Pattern(r"[Dd]isk quota exceeded|\[Errno 122\]")
-_SAVES = (
+_SAVE_FRAMES = (
     "torch/serialization.py", "save_checkpoint", "save_pretrained", "safetensors/torch.py", "save_file",
     "serialize_file", "_save", "save_model", "save_state", "checkpoint_engine", "torch.save", "save_16bit_model",
     "save_weights",
@@ -111,7 +111,7 @@ def _evidence(log: FailureLog) -> tuple[LoggedError | LineMatch | None, Certaint
     for error in log.errors_of(says=_NO_SPACE):
         if error.passes(*_LOADING_FRAMES):
             return None, Certainty.POSSIBLE
-        if error.passes(*_SAVES):
+        if error.passes(*_SAVE_FRAMES):
             return error, Certainty.CERTAIN
     found = next(log.errors_of(says=_NO_SPACE), None) or log.find(_NO_SPACE)
     if found is None:

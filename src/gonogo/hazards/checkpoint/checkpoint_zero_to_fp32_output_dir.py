@@ -1,10 +1,10 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text, translated
 
-_NAME = r"[^\s'\"]*\.(?:bin|pt|pth|ckpt|safetensors)"
-_NO_PARENT_PATTERN = Pattern(rf"Parent directory ['\"`]?({_NAME})['\"`/]* does not exist")
-_FILE_EXISTS_PATTERN = Pattern(rf"File exists: ['\"]({_NAME})['\"]")
-_IS_FOLDER_PATTERN = Pattern(rf"Is a directory: ['\"]({_NAME})/?['\"]")
+_WEIGHTS_FILE_PATTERN = r"[^\s'\"]*\.(?:bin|pt|pth|ckpt|safetensors)"
+_NO_PARENT_PATTERN = Pattern(rf"Parent directory ['\"`]?({_WEIGHTS_FILE_PATTERN})['\"`/]* does not exist")
+_FILE_EXISTS_PATTERN = Pattern(rf"File exists: ['\"]({_WEIGHTS_FILE_PATTERN})['\"]")
+_IS_FOLDER_PATTERN = Pattern(rf"Is a directory: ['\"]({_WEIGHTS_FILE_PATTERN})/?['\"]")
 _SCRIPT_NAME_PATTERN = Pattern(r"zero_to_fp32|convert_zero_checkpoint_to_fp32_state_dict")
 
 

@@ -5,7 +5,7 @@ from gonogo.hazards.checkpoint._lost_states import listed, ranks_of, resumed
 from gonogo.hazards.facts.left_out_of_checkpoint import adapter_fixes, gathering_fixes
 from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, translated
 
-_LOST = ("not-written", "not-read", "partly", "other-state")
+_LOST_STATUSES = ("not-written", "not-read", "partly", "other-state")
 
 
 class ResumeWeightsNotRestored(Hazard):
@@ -15,7 +15,7 @@ class ResumeWeightsNotRestored(Hazard):
         if life is None:
             return
         weights = [row for row in life.states if row.kind in ("parameter", "buffer")]
-        lost = [row for row in weights if row.status in _LOST and (row.trained or row.kind == "buffer")]
+        lost = [row for row in weights if row.status in _LOST_STATUSES and (row.trained or row.kind == "buffer")]
         drawn = [row for row in weights if row.status == "drawn-anew"]
         for rows, certainty in ((lost, Certainty.CERTAIN), (drawn, Certainty.LIKELY)):
             if rows:

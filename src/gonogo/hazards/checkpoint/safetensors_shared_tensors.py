@@ -11,9 +11,9 @@ from gonogo.evidence.rehearsal.failures import few
 from gonogo.hazards.facts.training_script import first_argument, is_trainer, makers, trained
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, Text, translated
 
-_WORDS = ("Some tensors share memory", "trying to be saved contained shared tensors")
+_SHARED_TENSORS_MESSAGES = ("Some tensors share memory", "trying to be saved contained shared tensors")
 _REFUSING_FRAMES = (("safetensors/torch.py", "raise RuntimeError("), ("modeling_utils.py", "save_pretrained"))
-_NAMES = lazy_compile(r"'([^']{1,200})'")
+_QUOTED_NAME_PATTERN = lazy_compile(r"'([^']{1,200})'")
 
 _SAVE_MODEL_CURE = (
     translated("safetensors.torch.save_model(model, path) writes a shared tensor once; load it with load_model"),
@@ -109,9 +109,9 @@ class SafetensorsSharedTensors(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The error, with the names of the tensors that share memory."""
-        quoted = first_match(log, *_WORDS)
+        quoted = first_match(log, *_SHARED_TENSORS_MESSAGES)
         evidence: LoggedError | LogLine | LineMatch | None = quoted
-        names = _NAMES.findall(matched_text(log, quoted).partition("[")[2]) if quoted is not None else []
+        names = _QUOTED_NAME_PATTERN.findall(matched_text(log, quoted).partition("[")[2]) if quoted is not None else []
         certainty = Certainty.CERTAIN
         if evidence is None and not log.errors:
             evidence = find_truncated_error(log, *_REFUSING_FRAMES, max_frames=1)

@@ -11,8 +11,10 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalR
 
 _MAX_NEW_SHARE = 0.5
 """A share of a model's parameters that no new head, projector or cross-attention reaches."""
-_EMBEDDING = Pattern(r"(?:embed_tokens|word_embeddings|tok_embeddings|wte|embed_in|embed_positions)\.weight$")
-_EXPERTS = Pattern(r"\.experts\.(?:gate_up_proj|down_proj|gate_proj|up_proj|w[123])")
+_EMBEDDING_WEIGHT_PATTERN = Pattern(
+    r"(?:embed_tokens|word_embeddings|tok_embeddings|wte|embed_in|embed_positions)\.weight$"
+)
+_EXPERT_WEIGHTS_PATTERN = Pattern(r"\.experts\.(?:gate_up_proj|down_proj|gate_proj|up_proj|w[123])")
 # The layers that any checkpoint of the architecture has: not those added by adapters, queries or a decoder.
 _LAYER_WEIGHT = Pattern(
     r"(?:layers?|blocks?|h)\.(?:\d+|\{[^}]*\})\.(?:\w+\.)*(?:self_attn|attention|attn|mlp|\w*layer_?norm|ln_\d)\b"
@@ -53,10 +55,12 @@ class WeightsNotLoaded(Hazard):
         """transformers' list of newly initialized weights, if it names the layers themselves."""
         for found, names in find_newly_initialized(log):
             body = [name for name in names if _LAYER_WEIGHT.search(name) and not _NEW_BY_DESIGN.search(name)]
-            body += [name for name in names if _EXPERTS.search(name)]
+            body += [name for name in names if _EXPERT_WEIGHTS_PATTERN.search(name)]
             if not body:
                 continue
-            whole = any(_EMBEDDING.search(name) or _EXPERTS.search(name) for name in names)
+            whole = any(
+                _EMBEDDING_WEIGHT_PATTERN.search(name) or _EXPERT_WEIGHTS_PATTERN.search(name) for name in names
+            )
             yield self.log_finding(
                 found,
                 translated(

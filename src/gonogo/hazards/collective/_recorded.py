@@ -22,7 +22,7 @@ def describe_mismatch(mismatch: CollectiveMismatch) -> Text:
     waiting = translated("{ranks} {called} {call} as call {number} of group {group}{at};").format(
         ranks=capitalize_text(ranks_text(mismatch.waiting)),
         called="made" if mismatch.kind != "missing" else "waits in" if len(mismatch.waiting) == 1 else "wait in",
-        call=_call(mismatch.call),
+        call=_describe_call(mismatch.call),
         number=mismatch.call.sequence,
         group=mismatch.call.group or "0",
         at=at(mismatch.call.frames),
@@ -30,14 +30,14 @@ def describe_mismatch(mismatch: CollectiveMismatch) -> Text:
     others = ranks_text(mismatch.others)
     if mismatch.kind != "missing" and mismatch.others_call is not None:
         rest = translated("{others} made {call} instead{at}.").format(
-            others=others, call=_call(mismatch.others_call), at=at(mismatch.others_call.frames)
+            others=others, call=_describe_call(mismatch.others_call), at=at(mismatch.others_call.frames)
         )
     elif mismatch.others_call is not None:
         rest = translated("{others} {have} not reached it: the last call there was {number}, {call}{at}.").format(
             others=others,
             have="has" if len(mismatch.others) == 1 else "have",
             number=mismatch.others_call.sequence,
-            call=_call(mismatch.others_call),
+            call=_describe_call(mismatch.others_call),
             at=at(mismatch.others_call.frames),
         )
     elif not mismatch.dumped:
@@ -55,7 +55,7 @@ def _blocked_in(mismatch: CollectiveMismatch) -> Text:
         return Text("", "")
     return translated(" {rank} waits in {call} instead, call {number} of group {group}{at}.").format(
         rank=capitalize_text(ranks_text(mismatch.others[:1])),
-        call=_call(call),
+        call=_describe_call(call),
         number=call.sequence,
         group=call.group or "0",
         at=at(call.frames),
@@ -77,11 +77,11 @@ def at(frames: Sequence[Frame]) -> Text:
 
 def span(mismatch: CollectiveMismatch) -> Span:
     """The dump of a rank that waits."""
-    call = translated("{call}, call {number}").format(call=_call(mismatch.call), number=mismatch.call.sequence)
+    call = translated("{call}, call {number}").format(call=_describe_call(mismatch.call), number=mismatch.call.sequence)
     return Span(mismatch.path, 1, label=call)
 
 
-def _call(call: RecordedCall) -> str:
+def _describe_call(call: RecordedCall) -> str:
     sizes = ", ".join(str(list(size)) for size in call.sizes[:3])
     types = "/".join(dict.fromkeys(call.types))
     return f"{call.operation}({sizes}{' ' if sizes and types else ''}{types})"

@@ -20,20 +20,20 @@ from gonogo.hazards.rule import (
 
 # Position of the group argument.
 _GROUP_ARGUMENT_INDEX = {"barrier": 0, "reduce": 3, "gather": 3, "reduce_scatter": 3, "all_to_all_single": 4}
-_WAITS = ("barrier", "wait_for_everyone")
+_BARRIER_METHODS = ("barrier", "wait_for_everyone")
 _TORCH_COLLECTIVES = (
     *("barrier", "all_reduce", "all_gather", "all_gather_object", "broadcast", "broadcast_object_list", "gather"),
     *("all_gather_into_tensor", "reduce", "reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single"),
 )
 # A DTensor is gathered, and a distributed checkpoint planned, by all ranks together.
-_GATHERS = ("*.full_tensor", "torch.distributed.checkpoint.save", "torch.distributed.checkpoint.load")
+_GATHER_CALLS = ("*.full_tensor", "torch.distributed.checkpoint.save", "torch.distributed.checkpoint.load")
 _STATE_DICT_CALLS = tuple(
     f"torch.distributed.checkpoint.state_dict.get_{name}state_dict" for name in ("", "model_", "optimizer_")
 )
 _COLLECTIVES = (
     *(f"torch.distributed.{name}" for name in _TORCH_COLLECTIVES),
     *(f"accelerate.Accelerator.{name}" for name in ("wait_for_everyone", "gather", "gather_for_metrics", "reduce")),
-    *_GATHERS,
+    *_GATHER_CALLS,
     *_STATE_DICT_CALLS,
 )
 
@@ -84,7 +84,7 @@ class CollectiveInBranchOfOneRank(Hazard):
             *((call, guard, None) for call, guard in _sync_dist_calls(script)),
         ]
         for call, guard, other in found:
-            sure = run.distributed and call.method in _WAITS
+            sure = run.distributed and call.method in _BARRIER_METHODS
             yield self.finding(
                 translated(
                     "Only the rank for which {test} holds reaches {call}(); it waits for all the others, which "
@@ -117,7 +117,7 @@ def _collectives_in_branches(script: Script, run: Run) -> list[tuple[Call, ast.e
     found: list[tuple[Call, ast.expr]] = []
     of_others: list[tuple[Call, ast.AST]] = []
     without_group, of_state = (
-        {call.node for call in script.calls(*patterns)} for patterns in (_GATHERS, _STATE_DICT_CALLS)
+        {call.node for call in script.calls(*patterns)} for patterns in (_GATHER_CALLS, _STATE_DICT_CALLS)
     )
     for call in script.calls(*_COLLECTIVES):
         if call.passed("group") is not None or call.passed("process_group") is not None:
@@ -137,7 +137,7 @@ def _collectives_in_branches(script: Script, run: Run) -> list[tuple[Call, ast.e
         alike = [
             (one, where)
             for one, where in of_others
-            if one.method == call.method or {one.method, call.method} <= set(_WAITS)
+            if one.method == call.method or {one.method, call.method} <= set(_BARRIER_METHODS)
         ]
         if not any(_is_in_same_function_or_class(script, where, call.node) for _, where in alike):
             answers.append((call, guard, alike[0][0] if alike else None))

@@ -19,7 +19,7 @@ _SHORT_TIMEOUT_TITLE = translated(
     "The timeout of collectives is short: one rank that prepares data or saves may outlast it"
 )
 _SLOW = ("*.map", "datasets.load_dataset", "*.snapshot_download", "*.filter")
-_UNITS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1, "milliseconds": 0.001}
+_SECONDS_PER_UNIT = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1, "milliseconds": 0.001}
 
 
 class NcclTimeoutPreprocessing(Hazard):
@@ -49,7 +49,7 @@ class NcclTimeoutPreprocessing(Hazard):
             return
         for call in script.calls("torch.distributed.init_process_group", "deepspeed.init_distributed"):
             given = call.keyword_node("timeout")
-            seconds = _seconds(script, given)
+            seconds = _timedelta_seconds(script, given)
             if given is None or seconds is None or not 0 < seconds < 600:
                 continue
             alone = next((work for work in script.calls(*_SLOW) if _runs_on_one_rank(script, work.node)), None)
@@ -121,11 +121,11 @@ def _truncated_while_preparing(log: FailureLog) -> tuple[LineMatch | None, None,
     return bars[-1] if bars else None, None, Certainty.LIKELY
 
 
-def _seconds(script: Script, node: ast.expr | None) -> float | None:
+def _timedelta_seconds(script: Script, node: ast.expr | None) -> float | None:
     """The seconds of a ``timedelta`` with constant arguments."""
     if not isinstance(node, ast.Call) or script.qualified(node.func) != "datetime.timedelta" or node.args:
         return None
-    numbers = [(script.field(each.value).number, _UNITS.get(each.arg or "")) for each in node.keywords]
+    numbers = [(script.field(each.value).number, _SECONDS_PER_UNIT.get(each.arg or "")) for each in node.keywords]
     if any(number is None or unit is None for number, unit in numbers):
         return None
     total = sum(float(number or 0) * float(unit or 0) for number, unit in numbers)

@@ -3,12 +3,12 @@ from gonogo.hazards.facts.installed import describe_package, span_of
 from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign
 from gonogo.hazards.rule import Certainty, Environment, Finding, Findings, Pattern, Run, translated
 
-_VERSION = Pattern(r"NCCL version (\d+\.\d+\.\d+\S*)")
+_NCCL_VERSION_PATTERN = Pattern(r"NCCL version (\d+\.\d+\.\d+\S*)")
 _BLACKWELL = Pattern(r"(?i)\b50[5-9]0\b|RTX ?PRO ?[2-6]000|\bG?B[23]00\b|blackwell|sm_?1[02]0|compute_120")
 _OTHER_GPU = Pattern(r"\b(?:A100|H100|H200|H20|A800|V100|A10|L40S?|L4|T4|[34]0[6-9]0)\b")
 _OLD_NCCL = Pattern(r"NCCL version 2\.(?:1\d|2[0-5])\.|NCCL version 2\.26\.2\+cuda12\.[0-7]")
 _NEW_NCCL = Pattern(r"NCCL version 2\.(?:26\.[5-9]|2[7-9]|[3-9]\d)")
-_FAILED = Pattern(
+_NCCL_FAILURE_PATTERN = Pattern(
     r"(?:enqueue|group|init|transport)\w*\.cc:\d+ NCCL WARN (?:Cuda failure|CUDA error)|NCCL WARN Cuda failure 700"
     r"|an illegal memory access was encountered|unhandled cuda error"
 )
@@ -18,8 +18,12 @@ _GROUP_CALL_FAILED = Pattern(r"NCCL INFO group\.cc:\d+ -> [123]\b")
 class NcclTooOldForBlackwell(LoggedHazard):
     signs = (
         Sign(says=Pattern(r"ncclMaxSharedMem \d+ exceeds device/fn maxSharedMem"), beside=_OLD_NCCL),
-        Sign(says=_FAILED, beside=_BLACKWELL, unless=_NEW_NCCL),
-        Sign(says=_FAILED, beside=Pattern(r"NCCL version 2\.2(?:5\.\d|6\.2)\+cuda12\.[0-7]"), unless=_OTHER_GPU),
+        Sign(says=_NCCL_FAILURE_PATTERN, beside=_BLACKWELL, unless=_NEW_NCCL),
+        Sign(
+            says=_NCCL_FAILURE_PATTERN,
+            beside=Pattern(r"NCCL version 2\.2(?:5\.\d|6\.2)\+cuda12\.[0-7]"),
+            unless=_OTHER_GPU,
+        ),
         Sign(says=_GROUP_CALL_FAILED, beside=_BLACKWELL, unless=_NEW_NCCL),
         Sign(
             says=Pattern(
@@ -33,7 +37,7 @@ class NcclTooOldForBlackwell(LoggedHazard):
 
     def shown(self, log: FailureLog, evidence: Evidence, sign: Sign, certainty: Certainty) -> Finding:
         """The finding, with NCCL's version if the log shows it."""
-        version = log.find(_VERSION)
+        version = log.find(_NCCL_VERSION_PATTERN)
         told_version = version.match.group(1) if version is not None else translated("installed here")
         return self.log_finding(
             evidence,

@@ -16,7 +16,7 @@ _VIRTUAL_INTERFACE_PATTERN = Pattern(
     r"(?:NET/Socket|Bootstrap) ?: Using (?:.*[\] ,])?(?:docker\d*|veth\w*|virbr\d*|br-\w+|lo|cni\d*|flannel[\w.]*"
     r"|cali\w*|tun\d*|vmnet\d*|podman\d*|lxdbr\d*|tailscale\d*|zt\w+):"
 )
-_NOT_REACHED = Pattern(
+_CONNECTION_FAILED_PATTERN = Pattern(
     r"NCCL WARN .*[Cc]onnect(?: to|ion) .*(?:refused|No route to host|timed out|unreachable|connection abort"
     r"|failed|returned \d+)|NCCL WARN Call to connect .*(?:failed|refused|timeout)"
     r"|Call to connect returned (?:Connection refused|No route to host|Connection timed out"
@@ -25,7 +25,9 @@ _NOT_REACHED = Pattern(
     r"|(?:socket|ncclSocket)\w{0,20}Connect\w*: Connect to \S+ (?:failed|returned)"
 )
 # "[12]veth6163fba:fe80::…": if there are several interfaces, NCCL lists each on a line of its own.
-_LISTED = Pattern(r"^\s*\[\d+\] ?(?:docker\d*|veth\w*|virbr\d*|br-\w+|cni\d*|flannel[\w.]*|cali\w*):\S+<\d+>")
+_LISTED_INTERFACE_PATTERN = Pattern(
+    r"^\s*\[\d+\] ?(?:docker\d*|veth\w*|virbr\d*|br-\w+|cni\d*|flannel[\w.]*|cali\w*):\S+<\d+>"
+)
 _EMPTY_PEER_PATTERN = Pattern(
     r"DDP expects same model across all ranks, but Rank \d+ has \d+ params, .* inconsistent 0 params"
 )
@@ -123,8 +125,8 @@ def _evidence(log: FailureLog) -> tuple[LineMatch | None, Certainty, tuple[LineM
         return none, Certainty.POSSIBLE if serving else Certainty.CERTAIN, ()
     stall = find_stall(log)
     alone = not log.setup.mentions(r"--standalone|--nnodes[= ]1\b") and not (stall and stall.another_failure)
-    refused = log.find(_NOT_REACHED)
-    virtual = log.find(_VIRTUAL_INTERFACE_PATTERN) or log.find(_LISTED)
+    refused = log.find(_CONNECTION_FAILED_PATTERN)
+    virtual = log.find(_VIRTUAL_INTERFACE_PATTERN) or log.find(_LISTED_INTERFACE_PATTERN)
     if refused:
         sure = alone and not serving
         return refused, Certainty.LIKELY if sure else Certainty.POSSIBLE, (virtual,) if virtual else ()

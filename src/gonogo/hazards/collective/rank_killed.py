@@ -40,7 +40,7 @@ _NATIVE_CODE_CURE = (
         "library, of torch and of the driver"
     ),
 )
-_STATUS = (translated("Look for sys.exit() or os._exit() in the program: it exited without an exception"),)
+_EXIT_STATUS_CURE = (translated("Look for sys.exit() or os._exit() in the program: it exited without an exception"),)
 
 
 class RankKilled(Hazard):
@@ -55,7 +55,13 @@ class RankKilled(Hazard):
             number = death.signal
             known = signal.Signals(number) if number in {one.value for one in signal.Signals} else None
             native = _NATIVE_CODE_CURE if rank.dump is not None else _FAULTHANDLER_CURE
-            cure = _STATUS if death.how == "status" else _CURES.get(known, native) if known else _CURES[signal.SIGKILL]
+            cure = (
+                _EXIT_STATUS_CURE
+                if death.how == "status"
+                else _CURES.get(known, native)
+                if known
+                else _CURES[signal.SIGKILL]
+            )
             yield self.finding(
                 translated("{how} {last}{means}").format(
                     how=_describe_cause(death), last=_last(rank), means=_describe_signal(known)

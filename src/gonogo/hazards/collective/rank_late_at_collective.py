@@ -127,7 +127,9 @@ class RankLateAtCollective(Hazard):
         at = innermost_user_frame(frames)
         yield self.finding(
             translated("{waits}{where}{long}").format(
-                waits=_waits(still), where=_describe_location(still, frames, frozen), long=_describe_duration(still)
+                waits=_describe_wait(still),
+                where=_describe_location(still, frames, frozen),
+                long=_describe_duration(still),
             ),
             title=translated("{who} held up, and the others wait in {operator}").format(
                 who=Text(
@@ -157,7 +159,7 @@ def _ranks_outside_collectives(stacks: dict[int, Stack]) -> list[int]:
     return [rank for rank, stack in stacks.items() if not stack.is_in_collective]
 
 
-def _waits(hang: Hang) -> Text:
+def _describe_wait(hang: Hang) -> Text:
     assert hang.call is not None
     return translated("{waiting} wait{s} in {operator} ({call}step {step}); {late} {has} not reached it.").format(
         waiting=capitalize_text(ranks_text(hang.waiting)),

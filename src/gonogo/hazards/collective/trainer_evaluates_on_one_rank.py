@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Ru
 
 _CURE = (translated("Call it on all ranks, and write or print the metrics on one rank only"),)
 _EVALUATES = frozenset({"evaluate", "predict", "evaluation_loop", "prediction_loop"})
-_REHEARSED = translated("The Trainer gathers the results of all ranks.")
+_DIVERGENCE_REASON = translated("The Trainer gathers the results of all ranks.")
 
 
 class TrainerEvaluatesOnOneRank(Hazard):
@@ -17,7 +17,7 @@ class TrainerEvaluatesOnOneRank(Hazard):
         side, _ = divergence.rank_test
         frames = side.call.frames if side.call is not None else ()
         if _EVALUATES & set(side.functions) and any("transformers" in frame.path for frame in frames):
-            yield self.divergence_finding(divergence, side, cure=_CURE, reason=_REHEARSED)
+            yield self.divergence_finding(divergence, side, cure=_CURE, reason=_DIVERGENCE_REASON)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """The Trainer's evaluation under a test for one rank."""

@@ -55,7 +55,7 @@ _STEP_ALIGNMENT_MARKERS = (
 _UNEVEN_BATCHES_TITLE = translated(
     "The ranks may have different numbers of batches and then wait for one that has run out"
 )
-_REHEARSED = translated(
+_DIVERGENCE_REASON = translated(
     "They have not read batches or taken steps equally often: a rank without a batch does not join the "
     "collective that the others wait for."
 )
@@ -71,7 +71,9 @@ class UnevenDataPerRankHang(Hazard):
         if divergence is None:
             return
         if divergence.rank_test is None and divergence.rank_exit is None and _has_uneven_batches(divergence):
-            yield self.divergence_finding(divergence, divergence.most_informative_side(), cure=_CURE, reason=_REHEARSED)
+            yield self.divergence_finding(
+                divergence, divergence.most_informative_side(), cure=_CURE, reason=_DIVERGENCE_REASON
+            )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
         """Make the ranks leave the loop together."""

@@ -47,7 +47,7 @@ _DROPPABLE_ARGUMENTS = frozenset(
 
 
 @cache
-def _table() -> dict[str, Any]:
+def _load_table() -> dict[str, Any]:
     import json
 
     table: dict[str, Any] = json.loads((TABLES / "training_arguments.json").read_bytes())
@@ -56,18 +56,18 @@ def _table() -> dict[str, Any]:
 
 def known_argument_names(kind: str = "TrainingArguments") -> frozenset[str]:
     """Every name that any release of the table has."""
-    return frozenset(_table()[kind])
+    return frozenset(_load_table()[kind])
 
 
 def releases() -> tuple[str, str]:
     """The oldest and the newest release in the table."""
-    known = _table()["releases"]
+    known = _load_table()["releases"]
     return known[0], known[-1]
 
 
 def border(kind: str, name: str, environment: Environment) -> tuple[str, str] | None:
     """Why this environment's transformers certainly lacks the argument: ``("until", "5.0")``, ``("since", …)``."""
-    entry = _table()[kind].get(name)
+    entry = _load_table()[kind].get(name)
     if entry is None:
         return None
     if (until := entry.get("until")) and environment.within("transformers", f">={until}"):
@@ -84,7 +84,9 @@ def renamed_argument(kind: str, name: str, environment: Environment) -> str | No
         if name in RENAMED_ARGUMENTS
         else [old for old, new in RENAMED_ARGUMENTS.items() if new == name]
     )
-    return next((one for one in candidates if one in _table()[kind] and border(kind, one, environment) is None), None)
+    return next(
+        (one for one in candidates if one in _load_table()[kind] and border(kind, one, environment) is None), None
+    )
 
 
 def is_droppable_argument(name: str) -> bool:

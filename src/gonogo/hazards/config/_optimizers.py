@@ -4,7 +4,7 @@ import ast
 
 from gonogo.evidence.script.script import Script
 
-_OPTIMIZERS = ("torch.optim.", "bitsandbytes.optim.", "transformers.optimization.", "deepspeed.ops.")
+_OPTIMIZER_MODULE_PREFIXES = ("torch.optim.", "bitsandbytes.optim.", "transformers.optimization.", "deepspeed.ops.")
 _NAMED_OPTIMIZERS = ("transformers.AdamW", "transformers.Adafactor")
 _SCHEDULERS = ("torch.optim.lr_scheduler.", "transformers.get_", "transformers.optimization.get_")
 
@@ -14,6 +14,6 @@ def kind_of(script: Script, node: ast.expr) -> str | None:
     for name in script.kinds_of(node):
         if name.startswith(_SCHEDULERS):
             return "scheduler"
-        if name.startswith(_OPTIMIZERS) or name in _NAMED_OPTIMIZERS:
+        if name.startswith(_OPTIMIZER_MODULE_PREFIXES) or name in _NAMED_OPTIMIZERS:
             return "optimizer"
     return None

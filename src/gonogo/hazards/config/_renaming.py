@@ -12,7 +12,7 @@ def renaming_keyword(call: Call, old: str, new: str, *, safe: bool) -> tuple[Fix
     place = call.keyword_place(old)
     if place is None or not place.text.startswith(f"{old}=") or new in call.keywords or not call.script.editable:
         return ()
-    return _renaming(place, old, new, safe=safe)
+    return _rename_fix(place, old, new, safe=safe)
 
 
 def renaming_option(launch: Launch, old: str, new: str, *, safe: bool) -> tuple[Fix, ...]:
@@ -21,10 +21,10 @@ def renaming_option(launch: Launch, old: str, new: str, *, safe: bool) -> tuple[
     if place is None or new in launch.options or not launch.options.can_edit(old):
         return ()
     written = next((one for one in (f"--{old}", f"--{old.replace('_', '-')}") if place.text.startswith(one)), None)
-    return _renaming(place, written, f"--{new}", safe=safe) if written else ()
+    return _rename_fix(place, written, f"--{new}", safe=safe) if written else ()
 
 
-def _renaming(place: Place, old_name: str, new: str, *, safe: bool) -> tuple[Fix, ...]:
+def _rename_fix(place: Place, old_name: str, new: str, *, safe: bool) -> tuple[Fix, ...]:
     name = place.source.place(place.start, place.start + len(old_name))
     title = translated("Rename it to {new}").format(new=new)
     return fix_with_edits(title, lambda: name.edit(new), safe=safe)

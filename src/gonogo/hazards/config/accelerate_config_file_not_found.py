@@ -4,7 +4,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.paths import is_folder, may_exist
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, translated
 
-_REFUSED = Pattern(r"The passed configuration file .{1,300} does not exist")
+_CONFIG_NOT_FOUND_PATTERN = Pattern(r"The passed configuration file .{1,300} does not exist")
 _CURE = (translated("Give the path of an existing file, absolute or relative to the folder that the command runs in"),)
 _MISSING_FILE_CONFIRM = translated("ls PATH fails in the launch's directory")
 
@@ -37,7 +37,7 @@ class AccelerateConfigFileNotFound(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """accelerate's error."""
-        found = log.find(_REFUSED)
+        found = log.find(_CONFIG_NOT_FOUND_PATTERN)
         if found is not None:
             yield self.log_finding(
                 found,

@@ -3,7 +3,7 @@ from gonogo.hazards.facts.training_framework import fix_with_edits, uses_trainer
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Environment, Field, Findings, Hazard, Run, translated
 
 # accelerate/utils/dataclasses.py, DeepSpeedPlugin._deepspeed_config_checks; with the equivalent key of the JSON.
-_REFUSED = {
+_DEEPSPEED_KEYS_BY_NAME = {
     "gradient_accumulation_steps": ("gradient_accumulation_steps",),
     "gradient_clipping": ("gradient_clipping",),
     "zero_stage": ("zero_optimization", "stage"),
@@ -26,12 +26,12 @@ class AccelerateConfigKeysWithDeepspeedConfig(Hazard):
         if json_file is None:
             return
         wrong: list[tuple[Keys, Field]] = []
-        for name in _REFUSED:
+        for name in _DEEPSPEED_KEYS_BY_NAME:
             keys = ("deepspeed_config", name)
-            if _set(field := yaml.get(*keys)):
+            if _is_set(field := yaml.get(*keys)):
                 wrong.append((keys, field))
         precision = yaml.get("mixed_precision")
-        if _set(precision) and not (run.launch is not None and "mixed_precision" in run.launch.launcher_options):
+        if _is_set(precision) and not (run.launch is not None and "mixed_precision" in run.launch.launcher_options):
             wrong.append((("mixed_precision",), precision))
         if not wrong:
             return
@@ -64,7 +64,7 @@ class AccelerateConfigKeysWithDeepspeedConfig(Hazard):
         )
 
 
-def _set(field: Field) -> bool:
+def _is_set(field: Field) -> bool:
     return not field.absent and not (field.known and field.value is None)
 
 
@@ -91,6 +91,10 @@ def _is_set_in_json(invalid_keys: list[tuple[Keys, Field]], config: DeepSpeedCon
             word = str(field.value).lower()
             if word in ("fp16", "bf16") and not config.raw(word, "enabled").known:
                 return False
-        elif not config.raw(*_REFUSED[keys[-1]]).known and str(field.value).lower() not in ("none", "false", "no"):
+        elif not config.raw(*_DEEPSPEED_KEYS_BY_NAME[keys[-1]]).known and str(field.value).lower() not in (
+            "none",
+            "false",
+            "no",
+        ):
             return False
     return True

@@ -1,7 +1,7 @@
 from gonogo.hazards.facts.training_framework import fix_with_edits
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Severity, translated
 
-_MODES = ("cpu", "multi_gpu", "tpu", "use_deepspeed", "use_fsdp")
+_LAUNCH_MODES = ("cpu", "multi_gpu", "tpu", "use_deepspeed", "use_fsdp")
 _ZERO_OPTIONS = (
     *("zero_stage", "offload_optimizer_device", "offload_param_device", "zero3_init_flag", "zero3_save_16bit_model"),
     *("deepspeed_config_file", "offload_optimizer_nvme_path", "offload_param_nvme_path"),
@@ -14,7 +14,7 @@ class AccelerateLaunchModesExclude(Hazard):
         options = launch.launcher_options
         if launch.launcher != "accelerate":
             return
-        modes = [name for name in _MODES if name in options]
+        modes = [name for name in _LAUNCH_MODES if name in options]
         if len(modes) > 1:
             places = [options.place_of(name) for name in modes]
             yield self.finding(

@@ -4,7 +4,7 @@ from gonogo.evidence.field import whole_number
 from gonogo.evidence.script.identifiers import uses_name
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, Severity, translated
 
-_NAMES = ("accumulation", "accum_steps", "accum_iter", "grad_accum", "grad_acc", "accumulate_steps", "gas")
+_ACCUMULATION_NAMES = ("accumulation", "accum_steps", "accum_iter", "grad_accum", "grad_acc", "accumulate_steps", "gas")
 
 
 class AccumulationAppliedTwice(Hazard):
@@ -54,7 +54,11 @@ def _modulo(script: Script, call: Call) -> ast.expr | None:
     """The test around the call that is true once every few batches."""
     for test in script.guarded_by(call.node):
         for node in ast.walk(test):
-            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and uses_name(node.right, *_NAMES):
+            if (
+                isinstance(node, ast.BinOp)
+                and isinstance(node.op, ast.Mod)
+                and uses_name(node.right, *_ACCUMULATION_NAMES)
+            ):
                 return test
     return None
 
@@ -65,7 +69,9 @@ def _find_loss_division(script: Script, call: Call) -> ast.AST | None:
         return None
     argument = call.node.args[0]
     if isinstance(argument, ast.BinOp):
-        return argument if isinstance(argument.op, ast.Div) and uses_name(argument.right, *_NAMES) else None
+        return (
+            argument if isinstance(argument.op, ast.Div) and uses_name(argument.right, *_ACCUMULATION_NAMES) else None
+        )
     loop = script.enclosing_loop(call.node)
     if not isinstance(argument, ast.Name) or loop is None:
         return None
@@ -77,12 +83,12 @@ def _find_loss_division(script: Script, call: Call) -> ast.AST | None:
         if not isinstance(target, ast.Name) or target.id != argument.id:
             continue
         if isinstance(node, ast.AugAssign):
-            if isinstance(node.op, ast.Div) and uses_name(node.value, *_NAMES):
+            if isinstance(node.op, ast.Div) and uses_name(node.value, *_ACCUMULATION_NAMES):
                 return node
         elif (
             isinstance(node.value, ast.BinOp)
             and isinstance(node.value.op, ast.Div)
-            and uses_name(node.value.right, *_NAMES)
+            and uses_name(node.value.right, *_ACCUMULATION_NAMES)
         ):
             return node
     return None

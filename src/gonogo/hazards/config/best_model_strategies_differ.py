@@ -10,11 +10,11 @@ class BestModelStrategiesDiffer(Hazard):
         best = arguments.get("load_best_model_at_end")
         if best.truth is not True or not uses_trainer(run):
             return
-        evaluation = _first(arguments, "eval_strategy", "evaluation_strategy")
+        evaluation = _first_known_field(arguments, "eval_strategy", "evaluation_strategy")
         saving = arguments.get("save_strategy")
         if evaluation.unknown or saving.unknown:
             return
-        evaluates, saves = _word(evaluation, "no"), _word(saving, "steps")
+        evaluates, saves = _strategy_name(evaluation, "no"), _strategy_name(saving, "steps")
         if saves == "best":
             return
         if evaluates != saves:
@@ -78,13 +78,13 @@ class BestModelStrategiesDiffer(Hazard):
 _DROP_CURE = translated("Or drop load_best_model_at_end")
 
 
-def _first(arguments: Arguments, *names: str) -> Field:
+def _first_known_field(arguments: Arguments, *names: str) -> Field:
     """The first known field among several names, else an unknown one, else an absent one."""
     fields = [arguments.get(name) for name in names]
     return next((field for field in fields if field.known), next((f for f in fields if f.unknown), fields[0]))
 
 
-def _word(field: Field, default: str) -> str:
+def _strategy_name(field: Field, default: str) -> str:
     """A strategy as a lowercase word: from an option, from YAML (where ``no`` means false), or from the enum."""
     if field.absent:
         return default

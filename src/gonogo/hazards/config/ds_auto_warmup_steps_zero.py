@@ -1,7 +1,7 @@
 from gonogo.hazards.facts.training_framework import fix_with_edits, uses_stock_training_arguments
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, translated
 
-_KEYS = ("scheduler", "params", "warmup_num_steps")
+_WARMUP_STEPS_KEYS = ("scheduler", "params", "warmup_num_steps")
 _WARMUP_SCHEDULERS = ("WarmupLR", "WarmupDecayLR")
 
 
@@ -13,8 +13,8 @@ class DsAutoWarmupStepsZero(Hazard):
         refuses = run.environment.within("deepspeed", ">=0.19.6")
         if refuses is not True:
             return
-        steps = config.raw(*_KEYS)
-        if not config.is_auto(*_KEYS) or not self._fills_in_zero(run):
+        steps = config.raw(*_WARMUP_STEPS_KEYS)
+        if not config.is_auto(*_WARMUP_STEPS_KEYS) or not self._fills_in_zero(run):
             return
         deepspeed = run.environment.field("deepspeed")
         transformers = run.environment.field("transformers")
@@ -29,7 +29,9 @@ class DsAutoWarmupStepsZero(Hazard):
                 translated('Or remove the "scheduler" block, or upgrade transformers'),
             ),
             spans=(steps.span(), deepspeed.span(translated("refuses 0")), transformers.span()),
-            fixes=fix_with_edits(translated("Write 1"), lambda: config.replacing(*_KEYS, value=1), safe=False),
+            fixes=fix_with_edits(
+                translated("Write 1"), lambda: config.replacing(*_WARMUP_STEPS_KEYS, value=1), safe=False
+            ),
             confirm=translated("The log has warmup_num_steps=0"),
         )
 

@@ -37,7 +37,9 @@ _FRACTIONAL_WORLD_PATTERN = lazy_compile(r"!=\s{0,4}\d{1,9}\s{0,4}\*\s{0,4}\d{1,
 _SAMPLE_SHARING_PATTERN = Pattern(
     r"(?i)sequence_parallel_size\W{0,4}[2-9]|sp_size\W{0,4}[2-9]|ulysses|autotp_size\W{0,4}[2-9]"
 )
-_NUMBERS = lazy_compile(r"(\d{1,9})\s{0,4}!=\s{0,4}(\d{1,9})\s{0,4}\*\s{0,4}(\d{1,9})\s{0,4}\*\s{0,4}(\d{1,9})")
+_BATCH_EQUATION_PATTERN = lazy_compile(
+    r"(\d{1,9})\s{0,4}!=\s{0,4}(\d{1,9})\s{0,4}\*\s{0,4}(\d{1,9})\s{0,4}\*\s{0,4}(\d{1,9})"
+)
 _TRAIN, _MICRO, _ACCUMULATION = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 
 
@@ -58,7 +60,7 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
             message = failed.failure.message
             if _MISMATCH_MESSAGE not in message and _ZERO_ACCUMULATION_MESSAGE not in message:
                 continue
-            numbers = _NUMBERS.search(message)
+            numbers = _BATCH_EQUATION_PATTERN.search(message)
             seen = int(numbers.group(4)) if numbers else record.world_size
             cure = [
                 translated('Set train_batch_size to {value}, or to "auto" under the Trainer, or leave it out').format(
@@ -105,7 +107,7 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
         if evidence is None:
             return
         message = matched_text(log, evidence)
-        numbers = _NUMBERS.search(message)
+        numbers = _BATCH_EQUATION_PATTERN.search(message)
         if numbers is None and "has to be greater" in message:
             cause = translated(
                 "train_batch_size is smaller than the number of processes times the other batch setting: "
@@ -192,7 +194,7 @@ def _mismatched_sizes(config: DeepSpeedConfig, run: Run) -> _MismatchedSizes | N
     micro, accumulation = config.get(_MICRO), config.get(_ACCUMULATION)
     if uses_trainer(run) is not False and (config.is_auto(_MICRO) or config.is_auto(_ACCUMULATION)):
         return None  # transformers compares it with its own arguments first: ds-config-hf-args-mismatch
-    sizes = [_size(field) for field in (micro, accumulation)]
+    sizes = [_positive_or_zero(field) for field in (micro, accumulation)]
     if any(size is None for size in sizes):
         return None
     micro_size, accumulation_size = sizes[0] or 0, sizes[1] or 0
@@ -213,7 +215,7 @@ def _mismatched_sizes(config: DeepSpeedConfig, run: Run) -> _MismatchedSizes | N
     return _MismatchedSizes(train, *given, world, wrong)
 
 
-def _size(field: Field) -> int | None:
+def _positive_or_zero(field: Field) -> int | None:
     """The number, 0 if the field is absent, None if it is unknown or not a positive integer."""
     if field.absent or (field.known and field.value is None):
         return 0

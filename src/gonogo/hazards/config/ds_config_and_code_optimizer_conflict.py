@@ -8,7 +8,7 @@ from gonogo.hazards.config._optimizers import kind_of
 from gonogo.hazards.facts.training_framework import fix_with_edits
 from gonogo.hazards.rule import Call, Certainty, DeepSpeedConfig, Findings, Hazard, Run, Script, Severity, translated
 
-_BOTH = (
+_CONFLICT_MESSAGES = (
     "cannot specify an optimizer in the config file and in the code",
     "cannot specify a scheduler in the config file and in the code",
 )
@@ -17,7 +17,7 @@ _OPTIMIZERS_NOT_ALLOWED_MESSAGES = (
     "Passing `optimizers` is not allowed if PyTorch FSDP or DeepSpeed",
     "Passing `optimizers` is not allowed if Fairscale, Deepspeed",
 )
-_TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer", "trl.SFTTrainer", "trl.DPOTrainer")
+_TRAINER_CLASSES = ("transformers.Trainer", "transformers.Seq2SeqTrainer", "trl.SFTTrainer", "trl.DPOTrainer")
 
 
 class DsConfigAndCodeOptimizerConflict(Hazard):
@@ -26,12 +26,12 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
         if run.config is None or b"DummyOptim" in script.source.data:
             return
         yield from self._prepared(script, run.config)
-        for call in script.calls(*_TRAINERS):
+        for call in script.calls(*_TRAINER_CLASSES):
             yield from self._check_trainer_call(call, run)
 
     def in_log(self, log: FailureLog) -> Findings:
         """accelerate's error, or the Trainer's for an optimizer object passed under DeepSpeed."""
-        if evidence := first_match(log, *_BOTH):
+        if evidence := first_match(log, *_CONFLICT_MESSAGES):
             yield self.log_finding(evidence, _CAUSE, cure=_CURE)
         elif evidence := first_match(log, *_OPTIMIZERS_NOT_ALLOWED_MESSAGES):
             deepspeed = log.setup.mentions("(?i)deepspeed") or log.setup.zero_stage is not None

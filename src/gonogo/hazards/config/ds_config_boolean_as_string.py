@@ -4,11 +4,11 @@ from gonogo.hazards.facts.deepspeed_settings import config_span, deepspeed_versi
 from gonogo.hazards.facts.training_framework import as_json, fix_with_edits, uses_trainer
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, translated
 
-_TOP_LEVEL = (
+_TOP_LEVEL_KEYS = (
     *("wall_clock_breakdown", "zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer", "prescale_gradients"),
     *("memory_breakdown", "dump_state", "disable_allgather"),
 )
-_REFUSED = translated("the run stops at the start, because it is not a boolean")
+_NOT_BOOLEAN_CONSEQUENCE = translated("the run stops at the start, because it is not a boolean")
 _TAKEN_FOR_TRUE = translated("a string counts as true, so it switches on what it should switch off")
 _ONLY_BY_CHANCE = translated("it counts as true only because every string does")
 
@@ -16,7 +16,7 @@ _ONLY_BY_CHANCE = translated("it counts as true only because every string does")
 class DsConfigBooleanAsString(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Quoted booleans at the top level and in ``enabled`` of fp16 and bf16."""
-        for keys in (("bf16", "enabled"), ("fp16", "enabled"), *((name,) for name in _TOP_LEVEL)):
+        for keys in (("bf16", "enabled"), ("fp16", "enabled"), *((name,) for name in _TOP_LEVEL_KEYS)):
             field = config.raw(*keys)
             word = field.string.strip().lower() if field.string else ""
             if word not in ("true", "false"):
@@ -33,7 +33,7 @@ class DsConfigBooleanAsString(Hazard):
                 translated('"{key}" is the string {text}: {consequence}.').format(
                     key=dotted(keys),
                     text=as_json(field.value),
-                    consequence=_REFUSED if refused else _TAKEN_FOR_TRUE if wrong else _ONLY_BY_CHANCE,
+                    consequence=_NOT_BOOLEAN_CONSEQUENCE if refused else _TAKEN_FOR_TRUE if wrong else _ONLY_BY_CHANCE,
                 ),
                 certainty=certainty,
                 severity=severity,

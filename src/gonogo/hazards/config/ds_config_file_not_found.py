@@ -7,7 +7,7 @@ from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.paths import is_folder, may_exist
 from gonogo.hazards.rule import Certainty, Edit, Field, Finding, Findings, Hazard, Launch, Pattern, Run, translated
 
-_REFUSED = (
+_CONFIG_NOT_FOUND_MESSAGES = (
     "Expected a string path to an existing deepspeed config",
     "expecting either a path to a DeepSpeed config file or a pre-populated dict",
     "DeepSpeed configuration file could not be found",
@@ -37,7 +37,7 @@ class DsConfigFileNotFound(Hazard):
             return
         if os.path.isabs(os.path.expanduser(written)) and not is_folder(path.parent):
             return  # a path on another machine
-        alike = _alike(path)
+        alike = _similar_file_name(path)
         typed = not launch.source.writable
         elsewhere = _is_in_parent_folder(launch, written)
         if elsewhere and not typed:
@@ -66,11 +66,11 @@ class DsConfigFileNotFound(Hazard):
             confirm=() if sure else (translated("ls PATH fails in the launch's directory"),),
         )
 
-    log_words = (*_REFUSED, "urlsafe_b64decode", "Incorrect padding", "Invalid base64-encoded string")
+    log_words = (*_CONFIG_NOT_FOUND_MESSAGES, "urlsafe_b64decode", "Incorrect padding", "Invalid base64-encoded string")
 
     def in_log(self, log: FailureLog) -> Findings:
         """The error, failed decoding under a frame that reads the config, or a missing file with such a name."""
-        if evidence := first_match(log, *_REFUSED):
+        if evidence := first_match(log, *_CONFIG_NOT_FOUND_MESSAGES):
             received = _RECEIVED_PATH_PATTERN.search(matched_text(log, evidence))
             path = received.group(1) if received and "{" not in received.group(1) else None
             yield self._found(evidence, path, Certainty.CERTAIN)
@@ -123,7 +123,7 @@ def _is_in_parent_folder(launch: Launch, config_path: str) -> bool:
     return False
 
 
-def _alike(path: Path) -> str:
+def _similar_file_name(path: Path) -> str:
     """The most similar file name in the same folder; empty if there is none."""
     import difflib
 

@@ -23,7 +23,7 @@ from gonogo.hazards.rule import (
 _KEY = "stage3_prefetch_bucket_size"
 _NOT_INTEGER = "Input should be a valid integer, got a number with a fractional part"
 _INPUT_VALUE_PATTERN = Pattern(r"input_value=(\d{1,15}\.\d{1,12})")
-_SIZES = (
+_SIZE_KEYS = (
     *(_KEY, "stage3_param_persistence_threshold", "stage3_max_live_parameters", "stage3_max_reuse_distance"),
     *("reduce_bucket_size", "allgather_bucket_size", "sub_group_size"),
 )
@@ -36,7 +36,7 @@ class DsConfigFloatPrefetchBucket(Hazard):
         checked = run.environment.within("deepspeed", ">=0.15")
         if checked is False:
             return
-        for name in _SIZES:
+        for name in _SIZE_KEYS:
             field = config.raw("zero_optimization", name)
             value = field.value if field.known else None
             if not isinstance(value, float) or not abs(value) < 1e18 or value == int(value):
@@ -70,7 +70,7 @@ class DsConfigFloatPrefetchBucket(Hazard):
                 if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
                     continue
                 name = key.value  # DeepSpeed ignores keys with dots, which only accelerate splits
-                if name not in _SIZES or not _is_fractional_product(value):
+                if name not in _SIZE_KEYS or not _is_fractional_product(value):
                     continue
                 yield self.finding(
                     translated(

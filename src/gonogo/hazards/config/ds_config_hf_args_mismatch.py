@@ -98,7 +98,7 @@ class DsConfigHfArgsMismatch(Hazard):
             )
 
 
-_ARGUMENTS = translated("TrainingArguments")
+_TRAINING_ARGUMENTS_LABEL = translated("TrainingArguments")
 _ACCELERATE = translated("accelerate")
 _CONFIRM = translated("The script uses transformers' TrainingArguments and its defaults")
 _YAML_TITLE = translated("accelerate's YAML and TrainingArguments disagree")
@@ -106,10 +106,10 @@ _YAML_TITLE = translated("accelerate's YAML and TrainingArguments disagree")
 
 def _compared_source(message: str) -> Text:
     """What the config is compared with: accelerate runs the same check on its own YAML and options."""
-    return _ACCELERATE if "mismatch kwargs" in message else _ARGUMENTS
+    return _ACCELERATE if "mismatch kwargs" in message else _TRAINING_ARGUMENTS_LABEL
 
 
-def _cause(differing: list[Mismatch], other: Text = _ARGUMENTS) -> Text:
+def _cause(differing: list[Mismatch], other: Text = _TRAINING_ARGUMENTS_LABEL) -> Text:
     if not differing:
         return translated(
             "Settings differ between the DeepSpeed config and {other}; the log does not show which."
@@ -120,7 +120,7 @@ def _cause(differing: list[Mismatch], other: Text = _ARGUMENTS) -> Text:
     )
 
 
-def _cure(differing: list[Mismatch], other: Text = _ARGUMENTS) -> tuple[Text, ...]:
+def _cure(differing: list[Mismatch], other: Text = _TRAINING_ARGUMENTS_LABEL) -> tuple[Text, ...]:
     if not differing:
         return (
             translated('Set the keys that differ to "auto" in the DeepSpeed config: {other} then decides').format(

@@ -18,8 +18,8 @@ from gonogo.hazards.rule import (
 )
 
 _TOP_LEVEL_LABEL = translated("at the top level")
-_IGNORED = translated("DeepSpeed ignores it where it is")
-_REFUSED = translated("DeepSpeed refuses extra keys there, and the run stops at the start")
+_KEY_IGNORED = translated("DeepSpeed ignores it where it is")
+_EXTRA_KEY_CONSEQUENCE = translated("DeepSpeed refuses extra keys there, and the run stops at the start")
 
 
 class DsConfigKeyAtWrongLevel(Hazard):
@@ -55,7 +55,10 @@ class DsConfigKeyAtWrongLevel(Hazard):
         belongs = translated("in {section}").format(section=dotted(right[:-1])) if right[:-1] else _TOP_LEVEL_LABEL
         return self.finding(
             translated('"{key}" is {at} but belongs {belongs}: {consequence}.').format(
-                key=keys[-1], at=at, belongs=belongs, consequence=_IGNORED if closed is False else _REFUSED
+                key=keys[-1],
+                at=at,
+                belongs=belongs,
+                consequence=_KEY_IGNORED if closed is False else _EXTRA_KEY_CONSEQUENCE,
             ),
             certainty=Certainty.POSSIBLE if closed is None else Certainty.CERTAIN,
             severity=Severity.WARNING if closed is False else Severity.ERROR,

@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Edit, Findings, Fix,
 
 _PLACEHOLDER_CONFIRM = translated("Check whether another program fills the placeholder in before the run")
 _HJSON_CONFIRM = translated("Check whether DeepSpeed's Hjson reads it as intended")
-_SHOWN = 8
+_MAX_SHOWN = 8
 _HJSON_READABLE_PROBLEMS = ("missing-comma", "python-literal", "unquoted", "control-character")
 
 
@@ -44,7 +44,7 @@ class DsConfigNotJson(Hazard):
                 translated("Correct line {line}: {what}").format(line=first.place.line, what=first.message),
                 translated("Check the whole file with: python -m json.tool {name}").format(name=config.name),
             ),
-            spans=tuple(one.place.span(one.message) for one in broken[:_SHOWN]),
+            spans=tuple(one.place.span(one.message) for one in broken[:_MAX_SHOWN]),
             confirm=(_PLACEHOLDER_CONFIRM,) if template else (_HJSON_CONFIRM,) if unsure else (),
             fixes=fixes,
         )

@@ -4,7 +4,7 @@ from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.facts.training_framework import fix_with_edits, uses_trainer
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, translated
 
-_REFUSED = (
+_MISSING_SCHEDULER_MESSAGES = (
     "configured in the DeepSpeed config, but no `scheduler`",
     "configured in the DeepSpeed config, but no scheduler",
     "Please configure a scheduler in the DeepSpeed config",
@@ -35,11 +35,11 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
             ),
         )
 
-    log_words = (*_REFUSED, "deepspeed_optim_sched")
+    log_words = (*_MISSING_SCHEDULER_MESSAGES, "deepspeed_optim_sched")
 
     def in_log(self, log: FailureLog) -> Findings:
         """transformers' error."""
-        evidence = first_match(log, *_REFUSED)
+        evidence = first_match(log, *_MISSING_SCHEDULER_MESSAGES)
         certainty = Certainty.CERTAIN if evidence else Certainty.LIKELY
         if evidence is None:  # the other error of that function was added later, and is about Adafactor
             evidence = find_truncated_error(log, ("transformers/", "deepspeed_optim_sched"), max_frames=1)

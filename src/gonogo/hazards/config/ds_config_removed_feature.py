@@ -11,7 +11,7 @@ from gonogo.hazards.facts.deepspeed_settings import (
 from gonogo.hazards.facts.training_framework import fix_with_edits
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, translated
 
-_TOP_LEVEL = (
+_TOP_LEVEL_KEYS = (
     *("amp", "elasticity", "sparse_attention", "sparse_gradients", "curriculum_learning", "compression_training"),
     *("progressive_layer_drop", "quantize_training", "eigenvalue", "nebula", "graph_harvesting"),
 )
@@ -20,7 +20,7 @@ _KEYS_REFUSED_SINCE_0_19_7 = (
     *("nebula", "compression_training", "quantize_training", "sparse_attention"),
     *("mics_shard_size", "mics_hierarchical_params_gather"),
 )
-_NOTHING = ""
+_NO_REPLACEMENT_HINT = ""
 _REPLACEMENT_HINTS = {
     "amp": translated(", and use bf16, fp16 or torch_autocast"),
     "elasticity": translated(", and give the batch sizes directly"),
@@ -34,7 +34,7 @@ class DsConfigRemovedFeature(Hazard):
         """Keys that the release certainly rejects, at any level and with any value."""
         refused = [
             keys
-            for keys in (*((name,) for name in _TOP_LEVEL), *((ZERO, name) for name in _ZERO_SECTION_KEYS))
+            for keys in (*((name,) for name in _TOP_LEVEL_KEYS), *((ZERO, name) for name in _ZERO_SECTION_KEYS))
             if not config.raw(*keys).absent and deepspeed_version_matches(run, f">={_refused_since(keys)}")
         ]
         for keys in refused:
@@ -45,7 +45,9 @@ class DsConfigRemovedFeature(Hazard):
                     '{version} stops at "{key}": the feature was removed, and its key is refused whatever its value.'
                 ).format(version=describe_deepspeed_version(run), key=dotted(keys)),
                 cure=(
-                    translated("Remove the key{instead}").format(instead=_REPLACEMENT_HINTS.get(keys[-1], _NOTHING)),
+                    translated("Remove the key{instead}").format(
+                        instead=_REPLACEMENT_HINTS.get(keys[-1], _NO_REPLACEMENT_HINT)
+                    ),
                     translated('Or install "deepspeed<{since}"').format(since=_refused_since(keys)),
                 ),
                 spans=(config_key_span(config, *keys), run.environment.field("deepspeed").span()),

@@ -31,7 +31,7 @@ class DsConfigSectionNotAnObject(Hazard):
                 continue
             if field.value == "auto" and len(keys) > 1:
                 continue
-            whole = _whole(short, field.value)
+            whole = _expand_shorthand(short, field.value)
             yield self.finding(
                 translated(
                     '"{key}" is {value}, but DeepSpeed expects an object there: the run stops at the start.'
@@ -46,7 +46,7 @@ class DsConfigSectionNotAnObject(Hazard):
             )
 
 
-def _whole(key: str, value: Any) -> dict[str, Any] | None:
+def _expand_shorthand(key: str, value: Any) -> dict[str, Any] | None:
     """The object that a shorthand value stands for; None if that is unclear."""
     if key == "device" and value is True:  # as in the older cpu_offload
         return {"device": "cpu"}

@@ -9,7 +9,7 @@ from gonogo.hazards.facts.deepspeed_settings import config_span, deepspeed_versi
 from gonogo.hazards.facts.training_framework import as_json
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Field, Findings, Hazard, Run, Text, translated
 
-_SIZES = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+_BATCH_SIZE_KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 _POSITIVE_INTEGER_TEXT = translated("an integer above 0")
 # These have hazards of their own.
 _KEYS_OF_OTHER_HAZARDS = (("zero_optimization", "stage"), ("zero_optimization", "stage3_prefetch_bucket_size"))
@@ -18,7 +18,7 @@ _BOOLEAN_TEXT = translated("true or false")
 _INTEGER_TEXT = translated("an integer")
 _NUMBER = translated("a number")
 _STRING_TEXT = translated("a string")
-_SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
+_SIGN_BY_BOUND = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 _EXPECTED_TEXTS_BY_TYPE = {"bool": _BOOLEAN_TEXT, "int": _INTEGER_TEXT, "float": _NUMBER, "str": _STRING_TEXT}
 
 
@@ -35,7 +35,9 @@ class DsConfigValueRefused(Hazard):
             ):
                 continue
             if len(keys) == 1:
-                wanted = _POSITIVE_INTEGER_TEXT if keys[0] in _SIZES and not _is_positive(field.value) else None
+                wanted = (
+                    _POSITIVE_INTEGER_TEXT if keys[0] in _BATCH_SIZE_KEYS and not _is_positive(field.value) else None
+                )
                 closed: bool | None = True
             else:
                 closed = is_closed(parent, run)
@@ -59,7 +61,7 @@ class DsConfigValueRefused(Hazard):
                     key=dotted(keys), value=as_json(field.value), wanted=wanted
                 ),
                 certainty=Certainty.CERTAIN if sure else Certainty.POSSIBLE if closed is None else Certainty.LIKELY,
-                cure=translated("Write {wanted}").format(wanted=_whole(field, info) or wanted),
+                cure=translated("Write {wanted}").format(wanted=_as_integer_text(field, info) or wanted),
                 spans=config_span(config, *keys),
                 confirm=() if sure else (translated("Check which DeepSpeed version the run uses"),),
             )
@@ -82,9 +84,9 @@ def _expected_value_text(info: KeyInfo, value: Any) -> Text | None:
         return None if isinstance(value, str) else _STRING_TEXT
     if info.type not in ("int", "float"):
         return None
-    number = _number(value, as_integer=info.type == "int")
-    limits = ", ".join(f"{_SIGNS[name]} {limit:g}" for name, limit in info.bounds.items())
-    if number is None or not _within(number, info):
+    number = _parse_number(value, as_integer=info.type == "int")
+    limits = ", ".join(f"{_SIGN_BY_BOUND[name]} {limit:g}" for name, limit in info.bounds.items())
+    if number is None or not _is_in_bounds(number, info):
         kind = _INTEGER_TEXT if info.type == "int" else _NUMBER
         return translated("{kind} {limits}").format(kind=kind, limits=limits) if limits else kind
     return None
@@ -101,7 +103,7 @@ def _is_boolean(value: Any) -> bool:
     return isinstance(value, str) and value.lower() in _BOOLEAN_WORDS
 
 
-def _number(value: Any, *, as_integer: bool) -> float | None:
+def _parse_number(value: Any, *, as_integer: bool) -> float | None:
     if isinstance(value, str):
         try:
             value = int(value) if as_integer else float(value)
@@ -112,15 +114,15 @@ def _number(value: Any, *, as_integer: bool) -> float | None:
     return value if isinstance(value, int) or math.isfinite(value) else None
 
 
-def _whole(field: Field, info: KeyInfo) -> Text | None:
+def _as_integer_text(field: Field, info: KeyInfo) -> Text | None:
     """The integer that a string such as "5e8" means; None if it is no integer that DeepSpeed accepts."""
     number = field.number if field.string else None
     whole = int(number) if info.type == "int" and number is not None and math.isfinite(number) else None
-    fits = whole is not None and whole == number and _within(whole, info)
+    fits = whole is not None and whole == number and _is_in_bounds(whole, info)
     return Text(f"{whole}", f" {whole}") if fits else None
 
 
-def _within(number: float, info: KeyInfo) -> bool:
+def _is_in_bounds(number: float, info: KeyInfo) -> bool:
     bounds = info.bounds
     return not (
         ("gt" in bounds and number <= bounds["gt"])

@@ -26,7 +26,7 @@ _COMPARISON_ERROR_PATTERN = Pattern(
 # DeepSpeed computes with these unconverted (runtime/config.py, _batch_assertion).
 _BATCH_KEYS = (("train_batch_size",), ("train_micro_batch_size_per_gpu",), ("gradient_accumulation_steps",))
 # transformers compares these with TrainingArguments, and no string equals a number.
-_COMPARED = (
+_NUMERIC_KEYS = (
     ("gradient_clipping",),
     ("optimizer", "params", "lr"),
     ("optimizer", "params", "eps"),
@@ -36,7 +36,7 @@ _COMPARED = (
     ("scheduler", "params", "warmup_num_steps"),
 )
 _FLAGS = (("fp16", "enabled"), ("bf16", "enabled"))
-_STAGE = ("zero_optimization", "stage")
+_STAGE_KEYS = ("zero_optimization", "stage")
 
 
 class DsConfigValueStringType(Hazard):
@@ -55,8 +55,8 @@ class DsConfigValueStringType(Hazard):
         trainer = uses_trainer(run)
         wrong: list[tuple[tuple[str, ...], Field, object]] = [
             (keys, field, number)
-            for keys in (*_BATCH_KEYS, *_COMPARED)
-            if (number := _number(field := config.raw(*keys))) is not None
+            for keys in (*_BATCH_KEYS, *_NUMERIC_KEYS)
+            if (number := _number_from_string(field := config.raw(*keys))) is not None
         ]
         if trainer:
             wrong += [(keys, field, flag) for keys in _FLAGS if (flag := _flag(field := config.raw(*keys))) is not None]
@@ -78,7 +78,7 @@ class DsConfigValueStringType(Hazard):
                     *(partial(config.replacing, *keys, value=value) for keys, _, value in wrong),
                 ),
             )
-        stage = config.raw(*_STAGE)
+        stage = config.raw(*_STAGE_KEYS)
         if stage.known and stage.value == "3" and uses_accelerate(run) is not False:
             yield self.finding(
                 translated(
@@ -89,7 +89,7 @@ class DsConfigValueStringType(Hazard):
                 certainty=Certainty.LIKELY,
                 cure=translated('Write "stage": 3 without quotes'),
                 spans=stage.span(),
-                fixes=fix_with_edits(translated("Remove the quotes"), lambda: config.replacing(*_STAGE, value=3)),
+                fixes=fix_with_edits(translated("Remove the quotes"), lambda: config.replacing(*_STAGE_KEYS, value=3)),
             )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -100,7 +100,7 @@ class DsConfigValueStringType(Hazard):
             yield self.log_finding(found[0], _cause(alike), cure=_cure(alike))
             return
         for error in log.errors_of("TypeError", says=_COMPARISON_ERROR_PATTERN):
-            if error.innermost and any(part in _place(error) for part in _NUMBER_READING_PATHS):
+            if error.innermost and any(part in _innermost_code(error) for part in _NUMBER_READING_PATHS):
                 yield self.log_finding(
                     error,
                     translated(
@@ -118,7 +118,7 @@ class DsConfigValueStringType(Hazard):
                 return
 
 
-def _place(error: LoggedError) -> str:
+def _innermost_code(error: LoggedError) -> str:
     """The innermost frame's path and code."""
     frame = error.innermost
     return f"{frame.path} {frame.code}".replace("\\", "/") if frame else ""
@@ -139,7 +139,7 @@ def _cure(string_mismatches: list[Mismatch]) -> tuple[Text, ...]:
     )
 
 
-def _number(field: Field) -> int | float | None:
+def _number_from_string(field: Field) -> int | float | None:
     if not (field.known and isinstance(field.value, str)):
         return None
     number = field.number

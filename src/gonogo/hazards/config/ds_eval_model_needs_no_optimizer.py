@@ -26,7 +26,7 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
         if config is None or stage not in (1, 2):
             return
         if config.raw("optimizer").absent:
-            for call, model in _alone(script):
+            for call, model in _calls_without_optimizer(script):
                 sure = call.name == "deepspeed.initialize" and _uses_run_config(call, script)
                 named = uses_name(model, *_EVALUATION_MODEL_NAMES)
                 yield self.finding(
@@ -131,7 +131,7 @@ def _is_evaluation_model(model: ast.expr) -> bool:
     return any(own[: len(first)] == first for first in map(words, _EVALUATION_MODEL_NAMES))
 
 
-def _alone(script: Script) -> Iterator[tuple[Call, ast.expr]]:
+def _calls_without_optimizer(script: Script) -> Iterator[tuple[Call, ast.expr]]:
     for call in script.calls("deepspeed.initialize"):
         if call.has_star or call.node.args or not call.has("model") or call.has("config_class"):
             continue

@@ -10,12 +10,12 @@ class DsFp16AndBf16Enabled(Hazard):
             return
         trainer = uses_trainer(run)
         wanted = {name: run.arguments.get(name).truth is True for name in ("fp16", "bf16")} if trainer else {}
-        other = next((name for name in wanted if not wanted[name] and wanted[_OTHER[name]]), None)
+        other = next((name for name in wanted if not wanted[name] and wanted[_OTHER_PRECISION[name]]), None)
         yield self.finding(
             translated("The DeepSpeed config enables fp16 and bf16; DeepSpeed asserts that only one of them is on."),
             cure=(
                 translated("Set {other}.enabled to false: the arguments request {asked}").format(
-                    other=other, asked=_OTHER[other]
+                    other=other, asked=_OTHER_PRECISION[other]
                 ),
             )
             if other
@@ -48,5 +48,5 @@ class DsFp16AndBf16Enabled(Hazard):
             )
 
 
-_OTHER = {"fp16": "bf16", "bf16": "fp16"}
+_OTHER_PRECISION = {"fp16": "bf16", "bf16": "fp16"}
 _CURE = translated("Keep bf16 on Ampere and newer GPUs, fp16 on older ones; switch the other off")

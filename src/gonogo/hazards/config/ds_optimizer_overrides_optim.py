@@ -43,7 +43,7 @@ class DsOptimizerOverridesOptim(Hazard):
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,
                 cure=_CURE.format(option="--optim"),
-                spans=(block.span(), asked.span(_ASKED)),
+                spans=(block.span(), asked.span(_REQUESTED_LABEL)),
                 fixes=self._removal(config),
             )
             return
@@ -59,7 +59,7 @@ class DsOptimizerOverridesOptim(Hazard):
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,
             cure=translated("Drop --optim and accept AdamW in host memory, or remove offload_optimizer"),
-            spans=(offload.span(), asked.span(_ASKED)),
+            spans=(offload.span(), asked.span(_REQUESTED_LABEL)),
         )
 
     def _refused(self, config: DeepSpeedConfig, requested_optimizer: Field, option: str) -> Finding:
@@ -71,7 +71,7 @@ class DsOptimizerOverridesOptim(Hazard):
             ),
             certainty=Certainty.LIKELY,
             cure=_CURE.format(option=option),
-            spans=(block.span() if block else None, requested_optimizer.span(_ASKED)),
+            spans=(block.span() if block else None, requested_optimizer.span(_REQUESTED_LABEL)),
             fixes=self._removal(config),
         )
 
@@ -80,5 +80,5 @@ class DsOptimizerOverridesOptim(Hazard):
         return fix_with_edits(title, lambda: config.removing("optimizer"), safe=False)
 
 
-_ASKED = translated("requested here")
+_REQUESTED_LABEL = translated("requested here")
 _CURE = translated('Remove the "optimizer" block from the DeepSpeed config, or drop {option}')

@@ -6,20 +6,24 @@ from gonogo.hazards.rule import Certainty, Field, Text
 _OPTIMIZER_NAMES = ("Adam", "AdamW", "Lamb", "Lion", "Adagrad", "Muon", "MuAdam", "MuAdamW", "MuSGD")
 _ONEBIT_OPTIMIZERS = ("onebitadam", "zerooneadam", "onebitlamb")  # hazards of their own report these
 _KNOWN_OPTIMIZERS = frozenset({"auto", *(name.lower() for name in _OPTIMIZER_NAMES), *_ONEBIT_OPTIMIZERS})
-_TORCHS = (
+_TORCH_OPTIMIZERS = (
     *("SGD", "RMSprop", "Rprop", "Adamax", "NAdam", "RAdam", "ASGD", "Adadelta", "Adafactor", "LBFGS", "SparseAdam"),
     "Muon",
 )
 
 
 def _is_unknown(field: Field) -> bool:
-    return field.string is not None and field.string.lower() not in _KNOWN_OPTIMIZERS and field.string not in _TORCHS
+    return (
+        field.string is not None
+        and field.string.lower() not in _KNOWN_OPTIMIZERS
+        and field.string not in _TORCH_OPTIMIZERS
+    )
 
 
 def _closest_optimizer(name: str) -> str | None:
     """The most similar known optimizer, or the one contained in a name for --optim: ``paged_lion_8bit``."""
     within = name.lower().split("_")
-    return nearest(name, (*_OPTIMIZER_NAMES, *_TORCHS)) or next(
+    return nearest(name, (*_OPTIMIZER_NAMES, *_TORCH_OPTIMIZERS)) or next(
         (one for one in _OPTIMIZER_NAMES if one.lower() in within), None
     )
 

@@ -21,7 +21,13 @@ _PARAMETERS_BY_OPTIMIZER = {
     ),
 }
 # TrainingArguments' names and other synonyms.
-_MEANT = {"learning_rate": "lr", "adam_epsilon": "eps", "epsilon": "eps", "decay": "weight_decay", "wd": "weight_decay"}
+_PARAMETER_ALIASES = {
+    "learning_rate": "lr",
+    "adam_epsilon": "eps",
+    "epsilon": "eps",
+    "decay": "weight_decay",
+    "wd": "weight_decay",
+}
 
 _GRADIENT_CLIPPING_CURE = translated('Write "gradient_clipping": {value} at the top level instead')
 _ALREADY_CLIPPED_CURE = translated('Remove it: "gradient_clipping": {value} already limits the norm')
@@ -50,7 +56,7 @@ class DsOptimizerUnknownParameter(Hazard):
         for key in params.value:
             if key in taken or key == "max_grad_norm":
                 continue
-            meant = _MEANT.get(key) or nearest(key, taken, cutoff=0.7)
+            meant = _PARAMETER_ALIASES.get(key) or nearest(key, taken, cutoff=0.7)
             keys = ("optimizer", "params", key)
             if meant is None:
                 names = sorted(taken)
@@ -67,7 +73,7 @@ class DsOptimizerUnknownParameter(Hazard):
                 certainty=_certainty(run),
                 cure=cure,
                 spans=config_span(config, *keys),
-                fixes=_renaming(config, keys, meant) if meant and meant not in params.value else (),
+                fixes=_rename_fixes(config, keys, meant) if meant and meant not in params.value else (),
             )
 
     def _max_grad_norm_finding(self, config: DeepSpeedConfig, run: Run, value: object) -> Finding:
@@ -89,7 +95,7 @@ class DsOptimizerUnknownParameter(Hazard):
         )
 
 
-def _renaming(config: DeepSpeedConfig, keys: tuple[str, ...], intended_key: str) -> tuple[Fix, ...]:
+def _rename_fixes(config: DeepSpeedConfig, keys: tuple[str, ...], intended_key: str) -> tuple[Fix, ...]:
     place = config.key_place(*keys)
     if place is None or not place.source.writable:
         return ()

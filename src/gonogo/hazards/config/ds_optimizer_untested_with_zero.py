@@ -2,8 +2,8 @@ from gonogo.hazards.config_rule import ConfigHazard, Setting, Words
 from gonogo.hazards.facts.training_framework import mentions
 from gonogo.hazards.rule import Certainty, Field, translated
 
-_DEEPSPEEDS = ("lamb", "muadam", "muadamw", "musgd")
-_TORCHS = (
+_DEEPSPEED_OPTIMIZERS = ("lamb", "muadam", "muadamw", "musgd")
+_TORCH_OPTIMIZERS = (
     *("SGD", "RMSprop", "Rprop", "Adamax", "NAdam", "RAdam", "ASGD"),
     *("Adadelta", "Adafactor", "LBFGS", "SparseAdam"),
 )
@@ -11,7 +11,7 @@ _LAMB_NOTE = translated("; Lamb's norms are then those of flattened slices, not 
 
 
 def _is_untested(field: Field) -> bool:
-    return field.string in _TORCHS or (field.string or "").lower() in _DEEPSPEEDS
+    return field.string in _TORCH_OPTIMIZERS or (field.string or "").lower() in _DEEPSPEED_OPTIMIZERS
 
 
 class DsOptimizerUntestedWithZero(ConfigHazard):

@@ -2,7 +2,7 @@ from gonogo.hazards.facts.training_framework import fix_with_edits, uses_trainer
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, translated
 
 # transformers' name for each of DeepSpeed's schedules.
-_SAME = {
+_EQUIVALENT_TYPES = {
     "WarmupLR": ("constant_with_warmup", "constant"),
     "WarmupDecayLR": ("linear", "polynomial"),
     "WarmupCosineLR": ("cosine", "cosine_with_min_lr"),
@@ -16,11 +16,11 @@ class DsSchedulerOverridesLrSchedulerType(Hazard):
         asked = run.arguments.get("lr_scheduler_type")
         if not kind.known or not asked.known or not uses_trainer(run):
             return
-        same = _SAME.get(str(kind.value))
+        same = _EQUIVALENT_TYPES.get(str(kind.value))
         wanted = str(asked.value).rpartition(".")[2].lower()
         if same is None or wanted in same:
             return
-        meant = next((name for name, names in _SAME.items() if wanted in names), None)
+        meant = next((name for name, names in _EQUIVALENT_TYPES.items() if wanted in names), None)
         needs_one = not config.raw("optimizer").absent and run.environment.within("transformers", ">=4.33") is not True
         yield self.finding(
             translated(

@@ -11,7 +11,7 @@ from gonogo.hazards.facts.training_framework import fix_with_edits, uses_acceler
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text, translated
 
 _WARMUP_PARAMETERS = ("warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "warmup_type", "last_batch_iteration")
-_TAKEN = {
+_PARAMETERS_OF_SCHEDULER = {
     "WarmupLR": frozenset(_WARMUP_PARAMETERS),
     "WarmupDecayLR": frozenset({*_WARMUP_PARAMETERS, "total_num_steps"}),
     "WarmupCosineLR": frozenset(
@@ -29,7 +29,7 @@ _TOTAL_NUM_STEPS_KEYS = ("scheduler", "params", "total_num_steps")
 
 
 def _schedulers_with(key: str) -> Text:
-    having = [name for name, taken in _TAKEN.items() if key in taken]
+    having = [name for name, taken in _PARAMETERS_OF_SCHEDULER.items() if key in taken]
     return Text(f": {', '.join(having)}", f"：{'、'.join(having)}") if having else Text("", "")
 
 
@@ -37,7 +37,7 @@ class DsSchedulerParameters(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Missing and unknown parameters of DeepSpeed's own schedulers."""
         name = config.raw("scheduler", "type").string or ""
-        taken = _TAKEN.get(name)
+        taken = _PARAMETERS_OF_SCHEDULER.get(name)
         params = config.raw("scheduler", "params")
         if taken is None or params.unknown:
             return

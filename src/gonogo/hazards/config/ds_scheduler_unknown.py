@@ -2,8 +2,8 @@ from gonogo.hazards.config._nearest import nearest
 from gonogo.hazards.facts.deepspeed_settings import config_span, deepspeed_version_matches, describe_deepspeed_version
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, translated
 
-_DEEPSPEEDS = ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "OneCycle", "LRRangeTest")
-_TORCHS = frozenset(
+_DEEPSPEED_SCHEDULERS = ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "OneCycle", "LRRangeTest")
+_TORCH_SCHEDULERS = frozenset(
     {
         *("LambdaLR", "MultiplicativeLR", "StepLR", "MultiStepLR", "ConstantLR", "LinearLR", "ExponentialLR"),
         *("SequentialLR", "CosineAnnealingLR", "ChainedScheduler", "ReduceLROnPlateau", "CyclicLR", "PolynomialLR"),
@@ -11,7 +11,7 @@ _TORCHS = frozenset(
     }
 )
 # transformers' names, with the closest of DeepSpeed's.
-_MEANT = {
+_SCHEDULER_ALIASES = {
     "cosine": "WarmupCosineLR",
     "linear": "WarmupDecayLR",
     "constant_with_warmup": "WarmupLR",
@@ -24,12 +24,12 @@ class DsSchedulerUnknown(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """A type that is no scheduler, or one that the release does not have yet."""
         name = config.raw("scheduler", "type").string
-        if name is None or name == "auto" or name in _TORCHS:
+        if name is None or name == "auto" or name in _TORCH_SCHEDULERS:
             return
         late = name == "WarmupCosineLR" and deepspeed_version_matches(run, "<0.12.4")
-        if name in _DEEPSPEEDS and not late:
+        if name in _DEEPSPEED_SCHEDULERS and not late:
             return
-        near = None if late else _MEANT.get(name.lower()) or nearest(name, _DEEPSPEEDS)
+        near = None if late else _SCHEDULER_ALIASES.get(name.lower()) or nearest(name, _DEEPSPEED_SCHEDULERS)
         yield self.finding(
             translated("{version} has no scheduler {name} yet: it was added in 0.12.4.").format(
                 version=describe_deepspeed_version(run), name=name
@@ -41,7 +41,7 @@ class DsSchedulerUnknown(Hazard):
             cure=(
                 translated('Install "deepspeed>=0.12.4"')
                 if late
-                else translated("Write {near}").format(near=near or ", ".join(_DEEPSPEEDS)),
+                else translated("Write {near}").format(near=near or ", ".join(_DEEPSPEED_SCHEDULERS)),
                 translated('Or remove "scheduler", and choose it with --lr_scheduler_type'),
             ),
             spans=config_span(config, "scheduler", "type"),

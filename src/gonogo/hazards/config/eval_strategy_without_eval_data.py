@@ -1,13 +1,13 @@
 from gonogo.hazards.rule import Call, Certainty, Field, Findings, Hazard, Run, Script, translated
 
-_TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer")
+_TRAINER_CLASSES = ("transformers.Trainer", "transformers.Seq2SeqTrainer")
 _EVALUATION_METHODS = ("get_eval_dataloader", "evaluate", "evaluation_loop", "_maybe_log_save_evaluate", "__init__")
 
 
 class EvalStrategyWithoutEvalData(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """A Trainer without the keyword, under arguments that ask for evaluation."""
-        calls = list(script.calls(*_TRAINERS))
+        calls = list(script.calls(*_TRAINER_CLASSES))
         if len(calls) != 1 or not (strategies := _active_strategies(run)):
             return
         call, strategy = calls[0], strategies[0]
@@ -17,7 +17,7 @@ class EvalStrategyWithoutEvalData(Hazard):
             return
         if b".eval_dataset" in script.source.data:
             return
-        plain = call.name in _TRAINERS
+        plain = call.name in _TRAINER_CLASSES
         word = str(strategy.value).rpartition(".")[2].lower()
         yield self.finding(
             translated('Evaluation is set to "{word}", but this Trainer gets no eval_dataset.').format(word=word),
@@ -42,6 +42,6 @@ def _overrides_evaluation(call: Call, script: Script) -> bool:
     return any(
         set(_EVALUATION_METHODS) & set(one.methods)
         for other in everywhere
-        for one in other.subclasses(*_TRAINERS)
+        for one in other.subclasses(*_TRAINER_CLASSES)
         if one.name == name
     )

@@ -14,7 +14,7 @@ _CURE = (
     ),
     translated("Name the intended configuration: accelerate launch --config_file my_config.yaml ..."),
 )
-_MODES = ("use_deepspeed", "use_fsdp", "multi_gpu", "cpu", "tpu", "use_megatron_lm")
+_LAUNCH_MODES = ("use_deepspeed", "use_fsdp", "multi_gpu", "cpu", "tpu", "use_megatron_lm")
 
 
 class StaleAccelerateDefaultConfig(Hazard):
@@ -22,7 +22,7 @@ class StaleAccelerateDefaultConfig(Hazard):
         """A launch that names no config and therefore uses this machine's default."""
         if launch.launcher != "accelerate" or "config_file" in launch.launcher_options:
             return
-        if not launch.launcher_options.complete or any(name in launch.launcher_options for name in _MODES):
+        if not launch.launcher_options.complete or any(name in launch.launcher_options for name in _LAUNCH_MODES):
             return
         program = next((name for name in ("deepspeed", "deepspeed_config") if name in launch.options), None)
         if program is None:

@@ -28,14 +28,14 @@ from gonogo.hazards.rule import (
     translated,
 )
 
-_CALLS = {
+_ARGUMENT_CLASSES = {
     "transformers.TrainingArguments": "TrainingArguments",
     "transformers.Seq2SeqTrainingArguments": "TrainingArguments",
     "transformers.Trainer": "Trainer",
     "transformers.Seq2SeqTrainer": "Trainer",
 }
 
-_REFUSED = Pattern(
+_UNEXPECTED_KEYWORD_PATTERN = Pattern(
     r"\b(\w*TrainingArguments|(?:Seq2Seq)?Trainer)(?:\.(?:__)?init(?:__)?)?\(\) got an unexpected keyword argument "
     r"['\"‘’`](\w+)"
 )
@@ -55,10 +55,13 @@ _HUGGING_FACE_PATHS = ("/transformers/", "/huggingface_hub/", "\\transformers\\"
 class TrainingArgumentNotInVersion(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """The error of TrainingArguments or Trainer about an argument that another release has."""
-        shown: tuple[LoggedError | LineMatch, ...] = (*log.errors_of("TypeError"), *log.find_all(_REFUSED))
+        shown: tuple[LoggedError | LineMatch, ...] = (
+            *log.errors_of("TypeError"),
+            *log.find_all(_UNEXPECTED_KEYWORD_PATTERN),
+        )
         for evidence in shown:
             text = evidence.message if isinstance(evidence, LoggedError) else evidence.text
-            match = _REFUSED.search(text)
+            match = _UNEXPECTED_KEYWORD_PATTERN.search(text)
             if match is None:
                 continue
             if isinstance(evidence, LoggedError) and _is_from_other_library(evidence):
@@ -92,9 +95,9 @@ class TrainingArgumentNotInVersion(Hazard):
         """Keywords of calls of TrainingArguments and Trainer."""
         if run.environment.within("transformers", ">0") is None:
             return
-        for call in script.calls(*_CALLS):
-            kind = next((_CALLS[name] for name in call.names if name in _CALLS), None)
-            own = call.name not in _CALLS
+        for call in script.calls(*_ARGUMENT_CLASSES):
+            kind = next((_ARGUMENT_CLASSES[name] for name in call.names if name in _ARGUMENT_CLASSES), None)
+            own = call.name not in _ARGUMENT_CLASSES
             if kind is None or (own and _may_accept_keyword(call, run, kind)):
                 continue
             for keyword in call.keywords:

@@ -9,8 +9,8 @@ class TrainingArgumentUnknown(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """Keywords of TrainingArguments that no release of the table has."""
         known = known_argument_names() | known_argument_names("Seq2SeqTrainingArguments")
-        for call in script.calls(*_PLAIN):
-            if call.name not in _PLAIN:
+        for call in script.calls(*_TRAINING_ARGUMENTS_CLASSES):
+            if call.name not in _TRAINING_ARGUMENTS_CLASSES:
                 continue
             for name in call.keywords:
                 place = call.keyword_place(name)
@@ -22,7 +22,7 @@ class TrainingArgumentUnknown(Hazard):
                         name=name, near=_nearest_name_text(near, "")
                     ),
                     certainty=_certainty(run, near),
-                    cure=_write(near, ""),
+                    cure=_rename_cure(near, ""),
                     spans=place.span(),
                     fixes=renaming_keyword(call, name, near, safe=False) if near else (),
                     parameter=name,
@@ -50,7 +50,7 @@ class TrainingArgumentUnknown(Hazard):
                     name=name, near=_nearest_name_text(near, "--")
                 ),
                 certainty=_certainty(run, near),
-                cure=_write(near, "--"),
+                cure=_rename_cure(near, "--"),
                 spans=(place.span(), parsed.call.place.span(parser)),
                 fixes=renaming_option(launch, name, near, safe=False) if near else (),
                 parameter=name,
@@ -58,7 +58,7 @@ class TrainingArgumentUnknown(Hazard):
             )
 
 
-_PLAIN = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
+_TRAINING_ARGUMENTS_CLASSES = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
 _ADD_FIELD_CURE = translated("Remove it, or add it to the program's own dataclasses")
 _CONFIRM = translated("No release of transformers that may be installed has it")
 
@@ -69,7 +69,7 @@ def _nearest_name_text(suggestion: str | None, prefix: str) -> Text:
     return translated(" The nearest is {name}.").format(name=prefix + suggestion)
 
 
-def _write(suggestion: str | None, prefix: str) -> Text:
+def _rename_cure(suggestion: str | None, prefix: str) -> Text:
     if suggestion is not None:
         return translated("Write {name}").format(name=prefix + suggestion)
     return _ADD_FIELD_CURE if prefix else translated("Remove it")

@@ -3,8 +3,8 @@ from collections.abc import Iterator
 from gonogo.hazards.facts.training_framework import uses_trainer
 from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Run, Severity, translated
 
-_NAMES = {"fp16": "float16", "bf16": "bfloat16"}
-_TYPES = {"float16": "fp16", "half": "fp16", "fp16": "fp16", "bfloat16": "bf16", "bf16": "bf16"}
+_TORCH_DTYPE_NAMES = {"fp16": "float16", "bf16": "bfloat16"}
+_PRECISION_BY_DTYPE = {"float16": "fp16", "half": "fp16", "fp16": "fp16", "bfloat16": "bf16", "bf16": "bf16"}
 
 
 class Weights16BitDtypeMismatch(Hazard):
@@ -15,7 +15,7 @@ class Weights16BitDtypeMismatch(Hazard):
             return
         wanted, because = trained
         for name, field in _weight_dtypes(run):
-            loaded = _TYPES.get(str(field.value).rpartition(".")[2].lower())
+            loaded = _PRECISION_BY_DTYPE.get(str(field.value).rpartition(".")[2].lower())
             if loaded is None or loaded == wanted:
                 continue
             yield self.finding(
@@ -25,7 +25,7 @@ class Weights16BitDtypeMismatch(Hazard):
                 ).format(loaded=loaded, wanted=wanted),
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,
-                cure=translated('Set {name} to {type} or "auto"').format(name=name, type=_NAMES[wanted]),
+                cure=translated('Set {name} to {type} or "auto"').format(name=name, type=_TORCH_DTYPE_NAMES[wanted]),
                 spans=(field.span(), because.span(translated("trained in {w}").format(w=wanted))),
             )
             return

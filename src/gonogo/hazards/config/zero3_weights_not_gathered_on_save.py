@@ -29,7 +29,7 @@ class Zero3WeightsNotGatheredOnSave(Hazard):
         saves, saving = _weight_saving(run)
         if not saves:
             return
-        key, where, fixes = _key(run)
+        key, where, fixes = _gather_setting(run)
         if key is None or key.unknown or key.truth is True:
             return
         name = "zero3_save_16bit_model" if is_config_from_accelerate_yaml(run) else _KEY
@@ -66,7 +66,7 @@ def _weight_saving(run: Run) -> tuple[bool, Span | None]:
     return run.arguments.get("save_strategy").get() != "no", None
 
 
-def _key(run: Run) -> tuple[Field | None, Span | None, tuple[Fix, ...]]:
+def _gather_setting(run: Run) -> tuple[Field | None, Span | None, tuple[Fix, ...]]:
     """The key in the config or the YAML, the place to change, and the fix."""
     title = translated("Gather the weights when saving")
     config, yaml = run.config, run.accelerate

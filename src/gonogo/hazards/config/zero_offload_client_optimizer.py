@@ -19,13 +19,13 @@ from gonogo.hazards.rule import (
     translated,
 )
 
-_WORDS = (
+_OFFLOAD_OPTIMIZER_MESSAGES = (
     "ZeRO Offload can only work with DeepSpeed optimizers",  # transformers before 4.9
     "ZeRO-Offload with a client provided optimizer",
     "either use deepspeed.ops.adam.DeepSpeedCPUAdam or set an optimizer in your ds-config",
 )
 _CLASS_PATTERN = Pattern(r"<class '([\w.]{1,200})'")
-_OWN = translated("its own optimizer")
+_SCRIPT_OPTIMIZER = translated("its own optimizer")
 _CPU_OPTIMIZERS = ("DeepSpeedCPUAdam", "DeepSpeedCPULion", "DeepSpeedCPUAdagrad")
 _OFFLOAD_LABEL = translated("the optimizer is offloaded here")
 _SLOWER_CURE = translated('Or set "zero_force_ds_cpu_optimizer": false (slower), or remove offload_optimizer')
@@ -95,7 +95,7 @@ class ZeroOffloadClientOptimizer(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's error, with the optimizer's class if it is shown."""
-        evidence = first_match(log, *_WORDS)
+        evidence = first_match(log, *_OFFLOAD_OPTIMIZER_MESSAGES)
         certainty = Certainty.CERTAIN if evidence else Certainty.LIKELY
         if evidence is None:
             evidence = find_truncated_error(log, ("runtime/engine", "raise ZeRORuntimeException(msg)"), max_frames=1)
@@ -106,7 +106,7 @@ class ZeroOffloadClientOptimizer(Hazard):
                 translated(
                     "The config offloads the optimizer to the CPU, but the code uses {optimizer}: DeepSpeed "
                     "takes only its own CPU optimizer there."
-                ).format(optimizer=Text(named.group(1), f" {named.group(1)}") if named else _OWN),
+                ).format(optimizer=Text(named.group(1), f" {named.group(1)}") if named else _SCRIPT_OPTIMIZER),
                 certainty=certainty,
                 cure=(
                     translated(
@@ -118,7 +118,7 @@ class ZeroOffloadClientOptimizer(Hazard):
             )
 
 
-_ADAM = frozenset({"lr", "betas", "eps", "weight_decay"})
+_ADAM_KEYWORDS = frozenset({"lr", "betas", "eps", "weight_decay"})
 _TORCH_WEIGHT_DECAY = {"torch.optim.AdamW": "0.01", "torch.optim.Adam": "0.0"}
 _DEEPSPEED_ADAM_FIX = translated("Build DeepSpeedCPUAdam with the same settings in its place")
 _DISABLE_FORCE_FIX = translated("Keep the optimizer on the CPU: set zero_force_ds_cpu_optimizer to false (slower)")
@@ -130,7 +130,7 @@ def _deepspeed_adam_fixes(script: Script, node: ast.expr) -> tuple[Fix, ...]:
     name = script.qualified(made.func) if isinstance(made, ast.Call) else None
     if not isinstance(made, ast.Call) or name not in _TORCH_WEIGHT_DECAY or not script.imports("deepspeed"):
         return ()
-    if len(made.args) > 1 or any(keyword.arg not in _ADAM for keyword in made.keywords):
+    if len(made.args) > 1 or any(keyword.arg not in _ADAM_KEYWORDS for keyword in made.keywords):
         return ()
     arguments = [script.place(one).text for one in (*made.args, *made.keywords)]
     if not any(keyword.arg == "weight_decay" for keyword in made.keywords):

@@ -17,7 +17,7 @@ from gonogo.hazards.rule import (
     translated,
 )
 
-_REFUSED = re.compile(r"Cannot re-initialize \w+ in forked subprocess")
+_FORKED_CUDA_PATTERN = re.compile(r"Cannot re-initialize \w+ in forked subprocess")
 _CURE = (
     translated("Return CPU tensors and move the batch in the loop (the Trainer and accelerate do so)"),
     translated("Or set num_workers=0"),
@@ -25,7 +25,7 @@ _CURE = (
 
 
 class DataLoaderWorkersUseCuda(Hazard):
-    refusal = Refusal(Pattern(_REFUSED.pattern), Certainty.POSSIBLE)
+    refusal = Refusal(Pattern(_FORKED_CUDA_PATTERN.pattern), Certainty.POSSIBLE)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Datasets whose samples go to the GPU, in a DataLoader or Trainer with workers."""
@@ -50,7 +50,7 @@ class DataLoaderWorkersUseCuda(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """CUDA calls that would fail in a forked worker, and the ranks that made them."""
         for failed in failed_ranks(record):
-            if not _REFUSED.search(failed.failure.message):
+            if not _FORKED_CUDA_PATTERN.search(failed.failure.message):
                 continue
             yield self.finding(
                 translated(

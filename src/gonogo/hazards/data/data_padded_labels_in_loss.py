@@ -2,13 +2,13 @@ from gonogo.evidence.script.identifiers import last_name, says, uses_name
 from gonogo.hazards.facts.training_script import first_argument, mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 
-_LEFT_OUT = (b"-100", b"IGNORE", b"ignore_index", b"ignore_id", b"loss_mask")
+_LABEL_MASK_WORDS = (b"-100", b"IGNORE", b"ignore_index", b"ignore_id", b"loss_mask")
 
 
 class DataPaddedLabelsInLoss(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """pad_sequence of labels with the pad token, in a script that never uses -100."""
-        if b"pad_sequence" not in script.source.data or mentions(run, script, *_LEFT_OUT):
+        if b"pad_sequence" not in script.source.data or mentions(run, script, *_LABEL_MASK_WORDS):
             return
         for call in script.calls("torch.nn.utils.rnn.pad_sequence"):
             labels, value = first_argument(call, "sequences"), call.keyword_node("padding_value")

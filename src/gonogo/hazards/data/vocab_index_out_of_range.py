@@ -5,7 +5,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.training_script import mentions, trained_pretrained_calls
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Run, Script, Text, translated
 
-_EMBEDDING = Pattern(r"srcIndex < srcSelectDimSize")
+_EMBEDDING_ASSERT_PATTERN = Pattern(r"srcIndex < srcSelectDimSize")
 _GATHER_ASSERT_PATTERN = Pattern(
     r"vectorized gather kernel index out of bounds|index out of bounds.{0,3}['\"`]? ?failed"
     r"|Assertion `?(?:-sizes\[i\] <= index|idx_dim >= 0|ind >= ?0|index >= -sizes)"
@@ -18,7 +18,7 @@ _DEVICE_ASSERT_PATTERN = Pattern(
 )
 _LABELS = Pattern(r"t >= 0 && t < n_classes|cur_target >= 0 && cur_target < n_classes|Target \d+ is out of bounds")
 _OTHER_ASSERT = Pattern(r"probability tensor contains|Assertion `?input_val|Assertion `?target_val|CUDA_KERNEL_ASSERT")
-_TRAINS = Pattern(r"(?i)train|fine-?tun|\bsft\b|backward|compute_loss|微调|训练|\blora\b")
+_TRAINING_PATTERN = Pattern(r"(?i)train|fine-?tun|\bsft\b|backward|compute_loss|微调|训练|\blora\b")
 _POSITION_EMBEDDING_FRAMES = ("position_emb", "embed_positions", "wpe(", "pos_embed", "positional")
 _EMBEDDING_LOOKUP_FRAMES = (
     "torch.embedding(",
@@ -35,7 +35,7 @@ _ADDED_TOKENS_PATTERN = Pattern(
 # Models whose embeddings have more rows than their tokenizers have tokens.
 _FAMILIES_WITH_SPARE_ROWS = ("qwen", "phi", "gemma", "deepseek", "chatglm", "glm", "t5")
 # Tokens that tokenizers usually have: adding them changes nothing.
-_USUAL = frozenset(
+_COMMON_SPECIAL_TOKENS = frozenset(
     ("<s>", "</s>", "<unk>", "<pad>", "<mask>", "[CLS]", "[SEP]", "[MASK]", "[UNK]", "<|endoftext|>", "<|im_end|>")
 )
 
@@ -94,7 +94,7 @@ class VocabIndexOutOfRange(Hazard):
                 "A label is out of range for the loss: in a language model, a token id that lm_head doesn't "
                 "have; in a classifier, a label that is not below num_labels."
             )
-            if log.find(_LABELS) is not None and log.find(_EMBEDDING) is None
+            if log.find(_LABELS) is not None and log.find(_EMBEDDING_ASSERT_PATTERN) is None
             else translated(
                 "An index is out of range for a table; in language model training it is nearly always a token id "
                 "that the embedding doesn't have{added}."
@@ -123,7 +123,7 @@ class VocabIndexOutOfRange(Hazard):
 
 def _evidence(log: FailureLog) -> tuple[LoggedError | LineMatch, Certainty] | None:
     """The evidence of a bad index, and the certainty."""
-    if found := log.find(_EMBEDDING):
+    if found := log.find(_EMBEDDING_ASSERT_PATTERN):
         return found, Certainty.CERTAIN
     in_embedding = any(error.passes(*_EMBEDDING_LOOKUP_FRAMES) for error in log.errors)
     for error in log.errors_of("IndexError", "RuntimeError", says=_CPU_INDEX_ERROR_PATTERN):
@@ -134,7 +134,7 @@ def _evidence(log: FailureLog) -> tuple[LoggedError | LineMatch, Certainty] | No
         return found, Certainty.LIKELY if in_embedding or "vectorized" in found.text else Certainty.POSSIBLE
     if (found := log.find(_DEVICE_ASSERT_PATTERN)) and log.find(_OTHER_ASSERT) is None:
         sure = in_embedding or log.find(_ADDED_TOKENS_PATTERN) is not None
-        return found, Certainty.LIKELY if sure and log.find(_TRAINS) is not None else Certainty.POSSIBLE
+        return found, Certainty.LIKELY if sure and log.find(_TRAINING_PATTERN) is not None else Certainty.POSSIBLE
     return None
 
 
@@ -150,6 +150,6 @@ def _new_tokens(script: Script, call: Call) -> list[str]:
     for value in values:
         for one in value.elts if isinstance(value, (ast.List, ast.Tuple)) else (value,):
             word = script.field(one).string if isinstance(one, ast.expr) else None
-            if word is not None and word not in _USUAL:
+            if word is not None and word not in _COMMON_SPECIAL_TOKENS:
                 words.append(word)
     return words

@@ -8,7 +8,7 @@ from gonogo.hazards.facts.divergence_fixes import script_at
 from gonogo.hazards.facts.zero_usage import is_engine
 from gonogo.hazards.rule import Edit, Fix, Hazard, RehearsalRecord, Run, Script, translated
 
-_MOVED = translated("Move the engine's inputs to its device")
+_MOVE_INPUTS_FIX = translated("Move the engine's inputs to its device")
 
 
 def move_batch_to_engine(record: RehearsalRecord, run: Run) -> Iterator[Fix]:
@@ -25,7 +25,7 @@ def move_batch_to_engine(record: RehearsalRecord, run: Run) -> Iterator[Fix]:
                 if isinstance(call.func, ast.Name) and is_engine(script, call.func):
                     edits = _move_arguments(script, call, f"{call.func.id}.device")
                     if edits:
-                        yield Hazard.fix(_MOVED, *edits, safe=False)
+                        yield Hazard.fix(_MOVE_INPUTS_FIX, *edits, safe=False)
                     return
 
 

@@ -34,7 +34,13 @@ _DEVICE_INDEPENDENT_ATTRIBUTES = frozenset(
 )
 _COMBINING_FUNCTIONS = frozenset(f"torch.{name}" for name in ("einsum", "outer", "matmul", "mul", "add", "bmm", "cat"))
 # Code that puts tensors on another device than their calls say.
-_ELSEWHERE = (b"set_default_device", b"set_default_tensor_type", b"with torch.device(", b"def _apply", b"def cuda")
+_DEVICE_OVERRIDES = (
+    b"set_default_device",
+    b"set_default_tensor_type",
+    b"with torch.device(",
+    b"def _apply",
+    b"def cuda",
+)
 _ACCELERATOR_MARKERS = (
     *(b"cuda", b"Trainer", b"accelerate", b"deepspeed", b"DistributedDataParallel", b".to(device", b".npu("),
     b"FullyShardedDataParallel",
@@ -125,7 +131,7 @@ def _plain_tensors_of_modules(script: Script) -> Iterator[PlainTensor]:
 
 def on_accelerator(script: Script, run: Run) -> bool:
     """Whether the run computes on an accelerator, and nothing puts new tensors there by default."""
-    if any(word in script.source.data for word in _ELSEWHERE):
+    if any(word in script.source.data for word in _DEVICE_OVERRIDES):
         return False
     return mentions(run, script, *_ACCELERATOR_MARKERS)
 
@@ -145,7 +151,7 @@ def factory(script: Script, node: ast.AST) -> ast.Call | None:
             if any(keyword.arg in (None, "device") for keyword in node.keywords):
                 return None
             scalar = name in ("torch.tensor", "torch.as_tensor") and isinstance(
-                node.args[0] if node.args else None, _NUMBERS
+                node.args[0] if node.args else None, _NUMBER_NODES
             )
             copied = name == "torch.as_tensor"
             return None if scalar or copied else node
@@ -164,7 +170,7 @@ def factory(script: Script, node: ast.AST) -> ast.Call | None:
     return factory(script, node.value) if isinstance(node, ast.Subscript) else None
 
 
-_NUMBERS = (ast.Constant, ast.UnaryOp, ast.Name, ast.Attribute, ast.Call, ast.BinOp)
+_NUMBER_NODES = (ast.Constant, ast.UnaryOp, ast.Name, ast.Attribute, ast.Call, ast.BinOp)
 
 
 def _is_cpu_tensor(script: Script, node: ast.expr) -> bool:

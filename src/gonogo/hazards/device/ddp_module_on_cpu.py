@@ -7,7 +7,7 @@ from gonogo.hazards.facts.device_map import parameter_devices, without_cpu_devic
 from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
 from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
 
-_REFUSED = Pattern(r"DistributedDataParallel device_ids and output_device arguments only work with")
+_DDP_DEVICE_IDS_PATTERN = Pattern(r"DistributedDataParallel device_ids and output_device arguments only work with")
 _MIXED_DEVICES_PATTERN = Pattern(r"DistributedDataParallel's input module must be on the same type of devices")
 _NO_CPU_BACKEND_PATTERN = Pattern(r"No backend type associated with device type cpu|[Tt]ensors must be CUDA and dense")
 
@@ -20,7 +20,7 @@ _PLACEMENT_MARKERS = (
     b"deepspeed",
     b"fabric",
 )
-_MOVES = frozenset(("to", "cuda", "npu", "xpu", "to_empty"))
+_DEVICE_MOVING_METHODS = frozenset(("to", "cuda", "npu", "xpu", "to_empty"))
 
 _CURES = (
     translated("Before DistributedDataParallel(...): torch.cuda.set_device(local_rank); model.to(local_rank)"),
@@ -67,7 +67,7 @@ class DdpModuleOnCpu(Hazard):
             if certainty is not None:
                 yield self._finding(error, certainty)
         if not log.errors:
-            for pattern in (_REFUSED, _MIXED_DEVICES_PATTERN):
+            for pattern in (_DDP_DEVICE_IDS_PATTERN, _MIXED_DEVICES_PATTERN):
                 if line := log.find(pattern):
                     said = " ".join((line.text, *(other.text for other in log.lines_after(line.line, 2))))
                     if pattern is _MIXED_DEVICES_PATTERN or "cpu" in parameter_devices(said):
@@ -87,7 +87,7 @@ class DdpModuleOnCpu(Hazard):
 
 
 def _certainty(error: LoggedError) -> Certainty | None:
-    if _REFUSED.search(error.message):
+    if _DDP_DEVICE_IDS_PATTERN.search(error.message):
         devices = parameter_devices(error.message)
         return Certainty.CERTAIN if "cpu" in devices and len(without_cpu_devices(devices)) < 2 else None
     if _MIXED_DEVICES_PATTERN.search(error.message):
@@ -103,7 +103,7 @@ def _is_moved(script: Script, node: ast.Name) -> bool:
     """Whether the script moves the object of this name, or passes it to a function that might."""
     for call in script.index.calls:
         func = call.func
-        if isinstance(func, ast.Attribute) and func.attr in _MOVES:
+        if isinstance(func, ast.Attribute) and func.attr in _DEVICE_MOVING_METHODS:
             inner: ast.AST = func.value
             while isinstance(inner, (ast.Attribute, ast.Call)):
                 inner = inner.func if isinstance(inner, ast.Call) else inner.value

@@ -22,7 +22,7 @@ _MOVE_MODULE = translated(
     "Move the part that the line belongs to along with the model, after everything that creates or replaces it: "
     "module.to(device)"
 )
-_OTHER_VERSION = translated("If the line is in a library or a model's remote code: try a newer version of it")
+_TRY_NEWER_VERSION = translated("If the line is in a library or a model's remote code: try a newer version of it")
 
 _OWNER_CURES: dict[Owner, tuple[Text, ...]] = {
     Owner.GRADIENT: (
@@ -60,7 +60,7 @@ _OWNER_CURES: dict[Owner, tuple[Text, ...]] = {
     ),
     Owner.INPUT: (_MOVE_INPUT,),
     Owner.WEIGHT: (_MOVE_MODULE,),
-    Owner.UNKNOWN: (_MOVE_INPUT, _MOVE_MODULE, _OTHER_VERSION),
+    Owner.UNKNOWN: (_MOVE_INPUT, _MOVE_MODULE, _TRY_NEWER_VERSION),
 }
 
 

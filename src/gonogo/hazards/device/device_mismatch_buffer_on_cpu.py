@@ -7,7 +7,7 @@ from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, right_ha
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Run, Script, translated
 
 # Phrases of users' reports: "self.pos_embed (a buffer) stays on CPU", "x is on cuda, pos_embed is on cpu".
-_NAME = lazy_compile(r"\bself\.(\w+)(?![\w(])|\b(pos_?embed\w*)\b", re.IGNORECASE)
+_ATTRIBUTE_NAME_PATTERN = lazy_compile(r"\bself\.(\w+)(?![\w(])|\b(pos_?embed\w*)\b", re.IGNORECASE)
 _BUFFER_NAME_PATTERN = lazy_compile(r"pos|cache|mask|freq|running|relative|alibi|codebook|mel|window", re.IGNORECASE)
 
 
@@ -22,7 +22,7 @@ class DeviceMismatchBufferOnCpu(Hazard):
         """A mismatch with the CPU at a line of the model's code that uses what is, or should be, a buffer."""
         for mismatch in training_mismatches(log):
             if mismatch.owner is Owner.BUFFER:
-                yield self._finding(mismatch, _name(mismatch))
+                yield self._finding(mismatch, _buffer_name(mismatch))
 
     def _finding(self, mismatch: LoggedMismatch, name: str | None) -> Finding:
         return self.log_finding(
@@ -47,10 +47,10 @@ class DeviceMismatchBufferOnCpu(Hazard):
         )
 
 
-def _name(mismatch: LoggedMismatch) -> str | None:
+def _buffer_name(mismatch: LoggedMismatch) -> str | None:
     caller = mismatch.caller
     if caller is None:
         return None
-    names = [found.group(1) or found.group(2) for found in _NAME.finditer(right_hand_side(caller))]
+    names = [found.group(1) or found.group(2) for found in _ATTRIBUTE_NAME_PATTERN.finditer(right_hand_side(caller))]
     likely = [name for name in names if _BUFFER_NAME_PATTERN.search(name)]
     return next(iter((*likely, *names)), None)

@@ -25,14 +25,14 @@ from gonogo.hazards.rule import (
     translated,
 )
 
-_NAME = lazy_compile(
+_INPUT_NAME_PATTERN = lazy_compile(
     r"\b(input_ids|\w*labels?|targets?|\w*mask\w*|position_ids|token_type_ids|pixel_values|\w*grid_thw|input_values"
     r"|input_features|timesteps?|batch|inputs|images?)\b",
     re.IGNORECASE,
 )
-_ARGUMENTS = {"index": "input_ids", "indices": "input_ids", "target": "labels", "mat2": "position_ids"}
+_INPUT_BY_OPERATOR_ARGUMENT = {"index": "input_ids", "indices": "input_ids", "target": "labels", "mat2": "position_ids"}
 _JOINS = ("torch.cat", "torch.concat", "torch.stack", "torch.where")
-_LAYERS = ("torch.nn.Embedding", "torch.nn.Linear", "torch.nn.LayerNorm")
+_LAYER_CLASSES = ("torch.nn.Embedding", "torch.nn.Linear", "torch.nn.LayerNorm")
 
 
 class _CreatedTensor(msgspec.Struct, frozen=True, eq=False):
@@ -82,7 +82,7 @@ class DeviceMismatchInputNotMoved(Hazard):
             certainty = _certainty(mismatch)
             if certainty is None:
                 continue
-            name = _name(mismatch)
+            name = _input_name(mismatch)
             yield self.log_finding(
                 mismatch.evidence,
                 translated("{mismatch}. The tensor on the CPU is not a weight of the model, but {name}.").format(
@@ -126,10 +126,10 @@ def _certainty(mismatch: LoggedMismatch) -> Certainty | None:
     return Certainty.POSSIBLE if mismatch.devices and (unclear or own) else None
 
 
-def _name(mismatch: LoggedMismatch) -> str | None:
-    if mismatch.caller is not None and (found := _NAME.search(mismatch.caller.code)):
+def _input_name(mismatch: LoggedMismatch) -> str | None:
+    if mismatch.caller is not None and (found := _INPUT_NAME_PATTERN.search(mismatch.caller.code)):
         return found.group(1)
-    return _ARGUMENTS.get(mismatch.argument or "") if mismatch.on_host == "ids" else None
+    return _INPUT_BY_OPERATOR_ARGUMENT.get(mismatch.argument or "") if mismatch.on_host == "ids" else None
 
 
 def _tensors_created_in_forward(script: Script, run: Run) -> Iterator[_CreatedTensor]:
@@ -149,7 +149,7 @@ def _tensors_created_by_modules(script: Script) -> Iterator[_CreatedTensor]:
         forward = owner.methods.get("forward")
         if forward is None:
             continue
-        layers = _layers(script, owner)
+        layers = _layer_attributes(script, owner)
         inputs = _inputs(forward)
         for call in (node for node in ast.walk(forward) if isinstance(node, ast.Call)):
             if script.enclosing_function(call) is not forward or factory(script, call) is not call:
@@ -160,14 +160,14 @@ def _tensors_created_by_modules(script: Script) -> Iterator[_CreatedTensor]:
                 yield _CreatedTensor(owner.name, call, found[0], found[1], beside)
 
 
-def _layers(script: Script, owner: ClassInfo) -> set[str]:
+def _layer_attributes(script: Script, owner: ClassInfo) -> set[str]:
     """The attributes to which ``__init__`` assigns layers."""
     found: set[str] = set()
     made = owner.methods.get("__init__")
     for node in ast.walk(made) if made is not None else ():
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and len(node.targets) == 1:
             target = node.targets[0]
-            if isinstance(target, ast.Attribute) and script.qualified(node.value.func) in _LAYERS:
+            if isinstance(target, ast.Attribute) and script.qualified(node.value.func) in _LAYER_CLASSES:
                 found.add(target.attr)
     return found
 
@@ -197,7 +197,7 @@ def _computation_with(
         if isinstance(parent, ast.Attribute) and parent.attr in ("to", "cuda", "type_as", "tolist", "item", "numpy"):
             return None
         node, parent = parent, script.parent(parent)
-    direct = _use(script, node, parent, layers, inputs)
+    direct = _layer_call(script, node, parent, layers, inputs)
     if direct is not None:
         return direct
     if not isinstance(parent, ast.Assign) or len(parent.targets) != 1 or not isinstance(parent.targets[0], ast.Name):
@@ -216,7 +216,7 @@ def _computation_with(
                 if isinstance(around, ast.Attribute) and around.attr in ("shape", "size", "device"):
                     break
                 inner, around = around, script.parent(around)
-            found = _use(script, inner, around, layers, inputs)
+            found = _layer_call(script, inner, around, layers, inputs)
             if found is not None:
                 return found
     return None
@@ -228,7 +228,7 @@ def _is_argument(parent: ast.AST, node: ast.AST) -> bool:
     return isinstance(parent, ast.Subscript) and node is parent.slice
 
 
-def _use(
+def _layer_call(
     script: Script, node: ast.AST, parent: ast.AST | None, layers: set[str], inputs: tuple[str, ...]
 ) -> tuple[ast.AST, str] | None:
     if isinstance(parent, ast.Call) and node in parent.args:

@@ -17,7 +17,7 @@ _MISMATCH_PATTERN = lazy_compile(
 )
 DTYPE_MISMATCH_LITERALS = ("expected scalar type", "to have the same dtype", "must have the same dtype")
 _REPLICA_FRAMES = ("parallel_apply", "data_parallel.py", "replicate.py")
-_QUANTIZED = (
+_QUANTIZATION_FRAMES = (
     "bitsandbytes/", "Linear8bitLt", "Linear4bit", "/bnb.py", "lora/gptq.py", "lora/awq.py", "lora/aqlm.py", "/hqq.py",
     "lora/eetq.py", "auto_gptq", "gptqmodel", "QuantLinear", "quant_linear", "bnb.nn", "MatMul4Bit", "MatMul8bitLt",
 )  # fmt: skip
@@ -79,7 +79,7 @@ class DtypeMismatch:
     @property
     def in_quantized_linear(self) -> bool:
         """True if a frame belongs to a quantized linear layer."""
-        return self._traceback_passes(*_QUANTIZED)
+        return self._traceback_passes(*_QUANTIZATION_FRAMES)
 
     @property
     def quantized(self) -> bool:

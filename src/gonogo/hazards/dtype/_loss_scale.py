@@ -28,7 +28,7 @@ _REDUCED_SCALE_PATTERN = lazy_compile(
     re.IGNORECASE,
 )
 _ATTEMPTED_SCALE_PATTERN = lazy_compile(rf"Attempted loss scale: {_SCALE_PATTERN}")
-_BROKEN = lazy_compile(
+_DEGENERATE_LOSS_PATTERN = lazy_compile(
     r"""['"]?(?:train_|step_)?loss['"]?\s*[:=]\s*(?:nan\b|inf\b|0\.00*(?!\d))|loss\W.{0,12}\bnan\b|loss.{0,8}[为是]\s?0(?![.\d]*[1-9])""",
     re.IGNORECASE,
 )
@@ -58,15 +58,17 @@ def loss_scale(log: FailureLog) -> LossScale | None:
         attempted = _ATTEMPTED_SCALE_PATTERN.search(line.text)
         found = _REDUCED_SCALE_PATTERN.search(line.text)
         if found or attempted:
-            scale = _number(found.group(2) if found else attempted.group(1) if attempted else "")
-            stuck = stuck or (found is not None and attempted is not None and _number(attempted.group(1)) == scale == 1)
+            scale = _parse_number(found.group(2) if found else attempted.group(1) if attempted else "")
+            stuck = stuck or (
+                found is not None and attempted is not None and _parse_number(attempted.group(1)) == scale == 1
+            )
             lowest = scale if lowest is None else min(lowest, scale)
     if first is None or last is None:
         return None
     return LossScale(first, last, skipped, lowest, stuck)
 
 
-def _number(text: str) -> float:
+def _parse_number(text: str) -> float:
     try:
         return float(text.rstrip("."))
     except ValueError:
@@ -75,4 +77,8 @@ def _number(text: str) -> float:
 
 def has_broken_loss(log: FailureLog) -> bool:
     """True if the loss is printed as NaN, infinite or zero (zero does not count in reinforcement learning)."""
-    return any(_BROKEN.search(line.text) for line in log.lines if "oss" in line.text and "reward" not in line.text)
+    return any(
+        _DEGENERATE_LOSS_PATTERN.search(line.text)
+        for line in log.lines
+        if "oss" in line.text and "reward" not in line.text
+    )

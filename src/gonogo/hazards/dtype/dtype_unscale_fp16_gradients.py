@@ -6,7 +6,7 @@ from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.facts.training_script import is_trainer, mentions, trained_pretrained_calls
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 
-_WORDS = ("Attempting to unscale FP16 gradients", "unscale FP16 gradients", "unscale FP16 Gradients")
+_UNSCALE_MESSAGES = ("Attempting to unscale FP16 gradients", "unscale FP16 gradients", "unscale FP16 Gradients")
 
 # Adapters are trained in fp32 in an fp16 model, and a script may cast parameters itself.
 _CASTING_MARKERS = (b"peft", b"swift", b".float()", b"float32", b"fp32", b"requires_grad", b"deepspeed")
@@ -54,7 +54,7 @@ class DtypeUnscaleFp16Gradients(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The GradScaler's error."""
-        evidence = first_match(log, *_WORDS)
+        evidence = first_match(log, *_UNSCALE_MESSAGES)
         certainty = Certainty.CERTAIN if evidence else Certainty.LIKELY
         if evidence is None:
             evidence = find_truncated_error(log, ("amp/grad_scaler", "_unscale_grads_"), max_frames=1)

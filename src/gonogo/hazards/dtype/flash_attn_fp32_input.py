@@ -6,7 +6,7 @@ from gonogo.hazards.facts.training_framework import uses_stock_training_argument
 from gonogo.hazards.facts.training_script import is_trainer, mentions, trained_pretrained_calls
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, translated
 
-_WORDS = (
+_UNSUPPORTED_DTYPE_MESSAGES = (
     "FlashAttention only support fp16 and bf16",
     "FlashAttention only supports fp16 and bf16",
     "FlashAttention only support fp16, bf16",
@@ -17,7 +17,9 @@ _WORDS = (
     "only support fp16 and bf16 data type",
     "only supports fp16 and bf16 data type",
 )
-_ASSERTED = Pattern(r"assert \w+\.dtype (?:in|==) .{0,20}torch\.(?:float16|bfloat16)|q_dtype == torch::kFloat16")
+_DTYPE_ASSERTION_PATTERN = Pattern(
+    r"assert \w+\.dtype (?:in|==) .{0,20}torch\.(?:float16|bfloat16)|q_dtype == torch::kFloat16"
+)
 
 # Code that lowers the precision in other ways than by arguments.
 _PRECISION_LOWERING_MARKERS = (
@@ -83,7 +85,7 @@ class FlashAttnFp32Input(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """flash-attn's error, or the bare assertion of its first versions."""
-        evidence = first_match(log, *_WORDS)
+        evidence = first_match(log, *_UNSUPPORTED_DTYPE_MESSAGES)
         certainty = Certainty.CERTAIN
         if evidence is None:
             evidence = next(
@@ -94,9 +96,9 @@ class FlashAttnFp32Input(Hazard):
                         error.type == "AssertionError"
                         and error.passes("flash_attn")
                         and error.innermost
-                        and _ASSERTED.search(error.innermost.code)
+                        and _DTYPE_ASSERTION_PATTERN.search(error.innermost.code)
                     )
-                    or _ASSERTED.search(error.message)
+                    or _DTYPE_ASSERTION_PATTERN.search(error.message)
                 ),
                 None,
             )

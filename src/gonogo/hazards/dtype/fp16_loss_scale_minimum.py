@@ -6,7 +6,7 @@ from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, has_broken_loss, lo
 from gonogo.hazards.dtype.benign_loss_scale_warmup import MIN_HARMLESS_LOSS_SCALE
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, translated
 
-_WORDS = (
+_MINIMUM_SCALE_MESSAGES = (
     "Current loss scale already at minimum",
     "loss scale already at minimum",
     "cannot decrease scale anymore",
@@ -19,7 +19,7 @@ _BF16_TRAINED_FAMILIES = ("baichuan", "qwen2", "qwen3")
 
 
 class Fp16LossScaleMinimum(Hazard):
-    log_words = (*_WORDS, *OVERFLOW_WORDS, "loss_scaler.py", "loss scale")
+    log_words = (*_MINIMUM_SCALE_MESSAGES, *OVERFLOW_WORDS, "loss_scaler.py", "loss scale")
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A model whose config says bf16, of a family that overflows in fp16, trained in fp16."""
@@ -50,7 +50,7 @@ class Fp16LossScaleMinimum(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The scaler's final error, or a loss scale that has fallen close to its minimum."""
-        evidence = first_match(log, *_WORDS)
+        evidence = first_match(log, *_MINIMUM_SCALE_MESSAGES)
         if evidence is None:
             evidence = find_truncated_error(log, ("fp16/loss_scaler", "raise Exception"))
         if evidence:

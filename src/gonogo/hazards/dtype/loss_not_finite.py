@@ -6,7 +6,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.failures import setting
 from gonogo.hazards.rule import Certainty, Finding, Findings, GuardedRun, Hazard, Pattern, Severity, Text, translated
 
-_WHAT = {
+_NONFINITE_TENSOR_LABELS = {
     "loss": translated("the loss"),
     "gradient": translated("a gradient", "any"),
     "activation": translated("the output of a module"),
@@ -81,7 +81,7 @@ class LossNotFinite(Hazard):
             translated("At step {step} on rank {rank}, {what} is not finite{where}{count}.{inputs}").format(
                 step=first_nonfinite.step,
                 rank=rank.rank,
-                what=_WHAT[first_nonfinite.what],
+                what=_NONFINITE_TENSOR_LABELS[first_nonfinite.what],
                 where=Text(
                     f": {where}{f' ({first_nonfinite.module_class})' if first_nonfinite.module_class else ''}",
                     f"：{where}{f'（{first_nonfinite.module_class}）' if first_nonfinite.module_class else ''}",

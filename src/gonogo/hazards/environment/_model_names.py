@@ -3,7 +3,7 @@
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Text
 
-_FAMILIES = (
+_MODEL_FAMILY_PATTERN = (
     r"qwen|llama|mllama|mistral|mixtral|ministral|pixtral|voxtral|gemma|paligemma|t5gemma|phi|chatglm|glm"
     r"|internlm|internvl"
     r"|baichuan|deepseek|minicpm|minimax|olmo|cohere|aya_vision|starcoder|stablelm|falcon|mamba|jamba|bamba|zamba|llava"
@@ -19,7 +19,7 @@ FAMILIES = (
     r"|Kimi|Ernie|Whisper|Bert|Roberta|XLMRoberta|ModernBert|T5|Bart|Blip|Clip|CLIP|Siglip|Florence|Bloom|OPT|Yi|Baichuan"
 )
 """Prefixes of the names of model classes."""
-MODEL_TYPE = Pattern(rf"^'?((?:{_FAMILIES})\d*(?:[._-]\w+)*)'?$")
+MODEL_TYPE = Pattern(rf"^'?((?:{_MODEL_FAMILY_PATTERN})\d*(?:[._-]\w+)*)'?$")
 """A model type, such as qwen2_vl."""
 MODEL_CLASS = Pattern(
     r"'([A-Z]\w*(?:For(?:CausalLM|ConditionalGeneration|SequenceClassification|TokenClassification|Vision2Seq)"

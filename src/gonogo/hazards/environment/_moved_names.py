@@ -57,13 +57,13 @@ _FRAMEWORK_PATHS = (
     "open_instruct",
     "slime/",
 )
-_UNPACKED = Pattern(r"too many values to unpack \(expected 4\)")
+_UNPACK_ERROR_PATTERN = Pattern(r"too many values to unpack \(expected 4\)")
 
 
 def release_mismatch_certainty(error: LoggedError) -> Certainty | None:
     """The certainty that an exception is due to incompatible releases of packages; None if it isn't."""
     message, last = collapse_whitespace(error.message), error.innermost
-    if _UNPACKED.search(message) and last is not None and "unpad_input(" in last.code:
+    if _UNPACK_ERROR_PATTERN.search(message) and last is not None and "unpad_input(" in last.code:
         return Certainty.LIKELY  # flash-attn 2.7 returns five values
     if not RELEASE_MISMATCH_PATTERN.search(message):
         return None

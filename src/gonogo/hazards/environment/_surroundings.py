@@ -23,7 +23,7 @@ _AMPERE_GPU = Pattern(
     r"|A[456]000)\b"
     r"|\b(?:RTX|GeForce|NVIDIA|\d ?[x*×]) ?-?(?:RTX ?)?[345]0[5-9]0|\b[345]090(?:[^/\d.]|$)|\bsm_(?:8|9|10|12)\d\b"
 )
-_FRAME = Pattern(r'^\s*File "|^\s*\d+%\||^\s*-->|^│|line \d+')
+_FRAME_OR_PROGRESS_PATTERN = Pattern(r'^\s*File "|^\s*\d+%\||^\s*-->|^│|line \d+')
 
 
 def first(log: FailureLog, pattern: Pattern) -> LineMatch | LoggedError | None:
@@ -65,25 +65,27 @@ def is_training(log: FailureLog) -> bool:
 
 def old_gpu(log: FailureLog) -> LineMatch | None:
     """The line that names an NVIDIA GPU older than Ampere."""
-    return next((found for found in log.find_all(_OLD_GPU) if not _FRAME.search(found.text)), None)
+    return next((found for found in log.find_all(_OLD_GPU) if not _FRAME_OR_PROGRESS_PATTERN.search(found.text)), None)
 
 
 def ampere_gpu(log: FailureLog) -> LineMatch | None:
     """The line that names an NVIDIA GPU of Ampere or newer."""
-    return next((found for found in log.find_all(_AMPERE_GPU) if not _FRAME.search(found.text)), None)
+    return next(
+        (found for found in log.find_all(_AMPERE_GPU) if not _FRAME_OR_PROGRESS_PATTERN.search(found.text)), None
+    )
 
 
 def has_old_gpu(log: FailureLog) -> bool:
     """True if the log, or the setup given with it, names an NVIDIA GPU older than Ampere."""
-    return old_gpu(log) is not None or _OLD_GPU.search(_versions(log)) is not None
+    return old_gpu(log) is not None or _OLD_GPU.search(_version_text(log)) is not None
 
 
 def has_ampere_gpu(log: FailureLog) -> bool:
     """True if the log, or the setup given with it, names an NVIDIA GPU of Ampere or newer."""
-    return ampere_gpu(log) is not None or _AMPERE_GPU.search(_versions(log)) is not None
+    return ampere_gpu(log) is not None or _AMPERE_GPU.search(_version_text(log)) is not None
 
 
-def _versions(log: FailureLog) -> str:
+def _version_text(log: FailureLog) -> str:
     return "\n".join(log.setup.version_texts.values())
 
 

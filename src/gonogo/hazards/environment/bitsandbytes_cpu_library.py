@@ -5,7 +5,7 @@ from gonogo.hazards.environment._surroundings import first, has_other_failure
 from gonogo.hazards.facts.installed import alone, span_of, together
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Severity, translated
 
-_FAILED = Pattern(
+_LIBRARY_LOAD_FAILURE_PATTERN = Pattern(
     r"libbitsandbytes\w*\.(?:so|dll)\S*:? .{0,40}(?:undefined symbol|cannot open shared object)"
     r"|undefined symbol: c(?:get_col_row|quantize|dequantize|adam|lion|gemm|igemm|get_context|momentum|rmsprop"
     r"|transform)\w*"
@@ -67,7 +67,7 @@ class BitsandbytesCpuLibrary(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A call into the CPU library; a mere sign that it was loaded counts only if nothing else failed."""
-        evidence = first(log, _FAILED)
+        evidence = first(log, _LIBRARY_LOAD_FAILURE_PATTERN)
         certainty = Certainty.CERTAIN
         if evidence is None:
             evidence = first(log, _CPU_LIBRARY_LOADED_PATTERN)

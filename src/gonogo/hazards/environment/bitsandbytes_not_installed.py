@@ -4,7 +4,7 @@ from gonogo.hazards.environment._bitsandbytes import bitsandbytes_use
 from gonogo.hazards.rule import Certainty, Field, Findings, Pattern, Run, translated
 from gonogo.hazards.version_rule import NotInstalled
 
-_NAME = Pattern(r"name 'bnb' is not defined")
+_UNDEFINED_BNB_PATTERN = Pattern(r"name 'bnb' is not defined")
 
 
 class BitsandbytesNotInstalled(NotInstalled):
@@ -13,7 +13,7 @@ class BitsandbytesNotInstalled(NotInstalled):
         yield from super().in_log(log)
         for error in log.errors_of("NameError"):
             last = error.innermost
-            if _NAME.search(error.message) and (last is None or is_library(last.path)):
+            if _UNDEFINED_BNB_PATTERN.search(error.message) and (last is None or is_library(last.path)):
                 yield self.log_finding(
                     error,
                     translated(

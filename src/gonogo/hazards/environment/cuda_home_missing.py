@@ -4,10 +4,10 @@ from gonogo.hazards.environment._machine import cpu_adam_needs_cuda, operator
 from gonogo.hazards.environment._surroundings import cut_off, first, text_of
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Span, translated
 
-_DEEPSPEED = Pattern(
+_CUDA_HOME_ERROR_PATTERN = Pattern(
     r"CUDA_HOME does not exist|MissingCUDAException|Unable to run \S*nvcc\S*, unable to compile CUDA op"
 )
-_TORCH = Pattern(
+_CUDA_NOT_FOUND_PATTERN = Pattern(
     r"CUDA_HOME environment variable is not set|CUDA was not found on the system, please set the CUDA_HOME"
     r"|No such file or directory: '\S*bin/nvcc'|bin/nvcc: (?:not found|No such file)|nvcc: (?:command )?not found"
     r"|nvcc was not found"
@@ -58,10 +58,10 @@ class CudaHomeMissing(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's error, or PyTorch's when building an extension that training needs."""
-        evidence = first(log, _DEEPSPEED)
+        evidence = first(log, _CUDA_HOME_ERROR_PATTERN)
         certainty = Certainty.CERTAIN
         if evidence is None:
-            evidence = first(log, _TORCH)
+            evidence = first(log, _CUDA_NOT_FOUND_PATTERN)
             used = evidence is not None and (
                 log.find(_CUDA_BUILD_PATTERN) is not None or _CUDA_BUILD_PATTERN.search(text_of(evidence)) is not None
             )

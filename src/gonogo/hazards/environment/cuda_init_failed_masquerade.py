@@ -10,7 +10,7 @@ from gonogo.hazards.environment._surroundings import (
 )
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Text, translated
 
-_RAISED = Pattern(
+_CUDA_INIT_ERROR_PATTERN = Pattern(
     r"Unexpected error from cudaGetDeviceCount|CUDA unknown error|CUDA driver initialization failed|Error 80[23]\b"
     r"|Cuda failure (?:802 )?'system not yet initialized'|cudaErrorSystemNotReady"
 )
@@ -47,14 +47,14 @@ class CudaInitFailedMasquerade(Hazard):
                 yield self._found(refusal, _MASQUERADE, Certainty.CERTAIN if failed else Certainty.LIKELY, also)
             elif not old:
                 yield self._found(refusal, _MASQUERADE, Certainty.POSSIBLE)
-        elif evidence := first(log, _RAISED):
+        elif evidence := first(log, _CUDA_INIT_ERROR_PATTERN):
             sure = is_training(log) and not outside_training(log)
-            yield self._found(evidence, _FAILED, Certainty.LIKELY if sure else Certainty.POSSIBLE)
+            yield self._found(evidence, _CUDA_INIT_FAILED_CAUSE, Certainty.LIKELY if sure else Certainty.POSSIBLE)
         elif evidence := first(log, _FP16_REFUSAL_PATTERN):
             sure = failed is not None
-            yield self._found(evidence, _FAILED, Certainty.LIKELY if sure else Certainty.POSSIBLE)
+            yield self._found(evidence, _CUDA_INIT_FAILED_CAUSE, Certainty.LIKELY if sure else Certainty.POSSIBLE)
         elif evidence := first(log, _NO_GPU):
-            yield self._found(evidence, _FAILED, Certainty.POSSIBLE)
+            yield self._found(evidence, _CUDA_INIT_FAILED_CAUSE, Certainty.POSSIBLE)
 
     def _found(
         self,
@@ -76,4 +76,4 @@ class CudaInitFailedMasquerade(Hazard):
 _MASQUERADE = translated(
     "bf16 or TF32 is refused because CUDA failed to initialize or no GPU is visible, not because the GPU is too old."
 )
-_FAILED = translated("CUDA failed to initialize, or no GPU is visible to this process.")
+_CUDA_INIT_FAILED_CAUSE = translated("CUDA failed to initialize, or no GPU is visible to this process.")

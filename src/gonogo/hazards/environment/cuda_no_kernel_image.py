@@ -9,7 +9,7 @@ _NO_KERNEL_IMAGE_PATTERN = Pattern(
     r"(?i:no kernel image (?:is )?available)|NoKernelImageForDevice|CUDA_ERROR_NO_BINARY_FOR_GPU"
     r"|named symbol not found at .*\.cu"
 )
-_WARNED = Pattern(
+_UNSUPPORTED_GPU_WARNING_PATTERN = Pattern(
     r"with CUDA capability sm_\d+ is not compatible with the current PyTorch|PyTorch no longer supports this GPU"
     r"|cuda capabilit(?:y|ies) supported by this (?:library|version of PyTorch)|which is of (?:cuda|compute) capability"
     r"|CUDA capability \S+ .{0,40}not (?:supported|compatible)"
@@ -65,7 +65,7 @@ class CudaNoKernelImage(Hazard):
         """CUDA's error, or PyTorch's warning if nothing else explains the failure."""
         outside = outside_training(log)
         if evidence := first(log, _NO_KERNEL_IMAGE_PATTERN):
-            warned = log.find(_WARNED)
+            warned = log.find(_UNSUPPORTED_GPU_WARNING_PATTERN)
             yield self.log_finding(
                 evidence,
                 translated(
@@ -76,7 +76,7 @@ class CudaNoKernelImage(Hazard):
                 certainty=Certainty.POSSIBLE if outside else _certainty(log, evidence),
                 extra_evidence=(warned,) if warned else (),
             )
-        elif evidence := first(log, _WARNED):
+        elif evidence := first(log, _UNSUPPORTED_GPU_WARNING_PATTERN):
             otherwise = has_other_failure(log, _CUDA_ERROR)
             yield self.log_finding(
                 evidence,
@@ -94,7 +94,7 @@ class CudaNoKernelImage(Hazard):
             )
 
 
-_LATE = Pattern(r"CUDA (?:kernel )?errors might be asynchronously reported")
+_ASYNCHRONOUS_ERROR_PATTERN = Pattern(r"CUDA (?:kernel )?errors might be asynchronously reported")
 _OTHER_ERROR_PATTERN = Pattern(r"NCCL WARN|NCCL error|ncclUnhandledCudaError|undefined symbol|NCCL version mismatch")
 
 
@@ -103,4 +103,4 @@ def _certainty(log: FailureLog, evidence: LineMatch | LoggedError) -> Certainty:
     at = evidence.raised.at if isinstance(evidence, LoggedError) else evidence.line
     before = {(line.path, line.number) for line in log.lines_before(at, len(log.lines))}
     met = any((found.line.path, found.line.number) in before for found in log.find_all(_OTHER_ERROR_PATTERN))
-    return Certainty.LIKELY if met and log.says(_LATE) else Certainty.CERTAIN
+    return Certainty.LIKELY if met and log.says(_ASYNCHRONOUS_ERROR_PATTERN) else Certainty.CERTAIN

@@ -5,12 +5,12 @@ from gonogo.hazards.environment._surroundings import first, text_of
 from gonogo.hazards.facts.installed import span_of
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
-_OTHERS = Pattern(
+_OTHER_MISMATCH_PATTERN = Pattern(
     r"(?:CUDA|PyTorch) version mismatch! DeepSpeed ops were compiled"
     r"|Cuda extensions are being compiled with a version of Cuda that does not match"
 )
 _TOO_OLD = Pattern(r"(?:FlashAttention|flash-attn|FlashAttention-3) is only supported on CUDA (\d[\d.]*\d) and above")
-_TWO = Pattern(
+_CUDA_VERSIONS_PATTERN = Pattern(
     r"Installed CUDA version (\d[\d.]*\d) does not match the\s+version torch was compiled with (\d[\d.]*\d)"
     r"|detected CUDA version \((\d[\d.]*\d)\) mismatches .*PyTorch ?\((\d[\d.]*\d)\)"
 )
@@ -54,11 +54,11 @@ class CudaTorchVersionMismatch(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The error; only possible if there is also a compiler error."""
-        evidence = mismatch(log) or first(log, _OTHERS)
+        evidence = mismatch(log) or first(log, _OTHER_MISMATCH_PATTERN)
         if evidence is None:
             yield from self._findings_in_flash_attn_build(log)
             return
-        found = _TWO.search(text_of(evidence))
+        found = _CUDA_VERSIONS_PATTERN.search(text_of(evidence))
         two = [group for group in found.groups() if group] if found else []
         compiled = first(log, COMPILE_ERROR) is not None
         yield self.log_finding(

@@ -14,7 +14,9 @@ class DeepspeedNotInstalled(NotInstalled):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The error of accelerate or Python, in the Python that trains."""
-        evidence = next(log.errors_of("ImportError", "ModuleNotFoundError", says=_ABSENT), None) or log.find(_ABSENT)
+        evidence = next(
+            log.errors_of("ImportError", "ModuleNotFoundError", says=_NOT_INSTALLED_PATTERN), None
+        ) or log.find(_NOT_INSTALLED_PATTERN)
         if evidence is not None:
             yield self.log_finding(
                 evidence,
@@ -34,7 +36,7 @@ class DeepspeedNotInstalled(NotInstalled):
             )
 
 
-_ABSENT = Pattern(
+_NOT_INSTALLED_PATTERN = Pattern(
     r"DeepSpeed is not installed => run|No module named 'deepspeed'"
     r"|requires DeepSpeed to be installed|DeepSpeed is (?:required|not available)"
     r"|(?:^|[\s:])deepspeed: (?:command )?not found|command not found: deepspeed$"

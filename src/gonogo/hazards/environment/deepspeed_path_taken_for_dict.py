@@ -5,8 +5,12 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Ru
 
 _FAULTY_TRANSFORMERS = ">=4.53.0,<4.54.0"
 _INVALID_DICT_PATTERN = Pattern(r"error: argument --deepspeed: invalid [dD]ict value")
-_PARSERS = ("transformers.HfArgumentParser", "transformers.hf_argparser.HfArgumentParser", "trl.TrlParser")
-_FIRST = ("Trainer", "Seq2SeqTrainer", "PreTrainedModel")  # names whose import loads modeling_utils first
+_PARSER_CLASSES = ("transformers.HfArgumentParser", "transformers.hf_argparser.HfArgumentParser", "trl.TrlParser")
+_CLASSES_LOADING_MODELING_UTILS = (
+    "Trainer",
+    "Seq2SeqTrainer",
+    "PreTrainedModel",
+)  # names whose import loads modeling_utils first
 _CURE = (
     translated('Install a transformers release without the bug: pip install "transformers==4.52.4", or 4.54 and newer'),
     translated("In your own script import TrainingArguments on its own line, before anything else from transformers"),
@@ -21,7 +25,7 @@ class DeepspeedPathTakenForDict(Hazard):
             return
         if run.environment.within("transformers", _FAULTY_TRANSFORMERS) is not True:
             return
-        if not any(True for script in run.scripts for _ in script.calls(*_PARSERS)):
+        if not any(True for script in run.scripts for _ in script.calls(*_PARSER_CLASSES)):
             return
         script = run.scripts[0]
         found = _import_before_arguments(script)
@@ -65,6 +69,6 @@ def _import_before_arguments(script: Script) -> tuple[ast.ImportFrom, str] | Non
         for alias in node.names:
             if alias.name.endswith("TrainingArguments"):
                 return None
-            if alias.name in _FIRST:
+            if alias.name in _CLASSES_LOADING_MODELING_UTILS:
                 return node, alias.name
     return None

@@ -4,8 +4,8 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.script.nodes import dotted
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
 
-_REFUSED = Pattern(r"self\.dim\(\) cannot be 0 to view \w+ as Byte")
-_FAULTY = "==0.19.8"
+_SCALAR_VIEW_PATTERN = Pattern(r"self\.dim\(\) cannot be 0 to view \w+ as Byte")
+_FAULTY_VERSIONS = "==0.19.8"
 _SHAPE_TAKING_FUNCTIONS = ("torch.ones", "torch.zeros", "torch.empty", "torch.rand", "torch.randn", "torch.full")
 _CURE = (
     translated('Install a DeepSpeed release without the bug: pip install "deepspeed==0.19.7"'),
@@ -19,7 +19,7 @@ _CURE = (
 class DeepspeedScalarParameter(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """``nn.Parameter`` of a number in a class, with the broken DeepSpeed release."""
-        if run.config is None or run.environment.within("deepspeed", _FAULTY) is not True:
+        if run.config is None or run.environment.within("deepspeed", _FAULTY_VERSIONS) is not True:
             return
         edit = run.environment.replacing_version("deepspeed", "==0.19.7")
         for call in script.calls("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
@@ -43,13 +43,13 @@ class DeepspeedScalarParameter(Hazard):
         """torch's error when DeepSpeed broadcasts parameters; only likely without frames."""
         raised = False
         for error in log.errors_of("RuntimeError"):
-            if _REFUSED.search(error.message):
+            if _SCALAR_VIEW_PATTERN.search(error.message):
                 raised = True
                 if error.passes("_broadcast_model", "_zero_init_param"):
                     yield self._found(error, Certainty.CERTAIN)
                 elif not error.frames:
                     yield self._found(error, Certainty.LIKELY)
-        line = None if raised else log.find(_REFUSED)
+        line = None if raised else log.find(_SCALAR_VIEW_PATTERN)
         if line is not None:
             yield self._found(line, Certainty.LIKELY)
 

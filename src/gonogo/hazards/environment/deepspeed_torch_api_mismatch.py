@@ -6,7 +6,7 @@ from gonogo.hazards.environment._surroundings import cut_off, first, outside_tra
 from gonogo.hazards.facts.installed import known_bad_version_findings
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
-_KNOWN = Pattern(
+_KNOWN_MISMATCH_PATTERN = Pattern(
     r"cannot import name '(?:log|_get_socket_with_port)' from 'torch\.distributed\.elastic"
     r"|No module named '?torch\._six|cannot import name '\w+' from 'torch\._six'"
     r"|cannot import name 'BUFSIZE' from 'numpy'"
@@ -19,14 +19,14 @@ _REMOVED_FROM_TORCH_PATTERN = Pattern(
     r"|'(?:FusedAdam|DeepSpeedCPUAdam|DeepSpeedZeroOptimizer\w*|FP16_\w+|BF16_Optimizer)' object has no attribute "
     r"'_\w*(?:hooks?|step\w*|zero_grad\w*|patch\w*)'"
 )
-_DEEPSPEED = Pattern(r"deepspeed[/\\]")
+_DEEPSPEED_PATH_PATTERN = Pattern(r"deepspeed[/\\]")
 _REMOVED_IMPORT_PATTERN = Pattern(
     r"from torch\._six import"
     r"|from torch\.distributed\.elastic\.agent\.server\.api import (?:log\b|.*_get_socket_with_port)"
 )
 """Imports in DeepSpeed's source that fail with newer versions of PyTorch."""
 _IMPORT = Pattern(r"^\s*(?:from (?:\.|deepspeed|torch)\S* import|import (?:deepspeed|torch)\b)")
-_OF_DEEPSPEED = Pattern(r"(?i)deep(?:er)?speed|elastic_agent|from elastic agent")
+_DEEPSPEED_PATTERN = Pattern(r"(?i)deep(?:er)?speed|elastic_agent|from elastic agent")
 _OWN_OPTIMIZER = Pattern(r"'(?:DeepSpeedCPUAdam|DeepSpeedZeroOptimizer\w*|FusedAdam|FP16_\w+|BF16_Optimizer)' object")
 _CURE = (
     translated(
@@ -51,9 +51,9 @@ class DeepspeedTorchApiMismatch(Hazard):
             if _REMOVED_FROM_TORCH_PATTERN.search(error.message) and _is_raised_by_deepspeed(error):
                 yield self.log_finding(error, _CAUSE, cure=_CURE)
                 return
-        if evidence := first(log, _KNOWN):
+        if evidence := first(log, _KNOWN_MISMATCH_PATTERN):
             certainty = Certainty.CERTAIN if log.has("deepspeed") or log.has("elastic") else Certainty.LIKELY
-            if _is_raised_elsewhere(next(log.errors_of(says=_KNOWN), None)):
+            if _is_raised_elsewhere(next(log.errors_of(says=_KNOWN_MISMATCH_PATTERN), None)):
                 certainty = Certainty.POSSIBLE  # timm, apex and others imported torch._six too
             yield self.log_finding(
                 evidence,
@@ -77,14 +77,14 @@ class DeepspeedTorchApiMismatch(Hazard):
             None,
         )
         evidence = bare or cut or first(log, _REMOVED_IMPORT_PATTERN)
-        if evidence is not None and (log.find(_OF_DEEPSPEED) or log.setup.mentions(r"(?i)deepspeed")):
+        if evidence is not None and (log.find(_DEEPSPEED_PATTERN) or log.setup.mentions(r"(?i)deepspeed")):
             yield self.log_finding(evidence, _CAUSE, cure=_CURE, certainty=Certainty.LIKELY, confirm=_CONFIRM)
 
 
 def _truncated_in_own_import(error: LoggedError, code: str) -> bool:
     """True if a traceback ends while DeepSpeed imports its own modules, except those that look for nvcc."""
     last = error.innermost
-    if last is None or _DEEPSPEED.search(last.path) is None or _IMPORT.search(code) is None:
+    if last is None or _DEEPSPEED_PATH_PATTERN.search(last.path) is None or _IMPORT.search(code) is None:
         return False
     return error.frame("git_version_info", "op_builder") is None
 
@@ -103,7 +103,7 @@ def _is_raised_by_deepspeed(error: LoggedError) -> bool:
         return _OWN_OPTIMIZER.search(error.message) is not None
     for frame in reversed(error.frames):
         if not any(part in frame.path for part in ("/torch/", "/numpy/", "importlib", "<frozen")):
-            return _DEEPSPEED.search(frame.path) is not None
+            return _DEEPSPEED_PATH_PATTERN.search(frame.path) is not None
     return False
 
 

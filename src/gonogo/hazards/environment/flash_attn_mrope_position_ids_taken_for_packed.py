@@ -5,7 +5,9 @@ from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Pattern
 _ILLEGAL_ACCESS_PATTERN = Pattern(r"(?:CUDA error: |^|: )an illegal memory access was encountered|^illegal memory")
 _MROPE_MODEL = Pattern(r"(?i)qwen[-_]?3[._]?[5-8]\b|qwen3_5|qwen3\.[5-8]-")
 _NCCL = Pattern(r"NCCL WARN|enqueue\.cc|ncclUnhandledCudaError|RTX ?(?:50\d0|PRO 6000)")
-_ELSEWHERE = Pattern(r"Triton Error|NCCL WARN|RTX ?50\d0|offload|wake_up|bitsandbytes|xformers|causal_conv1d")
+_UNRELATED_CAUSE_PATTERN = Pattern(
+    r"Triton Error|NCCL WARN|RTX ?50\d0|offload|wake_up|bitsandbytes|xformers|causal_conv1d"
+)
 
 
 class FlashAttnMropePositionIdsTakenForPacked(LoggedHazard):
@@ -22,7 +24,7 @@ class FlashAttnMropePositionIdsTakenForPacked(LoggedHazard):
             says=_ILLEGAL_ACCESS_PATTERN,
             outside=("vllm", "sglang"),
             beside=Pattern(r"AcceleratorError|cudaErrorIllegalAddress|transformers==5\."),
-            unless=_ELSEWHERE,
+            unless=_UNRELATED_CAUSE_PATTERN,
             certainty=Certainty.POSSIBLE,
         ),
     )

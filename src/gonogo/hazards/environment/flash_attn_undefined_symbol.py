@@ -6,7 +6,7 @@ from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Patter
 _LIBRARY = (
     r"(?:flash_attn\w*|flash_attention\w*|flashattn\w*|rotary_emb|dropout_layer_norm|xentropy_cuda_lib|fused_dense_lib)"
 )
-_UNDEFINED = Pattern(rf"{_LIBRARY}\S*:?\s*undefined symbol|DLL load failed while importing {_LIBRARY}")
+_UNDEFINED_SYMBOL_PATTERN = Pattern(rf"{_LIBRARY}\S*:?\s*undefined symbol|DLL load failed while importing {_LIBRARY}")
 _BARE = Pattern(
     r"undefined symbol:? ?_?Z?\w+|libtorch_cuda_c\w+\.so: cannot open shared object|libcudart\.so[.\d]*: cannot open "
     r"shared object|No module named 'flash_attn_2_cuda'"
@@ -48,7 +48,7 @@ class FlashAttnUndefinedSymbol(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The loader's error about flash-attn's library, or about an unnamed one loaded from flash-attn's frames."""
-        if evidence := first(log, _UNDEFINED):
+        if evidence := first(log, _UNDEFINED_SYMBOL_PATTERN):
             yield self.log_finding(
                 evidence,
                 _CAUSE,

@@ -3,7 +3,7 @@ from gonogo.hazards.environment._machine import flash_attention_request, weakest
 from gonogo.hazards.environment._surroundings import first, old_gpu, outside_training
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
-_REFUSED = Pattern(
+_UNSUPPORTED_GPU_PATTERN = Pattern(
     r"(?i)flash[ _-]?att(?:ention|n)(?:[ _-]?[23v]*)? only supports? (?:ampere|turing|hopper|gpu architectures|sm)"
     r"|flash[ _-]?attention(?:[ _-]?2)? (?:is )?(?:not supported|unsupported) (?:on|by) (?:this|your|volta"
     r"|turing|v100|t4)"
@@ -46,7 +46,7 @@ class FlashAttnUnsupportedGpu(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """flash-attn's own error, which has a single cause."""
-        evidence = first(log, _REFUSED)
+        evidence = first(log, _UNSUPPORTED_GPU_PATTERN)
         if evidence is None:
             if sglang := first(log, _SGLANG_REFUSAL_PATTERN):
                 yield self.log_finding(

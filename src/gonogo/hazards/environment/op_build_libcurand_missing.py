@@ -9,7 +9,7 @@ from gonogo.hazards.environment._surroundings import first
 from gonogo.hazards.facts.installed import span_of
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
-_MISSING = Pattern(
+_LIBCURAND_MISSING_PATTERN = Pattern(
     r"cannot find -l(?:curand|cudart)|(?:找不到|无法找到) ?-l(?:curand|cudart)|\bcurand(?:_kernel)?\.h: No such file"
     r"|curand(?:_kernel)?\.h：没有那个文件|libcurand\.so[.\d]*: cannot open shared object|undefined symbol: curand\w+"
 )
@@ -56,7 +56,7 @@ class OpBuildLibcurandMissing(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The linker's or compiler's error; else, less certain, an unexplained build failure."""
-        if evidence := first(log, _MISSING):
+        if evidence := first(log, _LIBCURAND_MISSING_PATTERN):
             yield self.log_finding(
                 evidence,
                 translated(

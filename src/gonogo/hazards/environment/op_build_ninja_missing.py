@@ -4,7 +4,7 @@ from gonogo.hazards.environment._op_build import FIND_BUILD_ERROR_CURE, find_une
 from gonogo.hazards.environment._surroundings import first
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Severity, translated
 
-_MISSING = Pattern(
+_NINJA_MISSING_PATTERN = Pattern(
     r"(?i)ninja is required to (?:load|build)|due to ninja not being installed"
     r"|No such file or directory: '(?:\S*/)?ninja'"
     r"|ninja: (?:command )?not found|Command '\['(?:which', 'ninja|ninja', '--version)'\]'"
@@ -43,7 +43,7 @@ class OpBuildNinjaMissing(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """PyTorch's error; else, as the least likely cause, an unexplained build that ninja may not have started."""
-        if evidence := first(log, _MISSING):
+        if evidence := first(log, _NINJA_MISSING_PATTERN):
             yield self.log_finding(
                 evidence,
                 translated("PyTorch builds extensions with the program ninja, but the process can't find it."),

@@ -11,7 +11,7 @@ from gonogo.hazards.environment._surroundings import first, text_of
 from gonogo.hazards.facts.installed import span_of
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
-_REFUSED = Pattern(
+_UNSUPPORTED_ARCH_PATTERN = Pattern(
     r"(?i)Unsupported gpu archi\w+|Unknown CUDA arch \(\d\S*\) or GPU not supported"
     r"|Value 'sm_\w+' is not defined for option 'gpu-name'"
 )
@@ -66,13 +66,13 @@ class OpBuildNvccArchUnsupported(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """nvcc's error; else an unexplained build failure with an old toolkit on a new GPU."""
-        if evidence := first(log, _REFUSED):
+        if evidence := first(log, _UNSUPPORTED_ARCH_PATTERN):
             arch = _ARCH.search(text_of(evidence))
             named = next((group for group in arch.groups() if group), "") if arch else ""
             yield self.log_finding(
                 evidence,
                 translated("nvcc refuses to compile for {arch}: the CUDA toolkit is older than the GPU.").format(
-                    arch=_name_of(named.strip("'."))
+                    arch=_nvcc_arch(named.strip("'."))
                 ),
                 cure=_CURE,
             )
@@ -90,6 +90,6 @@ class OpBuildNvccArchUnsupported(Hazard):
             )
 
 
-def _name_of(arch: str) -> str:
+def _nvcc_arch(arch: str) -> str:
     """nvcc's name, ``sm_89``, of ``89`` or ``8.9``."""
     return f"sm_{arch.replace('.', '')}" if arch else "GPU"

@@ -24,7 +24,7 @@ class ReleaseSeries(msgspec.Struct, frozen=True):
     source: str
 
 
-class _Table(msgspec.Struct, frozen=True):
+class _ReleasesTable(msgspec.Struct, frozen=True):
     released: tuple[ReleaseSeries, ...]
 
 
@@ -54,9 +54,9 @@ class PinnedVersionNeverReleased(Hazard):
 
 
 @cache
-def _rows() -> tuple[ReleaseSeries, ...]:
+def _release_series() -> tuple[ReleaseSeries, ...]:
     data = (TABLES / "compatibility" / "released.json").read_bytes()
-    return msgspec.json.decode(data, type=_Table).released
+    return msgspec.json.decode(data, type=_ReleasesTable).released
 
 
 @lru_cache(maxsize=256)
@@ -65,7 +65,7 @@ def find_unreleased(package: str, version: Version) -> tuple[tuple[str, ...], bo
 
     None if the version exists or may exist (a yanked release can still be installed).
     """
-    row = next((row for row in _rows() if row.package == package), None)
+    row = next((row for row in _release_series() if row.package == package), None)
     if row is None or version.is_prerelease or version.is_postrelease or version.local is not None:
         return None
     last = [one for one in map(parse_version, row.last) if one is not None]

@@ -23,11 +23,11 @@ _PACKAGE_NAMES_PATTERN = (
     r"|safetensors|torchao|torchvision|torch|numpy|numpy\.core|pydantic|swift|unsloth\w*|liger_kernel|evaluate|triton"
     r"|vllm|sglang|verl|megatron|apex|flash_attn|ray|openrlhf|llamafactory|tensordict|compressed_tensors|lightning)"
 )
-_NAME = Pattern(
+_IMPORT_NAME_PATTERN = Pattern(
     rf"cannot import name '(\w+)'? from '({_PACKAGE_NAMES_PATTERN}(?:\.[\w.]+)?)'"
     rf"|No module named '({_PACKAGE_NAMES_PATTERN})\.[\w.]+'"
 )
-_INSTALLED = Pattern(r"cannot import name '\w+' from '[\w.]+' \(\S*(?:site|dist)-packages/")
+_INSTALLED_PACKAGE_PATTERN = Pattern(r"cannot import name '\w+' from '[\w.]+' \(\S*(?:site|dist)-packages/")
 """An installed package that lacks the imported name."""
 _MISSING_ATTRIBUTE_PATTERN = Pattern(
     r"'[A-Z]\w{3,80}' object has no attribute '[a-z_]\w*'|module '[\w.]+' has no attribute '\w+'"
@@ -70,7 +70,7 @@ _IMPORT = Pattern(
     r"^\s*(?:from (?:\.|transformers|peft|accelerate|trl|diffusers|huggingface_hub|tokenizers)\S* import"
     r"|import (?:transformers|peft|accelerate|trl|diffusers)\b)"
 )
-_ARGUMENT = Pattern(r"\w+\(\) (?:got an unexpected keyword argument|takes (?:from )?\d+)")
+_SIGNATURE_MISMATCH_PATTERN = Pattern(r"\w+\(\) (?:got an unexpected keyword argument|takes (?:from )?\d+)")
 _KNOWN_SIGNATURE_PATTERN = Pattern(
     r"compute_loss\(\) got an unexpected keyword argument 'num_items|unwrap_model\(\) got an unexpect"
     r"ed keyword argument"
@@ -89,16 +89,16 @@ _KNOWN_KEYWORD = Pattern(
     r"|batch_eval_metrics|average_tokens_across_devices|optim_target_modules|sharded_ddp|half_precision_backend"
     r"|fsdp_transformer_layer_cls_to_wrap|overwrite_output_dir|save_safetensors|ref_model_init_kwargs)'"
 )
-_KEYWORD = Pattern(r"\(\) got an unexpected keyword argument")
+_UNEXPECTED_KEYWORD_PATTERN = Pattern(r"\(\) got an unexpected keyword argument")
 _WRAPPER_KEYWORD_PATTERN = Pattern(
     r"(?:FullyShardedDataParallel|DistributedDataParallel|DeepSpeedEngine|\bInit)\.__init__\(\) got an unexpected "
     r"keyword"
 )
 _CALLBACK = Pattern(r"\bon_\w+\(\)|forward\(\)|collat\w*\(\)|compute_metrics\(\)")
-_SETTINGS = Pattern(
+_CONFIG_KEYWORD_PATTERN = Pattern(
     r"\w*(?:TrainingArguments|Trainer|Config|Accelerator)\.__init__\(\) got an unexpected keyword argument"
 )
-_ATTRIBUTE = Pattern(
+_ATTRIBUTE_ERROR_PATTERN = Pattern(
     rf"module '{_PACKAGE_NAMES_PATTERN}[\w.]*' has no attribute|'(?:Accelerator|AcceleratorState|PartialState"
     rf"|GenerationConfig|TrainingArguments"
     r"|DynamicCache|PeftModel\w*|LoraConfig|\w*Trainer|AdamW|Linear4bit|Linear8bitLt|MatmulLtState|Params4bit|Int8Params"
@@ -139,7 +139,7 @@ class PythonPackageVersionMismatch(Hazard):
         for asking in _REQUIRING_PACKAGES:
             for row in requirements_of_package(environment, asking):
                 for name, specifier in row.requires.items():
-                    if name in _LEFT_OUT.get(asking, ()) or not together(environment, asking, name):
+                    if name in _EXCLUDED_DEPENDENCIES.get(asking, ()) or not together(environment, asking, name):
                         continue
                     if environment.within(name, specifier) is not False:
                         continue
@@ -149,7 +149,7 @@ class PythonPackageVersionMismatch(Hazard):
                     sure = certainty_of_versions(environment, run, asking, name) if raises else Certainty.LIKELY
                     if (asking, name) == ("transformers", "peft"):
                         sure = Certainty.POSSIBLE  # checked only if transformers itself loads or adds an adapter
-                    effect = _IMPORT_FAILS if raises else _REFUSED
+                    effect = _IMPORT_FAILS if raises else _PAIR_REJECTED
                     yield pair_finding(self, environment, (asking, name, specifier), effect, sure)
         shows = ("import",) if uses_trainer(run) is False else ("import", "trainer")
         for package in ("peft", "accelerate"):
@@ -165,7 +165,7 @@ class PythonPackageVersionMismatch(Hazard):
                 yield self._found(log, error, Certainty.POSSIBLE if outside else certainty)
         if (said := release_mismatch_line(log)) is not None:
             yield self.log_finding(said, _CAUSE, cure=_CURE, certainty=Certainty.POSSIBLE, confirm=_CONFIRM)
-        if line := log.find(_KNOWN_MISMATCH_PATTERN) or log.find(_NAME):
+        if line := log.find(_KNOWN_MISMATCH_PATTERN) or log.find(_IMPORT_NAME_PATTERN):
             keyword = "unexpected keyword argument" in line.text and _KNOWN_KEYWORD.search(line.text) is None
             sure = _KNOWN_MISMATCH_PATTERN.search(line.text) is not None and not keyword and not outside
             certainty = Certainty.LIKELY if sure else Certainty.POSSIBLE
@@ -177,7 +177,7 @@ class PythonPackageVersionMismatch(Hazard):
             yield self._found(log, cut, Certainty.POSSIBLE if outside else Certainty.LIKELY)
         if (evidence := first(log, _WRAPPED)) and not _absent(log):
             wrapped = next((error for error in log.errors if _WRAPPED.search(collapse_whitespace(error.message))), None)
-            told = _named(log, wrapped) if wrapped is not None else None
+            told = _explain_packages(log, wrapped) if wrapped is not None else None
             cause, cure = told if told is not None else (_CAUSE, _CURE)
             yield self.log_finding(
                 evidence,
@@ -188,12 +188,12 @@ class PythonPackageVersionMismatch(Hazard):
             )
 
     def _found(self, log: FailureLog, error: LoggedError, certainty: Certainty) -> Finding:
-        told = _named(log, error)
+        told = _explain_packages(log, error)
         cause, cure = told if told is not None else (_CAUSE, _CURE)
         return self.log_finding(error, cause, cure=cure, certainty=certainty, confirm=_CONFIRM)
 
 
-def _named(log: FailureLog, error: LoggedError) -> tuple[Text, tuple[Text, ...]] | None:
+def _explain_packages(log: FailureLog, error: LoggedError) -> tuple[Text, tuple[Text, ...]] | None:
     """Cause and cures that name exactly the two packages; None if the log does not show which they are."""
     versions = log.setup.version_texts
     for package in parsed_message(error.type, error.message).packages:
@@ -284,11 +284,18 @@ def _required_versions(package: str, version: str, other: str) -> str:
 _REQUIRING_PACKAGES = ("transformers", "peft", "trl", "accelerate")
 _CHECKED_AT_IMPORT = ("tokenizers", "huggingface-hub", "safetensors")
 """Packages that transformers checks when it is imported, raising an ImportError."""
-_LEFT_OUT = {"transformers": ("accelerate", "deepspeed", "torch"), "trl": ("deepspeed", "peft")}
+_EXCLUDED_DEPENDENCIES = {"transformers": ("accelerate", "deepspeed", "torch"), "trl": ("deepspeed", "peft")}
 """Packages that transformers' integrations check themselves, or that only an extra requires."""
 _IMPORT_FAILS = translated("importing it raises an ImportError")
-_REFUSED = translated("pip refuses the pair, or one package fails inside the other")
-_TYPES = ("ImportError", "ModuleNotFoundError", "AttributeError", "TypeError", "ValueError", "RuntimeError")
+_PAIR_REJECTED = translated("pip refuses the pair, or one package fails inside the other")
+_MISMATCH_ERROR_TYPES = (
+    "ImportError",
+    "ModuleNotFoundError",
+    "AttributeError",
+    "TypeError",
+    "ValueError",
+    "RuntimeError",
+)
 
 
 def _certainty(error: LoggedError) -> Certainty | None:
@@ -303,29 +310,46 @@ def _certainty(error: LoggedError) -> Certainty | None:
         if known or (by_library and _is_between_libraries(error)):
             return Certainty.LIKELY
         return Certainty.POSSIBLE if last is None else None
-    if error.type in _TYPES and _KNOWN_MISMATCH_PATTERN.search(message):
+    if error.type in _MISMATCH_ERROR_TYPES and _KNOWN_MISMATCH_PATTERN.search(message):
         return Certainty.CERTAIN if by_library or last is None else Certainty.LIKELY
-    if error.type in ("ImportError", "ModuleNotFoundError") and _NAME.search(collapse_whitespace(message)):
+    if error.type in ("ImportError", "ModuleNotFoundError") and _IMPORT_NAME_PATTERN.search(
+        collapse_whitespace(message)
+    ):
         if not by_library and (MODEL_CLASS.search(message) or _BASE_PACKAGE_PATTERN.search(message)):
             return Certainty.POSSIBLE
         return Certainty.LIKELY
-    if error.type in ("ImportError", "ModuleNotFoundError") and _INSTALLED.search(collapse_whitespace(message)):
+    if error.type in ("ImportError", "ModuleNotFoundError") and _INSTALLED_PACKAGE_PATTERN.search(
+        collapse_whitespace(message)
+    ):
         return Certainty.LIKELY if by_library else Certainty.POSSIBLE
-    if error.type == "TypeError" and _KEYWORD.search(message) and last is not None and _WRAPPER.search(last.code):
+    if (
+        error.type == "TypeError"
+        and _UNEXPECTED_KEYWORD_PATTERN.search(message)
+        and last is not None
+        and _WRAPPER.search(last.code)
+    ):
         return Certainty.LIKELY if by_library else Certainty.POSSIBLE
     if error.type == "TypeError" and _WRAPPER_KEYWORD_PATTERN.search(message):
         return Certainty.POSSIBLE
-    if error.type == "TypeError" and _ARGUMENT.search(message) and not _CALLBACK.search(message):
+    if error.type == "TypeError" and _SIGNATURE_MISMATCH_PATTERN.search(message) and not _CALLBACK.search(message):
         if by_library and _is_between_libraries(error):
             return Certainty.LIKELY
-        named = _SETTINGS.search(message) or (last is None and _KNOWN_KEYWORD.search(message))
+        named = _CONFIG_KEYWORD_PATTERN.search(message) or (last is None and _KNOWN_KEYWORD.search(message))
         return Certainty.POSSIBLE if named or (by_library and _crosses_packages(error)) else None
-    if error.type == "AttributeError" and _ATTRIBUTE.search(message) and _WRONG_OBJECT_PATTERN.search(message):
+    if (
+        error.type == "AttributeError"
+        and _ATTRIBUTE_ERROR_PATTERN.search(message)
+        and _WRONG_OBJECT_PATTERN.search(message)
+    ):
         return None
     if error.type == "AttributeError" and _DDP_ATTRIBUTE_PATTERN.search(message):
         return Certainty.LIKELY if by_library else Certainty.POSSIBLE  # torch's own; another release has it
     cut = last is not None and _IMPORT.search(last.code) is not None  # the error comes from inside the module
-    if error.type == "AttributeError" and _ATTRIBUTE.search(message) and (by_library or last is None or cut):
+    if (
+        error.type == "AttributeError"
+        and _ATTRIBUTE_ERROR_PATTERN.search(message)
+        and (by_library or last is None or cut)
+    ):
         return Certainty.LIKELY if by_library else Certainty.POSSIBLE
     if error.type == "AttributeError" and _PLUGIN_ATTRIBUTE_PATTERN.search(message):
         return Certainty.LIKELY if by_library or last is None else Certainty.POSSIBLE

@@ -57,7 +57,7 @@ class RanksSetUpDifferently(Hazard):
             odd = _differing_ranks(difference)
             yield self.finding(
                 translated("{what}: {values}.{details}").format(
-                    what=named, values=_values(difference), details=_details(difference)
+                    what=named, values=_format_values(difference), details=_details(difference)
                 ),
                 title=translated("The ranks differ in {fact}").format(fact=named),
                 certainty=Certainty.CERTAIN,
@@ -99,7 +99,7 @@ def _differing_ranks(difference: Difference) -> tuple[int, ...]:
     return tuple(sorted(rank for ranks in groups[1:] for rank in ranks))
 
 
-def _values(difference: Difference) -> Text:
+def _format_values(difference: Difference) -> Text:
     values = sorted(difference.values.items(), key=lambda item: (-len(item[1]), item[1]))
     each = [(ranks_text(ranks), shorten(value, 80) or "-") for value, ranks in values[:6]]
     return Text(

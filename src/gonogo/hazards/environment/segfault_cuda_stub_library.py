@@ -13,7 +13,7 @@ from gonogo.hazards.rule import (
     translated,
 )
 
-_STUB = Pattern(
+_STUB_LIBRARY_PATTERN = Pattern(
     r"You should always run with libnvidia-ml\.so|is a stub library|Linked to libnvidia-ml library at wrong path"
     r"|libnvidia-ml\.so in GDK package|CUDA_ERROR_STUB_LIBRARY|cudaErrorStubLibrary|lib64/stubs/lib(?:cuda|nvidia-ml)"
 )
@@ -106,7 +106,7 @@ class SegfaultCudaStubLibrary(Hazard):
 
 
 def _evidence(log: FailureLog) -> tuple[LineMatch | None, Certainty]:
-    stub = log.find(_STUB)
+    stub = log.find(_STUB_LIBRARY_PATTERN)
     crashed = log.find(_SEGFAULT) or next((found for found, code in exits(log) if code == -11), None)
     if stub is not None:
         return stub, Certainty.CERTAIN if crashed else Certainty.LIKELY

@@ -37,7 +37,7 @@ class TorchCpuBuildOnGpus(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """Errors of such a build when a tensor or a process group is to use a GPU."""
-        for error in log.errors_of(says=_SAID):
+        for error in log.errors_of(says=_NOT_COMPILED_PATTERN):
             if log_mentions(log, NPU_PATTERN):
                 return  # with torch_npu this build is right, and the code that asks for CUDA is wrong
             # Windows never has NCCL; a local script may not be meant for a GPU.
@@ -72,7 +72,7 @@ class TorchCpuBuildOnGpus(Hazard):
 
 
 _CPU_BUILD = Pattern(r"(?i)torch\S{0,3}\s?[=: ]{0,3}\s?\d[\d.]{2,7}\+cpu\b")
-_SAID = Pattern(r"^Torch not compiled with CUDA enabled|Distributed package doesn't have NCCL built.in")
+_NOT_COMPILED_PATTERN = Pattern(r"^Torch not compiled with CUDA enabled|Distributed package doesn't have NCCL built.in")
 _PLUGINS = ("torch-npu", "habana-torch-plugin", "intel-extension-for-pytorch", "torch-xla", "torch-mlu", "torch-musa")
 
 

@@ -4,7 +4,7 @@ from gonogo.hazards.environment._machine import operators
 from gonogo.hazards.facts.installed import alone
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Severity, translated
 
-_WAITS = Pattern(
+_LOCK_WAIT_PATTERN = Pattern(
     r"wait \((?:torch/utils/)?file_baton\.py|file_baton\.py\"?, line \d+|file_baton\.py:\d+|Waited on lock file \""
 )
 _EXTENSIONS_FOLDER_PATTERN = Pattern(r"Using (\S+) as PyTorch extensions root")
@@ -49,7 +49,7 @@ class TorchExtensionBuildLock(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A stack that waits in file_baton.py, or a log that ends with the extension's folder."""
         folder = log.find(_EXTENSIONS_FOLDER_PATTERN)
-        if (evidence := log.find(_WAITS)) or log.passes("file_baton.py"):
+        if (evidence := log.find(_LOCK_WAIT_PATTERN)) or log.passes("file_baton.py"):
             shown = evidence or next(error for error in log.errors if error.passes("file_baton.py"))
             yield self.log_finding(shown, _CAUSE, cure=_CURE, extra_evidence=(folder,) if folder else ())
         elif (last := _last_build(log)) and not any(error.role is Role.ROOT for error in log.errors):

@@ -11,11 +11,11 @@ class TrackerNotInstalled(NotInstalled):
         value = reported.value
         for one in value if isinstance(value, list | tuple) else str(value).replace(",", " ").split():
             name = str(one).strip("[]'\"")
-            if name in _PACKAGES:
-                yield from self.missing(environment, (name, reported), _PACKAGES[name])
+            if name in _PACKAGES_BY_TRACKER:
+                yield from self.missing(environment, (name, reported), _PACKAGES_BY_TRACKER[name])
 
 
-_PACKAGES = {
+_PACKAGES_BY_TRACKER = {
     "tensorboard": ("tensorboard", "tensorboardx"),
     "wandb": ("wandb",),
     "mlflow": ("mlflow", "mlflow-skinny"),

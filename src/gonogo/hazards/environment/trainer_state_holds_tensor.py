@@ -11,11 +11,11 @@ class TrainerStateHoldsTensor(UnfitVersions):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The error in the frames that write the state; json's message alone may be about the program's own file."""
-        for error in log.errors_of("TypeError", says=_SAID):
+        for error in log.errors_of("TypeError", says=_NOT_SERIALIZABLE_PATTERN):
             own = bool(error.frames) and not error.passes("save_to_json", "save_state")
             yield self.log_finding(
                 error,
-                _LOGGED,
+                _TENSOR_LOGGED_CAUSE,
                 cure=_CURES,
                 certainty=Certainty.POSSIBLE if own or not error.frames else Certainty.LIKELY,
                 confirm=self.confirm,
@@ -23,8 +23,8 @@ class TrainerStateHoldsTensor(UnfitVersions):
             return
 
 
-_SAID = Pattern(r"Object of type Tensor is not JSON serializable")
-_LOGGED = translated(
+_NOT_SERIALIZABLE_PATTERN = Pattern(r"Object of type Tensor is not JSON serializable")
+_TENSOR_LOGGED_CAUSE = translated(
     "What the Trainer logged contains a tensor, but its state is written as JSON: transformers 4.38 logs "
     "DeepSpeed's gradient norm that way."
 )

@@ -5,15 +5,23 @@ from gonogo.hazards.environment._surroundings import cut_off, first, outside_tra
 from gonogo.hazards.facts.installed import certainty_of_versions, describe_package, pip_install, span_of, version_fix
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Text, translated
 
-_UNKNOWN = Pattern(r"does not recognize this architecture|The checkpoint you are trying to load has model type")
-_NAMED = Pattern(r"model type `([\w.-]+)`|Tokenizer class (\w+)")
+_UNKNOWN_MODEL_TYPE_PATTERN = Pattern(
+    r"does not recognize this architecture|The checkpoint you are trying to load has model type"
+)
+_MODEL_TYPE_PATTERN = Pattern(r"model type `([\w.-]+)`|Tokenizer class (\w+)")
 _UNKNOWN_TOKENIZER_PATTERN = Pattern(r"Tokenizer class \w+ does not exist or is not currently imported")
 _MISSING_CLASS_PATTERN = Pattern(
     r"cannot import name '\w+' from 'transformers(?:\.models)?[\w.]*'"
     r"|module '?transformers'? has no attribute '\w+'"
 )
 _MODEL_TYPE_LOOKUP_PATTERN = Pattern(r"CONFIG_MAPPING\[|MODEL_TYPE|raise KeyError\(key\)")
-_AUTO = ("CONFIG_MAPPING", "configuration_auto.py", "auto_factory.py", "tokenization_auto.py", "processing_auto.py")
+_AUTO_CLASS_FRAMES = (
+    "CONFIG_MAPPING",
+    "configuration_auto.py",
+    "auto_factory.py",
+    "tokenization_auto.py",
+    "processing_auto.py",
+)
 _CURE = (
     translated(
         "Upgrade transformers in the environment that the run actually uses: python -m pip install -U "
@@ -59,8 +67,8 @@ class TransformersVersionModelTypeUnknown(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """transformers' error; a KeyError from its list of types; a model class that it does not have yet."""
         outside = outside_training(log)
-        if evidence := first(log, _UNKNOWN):
-            said = _NAMED.search(text_of(evidence))
+        if evidence := first(log, _UNKNOWN_MODEL_TYPE_PATTERN):
+            said = _MODEL_TYPE_PATTERN.search(text_of(evidence))
             yield self.log_finding(
                 evidence,
                 _cause(next((group for group in said.groups() if group), "") if said else ""),
@@ -73,7 +81,7 @@ class TransformersVersionModelTypeUnknown(Hazard):
             if certainty is not None:
                 yield self.log_finding(
                     error,
-                    _cause(_key(error)),
+                    _cause(_missing_key(error)),
                     cure=_CURE,
                     certainty=Certainty.POSSIBLE if outside else certainty,
                     confirm=translated("The key is the model_type of the model's config.json"),
@@ -100,22 +108,22 @@ class TransformersVersionModelTypeUnknown(Hazard):
             )
 
 
-def _key(error: LoggedError) -> str:
+def _missing_key(error: LoggedError) -> str:
     line = error.message.partition("\n")[0].strip()
     return line.strip("'\"")
 
 
 def _of_key(error: LoggedError) -> Certainty | None:
     """The certainty that the KeyError's key is a model type that transformers looked up."""
-    key = _key(error)
+    key = _missing_key(error)
     last = error.innermost
     if last is None:
         return Certainty.LIKELY if MODEL_TYPE.search(key) else None
     if "transformers_modules" in last.path:
         return None
-    if error.passes(*_AUTO[:2]):
+    if error.passes(*_AUTO_CLASS_FRAMES[:2]):
         return Certainty.CERTAIN
-    if error.passes(*_AUTO[2:]) and "/transformers/" in last.path:
+    if error.passes(*_AUTO_CLASS_FRAMES[2:]) and "/transformers/" in last.path:
         return Certainty.LIKELY
     of_transformers = "/transformers/" in last.path or not last.function
     return Certainty.POSSIBLE if MODEL_TYPE.search(key) and of_transformers else None

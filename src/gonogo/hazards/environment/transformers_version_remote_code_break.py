@@ -6,9 +6,16 @@ from gonogo.hazards.environment._surroundings import cut_off, outside_training
 from gonogo.hazards.facts.installed import describe_package, pip_install, span_of
 from gonogo.hazards.rule import Certainty, Environment, Finding, Findings, Hazard, Pattern, Run, Severity, translated
 
-_TYPES = ("KeyError", "AttributeError", "ImportError", "ModuleNotFoundError", "TypeError", "NameError")
+_REMOTE_CODE_ERROR_TYPES = (
+    "KeyError",
+    "AttributeError",
+    "ImportError",
+    "ModuleNotFoundError",
+    "TypeError",
+    "NameError",
+)
 _REMOTE_CODE_PACKAGE = "transformers_modules"
-_KNOWN = Pattern(
+_KNOWN_BREAK_PATTERN = Pattern(
     r"'\w*Tokenizer(?:Fast)?' object has no attribute '(?:sp_tokenizer|tokenizer|sp_model|vocab\w*|IMAGE_ST"
     r"|encoder|mergeable_ranks)'"
     r"|_set_gradient_checkpointing\(\) got an unexpected keyword argument"
@@ -29,7 +36,7 @@ _TIED_KEYS_LIST_PATTERN = Pattern(r"'list' object has no attribute 'keys'")
 _TIED_KEYS_FRAMES = ("_get_tied_weight_keys", "get_expanded_tied_weights_keys", "tied_weight")
 """transformers 5 expects tied weights as a dict, and sets ``all_tied_weights_keys`` in ``post_init``."""
 _ARCHITECTURES_KEY_ERRORS = ("'architectures'", '"architectures"')
-_OTHERS = Pattern(
+_OTHER_CAUSE_PATTERN = Pattern(
     r"has no attribute '(?:ds_\w+|grad|optimizer|step)'|requires the following packages"
     r"|No module named '(?:flash_attn|einops|timm|decord|tiktoken|transformers_stream_generator|xformers)"
 )
@@ -79,9 +86,9 @@ class TransformersVersionRemoteCodeBreak(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """An error raised in the model's remote code, or one that such code is known for."""
         outside = outside_training(log)
-        for error in log.errors_of(*_TYPES):
+        for error in log.errors_of(*_REMOTE_CODE_ERROR_TYPES):
             certainty = _certainty(error)
-            if certainty is None or _OTHERS.search(error.message):
+            if certainty is None or _OTHER_CAUSE_PATTERN.search(error.message):
                 continue
             if outside or (certainty is Certainty.LIKELY and _UNSURE.search(error.message)):
                 certainty = Certainty.POSSIBLE
@@ -93,7 +100,7 @@ class TransformersVersionRemoteCodeBreak(Hazard):
             if any(log.has(name) for name in _TIED_KEYS_FRAMES)
             else log.find(_TIED_KEYS_PATTERN)
         )
-        evidence = cut or log.find(_KNOWN) or tied
+        evidence = cut or log.find(_KNOWN_BREAK_PATTERN) or tied
         if evidence is not None:
             yield self._found(evidence, Certainty.POSSIBLE if outside else Certainty.LIKELY)
 
@@ -139,7 +146,7 @@ def _certainty(error: LoggedError) -> Certainty | None:
     in_model = last is not None and _REMOTE_CODE_PACKAGE in last.path
     if in_model and error.type == "KeyError":
         return Certainty.CERTAIN if last is not None and "configuration" in last.path else Certainty.LIKELY
-    if _KNOWN.search(error.message) or _TIED_KEYS_PATTERN.search(error.message):
+    if _KNOWN_BREAK_PATTERN.search(error.message) or _TIED_KEYS_PATTERN.search(error.message):
         return Certainty.LIKELY
     if _TIED_KEYS_LIST_PATTERN.search(error.message) and error.passes(*_TIED_KEYS_FRAMES):
         return Certainty.LIKELY

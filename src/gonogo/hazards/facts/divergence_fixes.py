@@ -63,7 +63,7 @@ def fix_rank_conditional_call(divergence: RankDivergence, run: Run) -> Iterator[
         name = f"{last_name(call)}_on_all_ranks"
         edits = rewriting.hoist_call(script, branch, call, name)
     edits = edits or rewriting.hoist_from_branch(script, branch, statement)
-    yield from _fix(_CALL_ON_ALL_RANKS.format(test=_test(script, branch)), edits)
+    yield from _fix_from_edits(_CALL_ON_ALL_RANKS.format(test=_test(script, branch)), edits)
 
 
 def fix_divergent_branch(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
@@ -80,12 +80,16 @@ def fix_divergent_branch(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
             script, branch = found
             test = _test(script, branch)
             if gathers or guard.function == "forward":
-                yield from _fix(_MULTIPLY_BY_ZERO.format(test=test), rewriting.multiply_by_test(script, branch))
+                yield from _fix_from_edits(
+                    _MULTIPLY_BY_ZERO.format(test=test), rewriting.multiply_by_test(script, branch)
+                )
                 if _contains_only(branch.body, ast.Continue, ast.Pass):
                     edit = script.removing_statement(branch)
-                    yield from _fix(_REMOVE_CONDITION.format(test=test), (edit,) if edit is not None else None)
+                    yield from _fix_from_edits(
+                        _REMOVE_CONDITION.format(test=test), (edit,) if edit is not None else None
+                    )
             else:
-                yield from _fix(
+                yield from _fix_from_edits(
                     _TOGETHER.format(test=test), rewriting.synchronize_test(script, branch, _device(script, branch))
                 )
 
@@ -96,20 +100,22 @@ def fix_divergent_loop(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
         script, node = loop
         for branch in (each for each in ast.walk(node) if isinstance(each, ast.If)):
             if branch.body and isinstance(branch.body[-1], (ast.Break, ast.Continue)):
-                yield from _fix(
+                yield from _fix_from_edits(
                     _TOGETHER.format(test=_test(script, branch)),
                     rewriting.synchronize_test(script, branch, _device(script, branch)),
                 )
     for _, (script, node) in _loops(divergence, run):
         if isinstance(node, ast.For):
-            yield from _fix(_PAD_TO_LONGEST, rewriting.cycle_to_longest_loader(script, node, _device(script, node)))
+            yield from _fix_from_edits(
+                _PAD_TO_LONGEST, rewriting.cycle_to_longest_loader(script, node, _device(script, node))
+            )
 
 
 def fix_dict_order(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
     """Sort a loop over a dictionary whose order differs between ranks."""
     for _, (script, node) in _loops(divergence, run):
         if isinstance(node, ast.For):
-            yield from _fix(_ITERATE_SORTED, rewriting.sort_iteration(script, node))
+            yield from _fix_from_edits(_ITERATE_SORTED, rewriting.sort_iteration(script, node))
 
 
 def fix_recv_before_send(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
@@ -124,7 +130,7 @@ def fix_recv_before_send(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
                 block, _ = script.index.block(node) or ([], "")
                 at = next((number for number, each in enumerate(block) if each is node), len(block))
                 for second in block[at + 1 : at + 2]:
-                    yield from _fix(_BATCH_SEND_RECV, rewriting.batch_send_recv(script, node, second))
+                    yield from _fix_from_edits(_BATCH_SEND_RECV, rewriting.batch_send_recv(script, node, second))
 
 
 def fix_new_group_membership(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
@@ -144,7 +150,7 @@ def fix_new_group_membership(divergence: RankDivergence, run: Run) -> Iterator[F
                 name = rewriting.torch_distributed_name(script)
                 text = f"{name}.new_subgroups_by_enumeration([{', '.join(groups)}])[0]"
                 edit = script.replacing(made.node, text) if name is not None else None
-                yield from _fix(_CREATE_ALL_GROUPS, (edit,) if edit is not None else None)
+                yield from _fix_from_edits(_CREATE_ALL_GROUPS, (edit,) if edit is not None else None)
 
 
 def _leaves(choice: ast.expr) -> list[ast.expr]:
@@ -226,7 +232,7 @@ def _device(script: Script, node: ast.AST) -> str:
     return "torch.cuda.current_device()"
 
 
-def _fix(title: Text, edits: tuple[Edit, ...] | None) -> Iterator[Fix]:
+def _fix_from_edits(title: Text, edits: tuple[Edit, ...] | None) -> Iterator[Fix]:
     fix = Hazard.fix(title, *edits, safe=False) if edits else None
     if fix is not None and fix.applicability is not Applicability.MANUAL:
         yield fix

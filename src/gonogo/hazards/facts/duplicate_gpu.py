@@ -11,13 +11,15 @@ HARDCODED_DEVICE_PATTERN = (
 )
 """Code that names one GPU for all ranks (for :mod:`re`)."""
 
-_DUPLICATE = Pattern(r"Duplicate GPU detected ?: ?rank (\d+) and rank (\d+) both on (?:CUDA )?device ?(\w*)")
-_ANY = Pattern(r"Duplicate GPU detected|Multiple ranks using the same GPU")
+_DUPLICATE_RANKS_PATTERN = Pattern(
+    r"Duplicate GPU detected ?: ?rank (\d+) and rank (\d+) both on (?:CUDA )?device ?(\w*)"
+)
+_DUPLICATE_GPU_PATTERN = Pattern(r"Duplicate GPU detected|Multiple ranks using the same GPU")
 _PROCESSES = Pattern(r"(?i)num(?:ber of)?[ _]processes\s*[:=]\s*(\d{1,4})\b|world[_ ]size\s*[:=]\s*(\d{1,4})\b")
-_GPUS = Pattern(r"(?i)(?:num(?:ber of)?[ _]gpus?|device_count\(?\)?|gpu[ _]count)\s*[:=]\s*(\d{1,4})\b")
+_GPU_COUNT_PATTERN = Pattern(r"(?i)(?:num(?:ber of)?[ _]gpus?|device_count\(?\)?|gpu[ _]count)\s*[:=]\s*(\d{1,4})\b")
 _LOCAL_INDEX = Pattern(r"^Local process index: (\d{1,4})\s*$")
 _DEVICE_INDEX_PATTERN = Pattern(r"^Device: (?:cuda|npu):(\d{1,4})\s*$")
-_VISIBLE = lazy_compile(r"CUDA_VISIBLE_DEVICES\s*=\s*[\"']?(\d{1,3}(?:\s*,\s*\d{1,3})*)")
+_VISIBLE_DEVICES_PATTERN = lazy_compile(r"CUDA_VISIBLE_DEVICES\s*=\s*[\"']?(\d{1,3}(?:\s*,\s*\d{1,3})*)")
 _VISIBLE_IN_LOG = Pattern(r"CUDA_VISIBLE_DEVICES\s*[=:]\s*[\"']?(\d{1,3}(?:\s*,\s*\d{1,3})*)")
 
 
@@ -44,12 +46,12 @@ class DuplicateGpu(msgspec.Struct, frozen=True):
 
 def duplicate_gpu(log: FailureLog) -> DuplicateGpu | None:
     """What NCCL reports about ranks on one GPU, or None."""
-    evidence = log.find(_ANY)
+    evidence = log.find(_DUPLICATE_GPU_PATTERN)
     if evidence is None:
         return None
     pairs = tuple(
         (int(found.match.group(1)), int(found.match.group(2)), found.match.group(3) or "")
-        for found in log.find_all(_DUPLICATE)
+        for found in log.find_all(_DUPLICATE_RANKS_PATTERN)
     )
     processes, gpus = processes_of(log), gpus_of(log)
     if processes is None and pairs:
@@ -80,10 +82,10 @@ def processes_of(log: FailureLog) -> int | None:
 
 def gpus_of(log: FailureLog) -> int | None:
     """The number of visible GPUs, from the launch command or the log."""
-    visible = _VISIBLE.search(log.setup.launch)
+    visible = _VISIBLE_DEVICES_PATTERN.search(log.setup.launch)
     if visible:
         return visible.group(1).count(",") + 1
     if found := log.find(_VISIBLE_IN_LOG):
         return str(found.match.group(1)).count(",") + 1
-    found = log.find(_GPUS)
+    found = log.find(_GPU_COUNT_PATTERN)
     return int(found.match.group(1)) if found else None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gonogo.evidence.run import Run
     from gonogo.evidence.source_file import Place
 
-_GPU = Pattern(r"^(?:-?\d+|(?:GPU|MIG)-\S+)$")
+_GPU_ENTRY_PATTERN = Pattern(r"^(?:-?\d+|(?:GPU|MIG)-\S+)$")
 TORCHRUN = ("torchrun", "torch.distributed.launch")
 
 
@@ -39,7 +39,7 @@ def visible_gpus(launch: Launch) -> list[str] | None:
     if value is None or not str(value).strip():
         return None
     entries = [part.strip() for part in str(value).split(",")]
-    return entries if all(_GPU.match(entry) is not None for entry in entries) else None
+    return entries if all(_GPU_ENTRY_PATTERN.match(entry) is not None for entry in entries) else None
 
 
 def is_loopback(address: str) -> bool:

@@ -11,14 +11,14 @@ from gonogo.finding.frame import Frame
 from gonogo.hazards.facts.divergence_fixes import script_at
 from gonogo.hazards.rule import Edit, Fix, Hazard, Run, Script, translated
 
-_LEAVES = translated("Let ZeRO-3 gather each {block} as a unit: set_z3_leaf_modules")
+_SET_LEAF_MODULES_FIX = translated("Let ZeRO-3 gather each {block} as a unit: set_z3_leaf_modules")
 
 
 def fix_with_leaf_modules(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
     """Add ``set_z3_leaf_modules``, before training, for a class whose forward calls experts or modules in a loop."""
     if not divergence.gathers:
         return
-    blocks = [block for _, call in divergence.calls if (block := _block(run, call)) is not None]
+    blocks = [block for _, call in divergence.calls if (block := _block_class(run, call)) is not None]
     for block in dict.fromkeys(blocks):
         for script in run.scripts:
             for made in script.calls("deepspeed.initialize", *TRAINER_CLASSES):
@@ -30,11 +30,11 @@ def fix_with_leaf_modules(divergence: RankDivergence, run: Run) -> Iterator[Fix]
                 edits: list[Edit | None] = [script.inserting_before(statement, text)]
                 if not script.imports("deepspeed"):
                     edits.append(script.inserting_import("import deepspeed"))
-                yield Hazard.fix(_LEAVES.format(block=block), *edits, safe=False)
+                yield Hazard.fix(_SET_LEAF_MODULES_FIX.format(block=block), *edits, safe=False)
                 return
 
 
-def _block(run: Run, call: CollectiveCall) -> str | None:
+def _block_class(run: Run, call: CollectiveCall) -> str | None:
     """The innermost class on a call's stack whose forward calls modules in a loop."""
     frames = [frame for frame in call.frames if frame.function == "forward" and frame.owner != "torch"]
     return next(

@@ -45,12 +45,16 @@ class Owner(Enum):
     UNKNOWN = translated("a tensor that the log doesn't name")
 
 
-_TORCH = lazy_compile(
+_TORCH_PATH_PATTERN = lazy_compile(
     r"(?:^|/)torch/(?:nn|_|utils|optim|autograd|cuda|functional\.py|tensor\.py|jit|fx|overrides)"
     r"|(?:^|/)(?:deepspeed/utils/nvtx|accelerate/hooks|contextlib|torch_npu/[\w/]*)\.py"
 )
-_OPTIMIZER = lazy_compile(r"(?:^|/)torch/optim/(?!lr_scheduler)|bitsandbytes/optim|ops/adam/|/apex/optimizers/")
-_QUANTIZED = lazy_compile(r"bitsandbytes/(?!optim)|auto_gptq|gptqmodel|/awq/|autoawq|eetq|/hqq/|quantizers?/")
+_OPTIMIZER_PATH_PATTERN = lazy_compile(
+    r"(?:^|/)torch/optim/(?!lr_scheduler)|bitsandbytes/optim|ops/adam/|/apex/optimizers/"
+)
+_QUANTIZATION_PATH_PATTERN = lazy_compile(
+    r"bitsandbytes/(?!optim)|auto_gptq|gptqmodel|/awq/|autoawq|eetq|/hqq/|quantizers?/"
+)
 _GRADIENT = lazy_compile(r"unscale_and_clip_grads|clip_grad_norm|foreach_reduce|_clip_grads|combined_scale")
 _ADAPTER = lazy_compile(
     r"ranknum|lora_[ABE]\b|lora_embedding|lora_magnitude|ada_?lora|\bia3_l|\bvera_|\bloha_|\blokr_|prompt_encoder|prefix_encoder",
@@ -77,8 +81,10 @@ _INPUT_NAME_PATTERN = lazy_compile(
 _ENGINE_PATH_PATTERN = lazy_compile(
     r"(?:^|/)(?:deepspeed|accelerate|apex)/|transformers/trainer\.py|/trainers?/\w*trainer\.py"
 )
-_MADE = lazy_compile(r"torch\.(?:arange|zeros|ones|tensor|full|rand|randn|randint|linspace|eye|empty)\(")
-_ATTRIBUTE = lazy_compile(r"\bself\.(?!_?\w+\()\w+")
+_TENSOR_FACTORY_PATTERN = lazy_compile(
+    r"torch\.(?:arange|zeros|ones|tensor|full|rand|randn|randint|linspace|eye|empty)\("
+)
+_SELF_ATTRIBUTE_PATTERN = lazy_compile(r"\bself\.(?!_?\w+\()\w+")
 _ASSIGNMENT_PATTERN = lazy_compile(r"^\s*[\w.,\s]{1,120}[^=!<>]=(?!=)\s*")
 # The innermost frame of a traceback that was cut before the model's own frames.
 _MODEL_CALL_PATTERN = lazy_compile(r"(?:\w+ = |return )?(?:self\.)?model\(\*\*\w+\)")
@@ -99,7 +105,7 @@ _ROLES: tuple[tuple[re.Pattern[str], dict[str, str]], ...] = (
 # If the named argument is on the accelerator, the one on the CPU is the one checked before it.
 _OTHER_OPERAND_ROLES = {"index": _WEIGHT, "indices": _WEIGHT, "mat1": _WEIGHT, "target": _ACTIVATION}
 
-_WORDS = Pattern(
+_DEVICE_MISMATCH_PATTERN = Pattern(
     r"Expected all tensors to be on the same device|found at least two devices|on the same device as the indexed tensor"
     r"|different from other tensors on|to be on the same device, but got|but expected (?:it|them) to be on [GC]PU"
 )
@@ -143,7 +149,7 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def near(self) -> tuple[LogFrame, ...]:
         """The innermost frames that aren't torch's own, innermost first: the code that called the operator."""
-        own = [frame for frame in reversed(self.frames) if not _TORCH.search(_path(frame))]
+        own = [frame for frame in reversed(self.frames) if not _TORCH_PATH_PATTERN.search(_path(frame))]
         return tuple(own[:3])
 
     @property
@@ -197,9 +203,11 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
         first = near[0] if near else ""
         if self.operator == "grad" or _GRADIENT.search(" ".join((*near, _frame_text(innermost) if innermost else ""))):
             return Owner.GRADIENT
-        if "fused_adam" in (self.operator or "") or any(_OPTIMIZER.search(_path(frame)) for frame in self.frames[-6:]):
+        if "fused_adam" in (self.operator or "") or any(
+            _OPTIMIZER_PATH_PATTERN.search(_path(frame)) for frame in self.frames[-6:]
+        ):
             return Owner.OPTIMIZER
-        if self.caller and _QUANTIZED.search(_path(self.caller)):
+        if self.caller and _QUANTIZATION_PATH_PATTERN.search(_path(self.caller)):
             return Owner.QUANTIZED
         if not self.involves_cpu or self.is_between_accelerators:
             return Owner.UNKNOWN
@@ -232,10 +240,10 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
             return Owner.INPUT if self.on_host == _ACTIVATION else Owner.UNKNOWN
         if self.of_engine:
             return Owner.UNKNOWN
-        if _MADE.search(caller.code) or _INPUT_NAME_PATTERN.search(caller.code):
+        if _TENSOR_FACTORY_PATTERN.search(caller.code) or _INPUT_NAME_PATTERN.search(caller.code):
             return Owner.INPUT
         if not is_library(caller.path) and "transformers_modules" not in caller.path:
-            return Owner.BUFFER if _ATTRIBUTE.search(caller.code) else Owner.INPUT
+            return Owner.BUFFER if _SELF_ATTRIBUTE_PATTERN.search(caller.code) else Owner.INPUT
         return Owner.INPUT if self.on_host == _ACTIVATION else Owner.UNKNOWN
 
     @property
@@ -296,11 +304,11 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
         if not caller and not self.operator:
             operator = translated("An operator")
         return translated("{place}{operator} got {operands}").format(
-            place=place, operator=operator, operands=self._operands
+            place=place, operator=operator, operands=self._operands_text
         )
 
     @property
-    def _operands(self) -> Text:
+    def _operands_text(self) -> Text:
         if not self.devices:
             return translated("tensors on different devices")
         if self.indexing:
@@ -333,22 +341,22 @@ def _find_mismatches(log: FailureLog) -> Iterator[LoggedMismatch]:
     raised = False
     cut = log.cut[0] if len(log.cut) == 1 else None
     for error in log.errors:
-        if error.type in ("Warning", "UserWarning") or not (found := _read(error, error.message)):
+        if error.type in ("Warning", "UserWarning") or not (found := _parse_mismatch(error, error.message)):
             continue
         raised = True
         yield found if found.frames else replace(found, cut=cut)
-    if not raised and (line := log.find(_WORDS)):
+    if not raised and (line := log.find(_DEVICE_MISMATCH_PATTERN)):
         # A terminal or a forum may have wrapped the message.
         text = " ".join((line.text, *(other.text for other in log.lines_after(line.line, 1))))
-        if found := _read(line, text):
+        if found := _parse_mismatch(line, text):
             yield replace(found, cut=cut)
 
 
-def _read(evidence: LoggedError | LineMatch, message: str) -> LoggedMismatch | None:
+def _parse_mismatch(evidence: LoggedError | LineMatch, message: str) -> LoggedMismatch | None:
     message = " ".join(message.split())
     mismatch = mismatch_in_message(message)
     if mismatch is None:
-        return LoggedMismatch(evidence, ()) if _WORDS.search(message) else None
+        return LoggedMismatch(evidence, ()) if _DEVICE_MISMATCH_PATTERN.search(message) else None
     return LoggedMismatch(
         evidence,
         mismatch.devices,

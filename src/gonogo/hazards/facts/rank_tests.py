@@ -140,11 +140,12 @@ def _compares_rank(script: Script, test: ast.Compare) -> bool:
     """Whether a comparison is ``rank == 0``, ``0 == rank``, ``rank in (-1, 0)``, or ``r == 0`` for a rank r."""
     sides = [test.left, test.comparators[0]]
     return any(
-        (_is_rank(one) or _is_rank(_value(script, one))) and _is_number(other) for one, other in (sides, sides[::-1])
+        (_is_rank(one) or _is_rank(_bound_value(script, one))) and _is_number(other)
+        for one, other in (sides, sides[::-1])
     )
 
 
-def _value(script: Script, node: ast.expr) -> ast.expr:
+def _bound_value(script: Script, node: ast.expr) -> ast.expr:
     """The value of a name, unless it refers to a subgroup: the rank in a group is not the global rank."""
     bound = script.bound_to(node)
     of_part = not _PARALLEL_GROUP_WORDS.isdisjoint(words(last_name(node)))

@@ -23,7 +23,7 @@ _POD_CURE = (
     ).format(),
 )
 _DOCKER = translated("docker run gives the container 64 MB of /dev/shm")
-_POD = translated("The pod has {size:.0f} MiB of /dev/shm")
+_POD_SHM_CAUSE = translated("The pod has {size:.0f} MiB of /dev/shm")
 _SHM_OPTIONS = ("--ipc", "--shm-size", "--tmpfs", "--mount", "-v", "--volume")
 _CONTAINER_COMMANDS = ("docker", "nvidia-docker", "podman")
 
@@ -52,7 +52,7 @@ def small_shared_memory(launch: Launch) -> SmallSharedMemory | None:
         )
     if work.shm_bytes is None or work.shm_bytes > DEFAULT_POD_SHM_BYTES:
         return None
-    return SmallSharedMemory(work.container, _POD.format(size=work.shm_bytes / 2**20), _POD_CURE)
+    return SmallSharedMemory(work.container, _POD_SHM_CAUSE.format(size=work.shm_bytes / 2**20), _POD_CURE)
 
 
 def _docker_run_with_default_shm(launch: Launch) -> Place | None:

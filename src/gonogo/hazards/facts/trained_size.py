@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gonogo.evidence.run import Run
 
 _MODEL_SIZE_PATTERN = Pattern(r"(?i)(?:^|[-_/])(\d{1,3}(?:\.\d+)?)b(?:$|[-_/.])")
-_ADAM = 12
+_ADAM_BYTES_PER_PARAMETER = 12
 """Bytes per trained parameter: an fp32 copy and Adam's two moments."""
 
 
@@ -27,7 +27,7 @@ class OffloadedStates(msgspec.Struct, frozen=True):
     @property
     def bytes_per_node(self) -> int:
         """The part of the states that each node holds, in bytes."""
-        return int(self.billions * 1e9 * _ADAM / self.nodes)
+        return int(self.billions * 1e9 * _ADAM_BYTES_PER_PARAMETER / self.nodes)
 
 
 def offloaded_states(run: Run) -> OffloadedStates | None:

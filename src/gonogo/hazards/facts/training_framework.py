@@ -11,8 +11,8 @@ from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.finding import Edit, Fix, Text
 from gonogo.hazards.hazard import Hazard
 
-_PARSERS = ("*.HfArgumentParser", "*.TrlParser", "*.H4ArgumentParser")
-_ARGUMENTS = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
+_PARSER_CLASSES = ("*.HfArgumentParser", "*.TrlParser", "*.H4ArgumentParser")
+_TRAINING_ARGUMENTS_CLASSES = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
 
 
 def trainer_calls(run: Run) -> Iterator[Call]:
@@ -28,7 +28,10 @@ def uses_trainer(run: Run) -> bool | None:
         return True
     if not run.scripts:
         return None
-    calls = (next(script.calls(*TRAINER_CLASSES, *_ARGUMENTS, *_PARSERS), None) for script in run.scripts)
+    calls = (
+        next(script.calls(*TRAINER_CLASSES, *_TRAINING_ARGUMENTS_CLASSES, *_PARSER_CLASSES), None)
+        for script in run.scripts
+    )
     return any(call is not None for call in calls)
 
 
@@ -37,12 +40,12 @@ def uses_stock_training_arguments(run: Run) -> bool:
     """Whether the arguments certainly are transformers' own with its defaults: no subclass, framework or trl."""
     if run.framework or (run.launch is not None and run.launch.framework) or not run.scripts:
         return False
-    if any(next(script.subclasses(*_ARGUMENTS), None) is not None for script in run.scripts):
+    if any(next(script.subclasses(*_TRAINING_ARGUMENTS_CLASSES), None) is not None for script in run.scripts):
         return False
-    names = {call.name for script in run.scripts for call in script.calls(*_ARGUMENTS)}
+    names = {call.name for script in run.scripts for call in script.calls(*_TRAINING_ARGUMENTS_CLASSES)}
     if names:
-        return names <= set(_ARGUMENTS)
-    return any(_parses_training_arguments(call) for script in run.scripts for call in script.calls(*_PARSERS))
+        return names <= set(_TRAINING_ARGUMENTS_CLASSES)
+    return any(_parses_training_arguments(call) for script in run.scripts for call in script.calls(*_PARSER_CLASSES))
 
 
 def _parses_training_arguments(call: Call) -> bool:
@@ -53,7 +56,7 @@ def _parses_training_arguments(call: Call) -> bool:
         return False
     given = call.node.args[0]
     types = given.elts if isinstance(given, (ast.Tuple, ast.List)) else [given]
-    return any(call.script.qualified(one) in _ARGUMENTS for one in types)
+    return any(call.script.qualified(one) in _TRAINING_ARGUMENTS_CLASSES for one in types)
 
 
 @lru_cache(maxsize=16)

@@ -20,7 +20,7 @@ _SELF_RETURNING_METHODS = frozenset(
     ("to", "cuda", "cpu", "half", "float", "bfloat16", "train", "eval", "requires_grad_", "merge_and_unload", "compile")
 )
 # Functions that return the model passed as first argument, wrapped or modified.
-_WRAPPERS = (
+_MODEL_WRAPPERS = (
     *("peft.get_peft_model", "peft.prepare_model_for_kbit_training", "peft.prepare_model_for_int8_training"),
     *("peft.PeftModel.from_pretrained", "torch.compile", "peft.PeftModelForCausalLM"),
     *("torch.nn.SyncBatchNorm.convert_sync_batchnorm", "*.convert_sync_batchnorm"),
@@ -74,7 +74,7 @@ def _of_call(script: Script, node: ast.Call, depth: int) -> tuple[Call, ...]:
     call = script.call_at(node)
     if isinstance(node.func, ast.Attribute) and node.func.attr in _SELF_RETURNING_METHODS:
         return makers(script, node.func.value, depth + 1) or (call,)
-    if any(name in _WRAPPERS for name in call.names):
+    if any(name in _MODEL_WRAPPERS for name in call.names):
         return makers(script, first_argument(call, "model"), depth + 1)
     return _returned_calls(script, node, (), depth) or (call,)
 

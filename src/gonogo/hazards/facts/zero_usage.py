@@ -88,13 +88,19 @@ def is_engine(script: Script, node: ast.expr | None) -> bool:
     )
 
 
-_MODULES = ("torch.nn.Module", "*PreTrainedModel", "transformers.*Model", "transformers.*For*", "*LightningModule")
+_MODULE_CLASSES = (
+    "torch.nn.Module",
+    "*PreTrainedModel",
+    "transformers.*Model",
+    "transformers.*For*",
+    "*LightningModule",
+)
 
 
 def is_inside_module_class(script: Script, node: ast.AST) -> bool:
     """Whether a node is inside a module class: there DeepSpeed gathers a weight when it is accessed."""
     info = script.enclosing_class(node)
-    return info is not None and info.is_subclass(*_MODULES)
+    return info is not None and info.is_subclass(*_MODULE_CLASSES)
 
 
 def is_trained(script: Script, name: str) -> bool:

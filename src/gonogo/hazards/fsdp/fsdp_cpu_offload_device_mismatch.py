@@ -8,7 +8,7 @@ from gonogo.evidence.script.identifiers import uses_name
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, training_mismatches
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
 
-_MESSAGES = Pattern(
+_OFFLOADED_PARAMETERS_PATTERN = Pattern(
     r"An FSDP-managed module with parameter CPU offloading enabled has parameters on"
     r"|An FSDP-managed module unexpectedly has parameters on"
     r"|FSDP parameters should be materialized on (?:CPU|cpu) when enabling (?:CPU|cpu) offloading"
@@ -23,8 +23,8 @@ _TENSOR_ASSIGNMENT_PATTERN = Pattern(
 _CPU_COLLECTIVE = Pattern(r"No backend type associated with device type cpu")
 # The flat parameter of an inner module is already on the CPU when the root checks it (torch before 2.0).
 _DEVICE_ID_PATTERN = Pattern(r"given device_id argument cuda:\d+, but is on cpu")
-_ASSERTED = Pattern(r"(?:_fp32_shard|_local_shard|\bp)\.device == torch\.device\(.cpu.\)")
-_INSIDE = (
+_CPU_SHARD_ASSERTION_PATTERN = Pattern(r"(?:_fp32_shard|_local_shard|\bp)\.device == torch\.device\(.cpu.\)")
+_FSDP_OFFLOAD_FRAMES = (
     "foreach_reduce", "_init_param_attributes", "init_flat_param_attributes", "_fsdp_collectives.py", "_fsdp_param",
     "_check_flat_params_on_expected_device", "_validate_cpu_offload_params", "fsdp/_runtime_utils.py",
     "fsdp/_flat_param.py", "fsdp/flat_param.py", "fsdp/_optim_utils.py",
@@ -85,9 +85,11 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
             certainty = _certainty(error, log)
             if certainty is not None:
                 yield self._finding(error, certainty)
-        for pattern in (_MESSAGES, _TENSOR_ASSIGNMENT_PATTERN):
+        for pattern in (_OFFLOADED_PARAMETERS_PATTERN, _TENSOR_ASSIGNMENT_PATTERN):
             if not any(pattern.search(error.message) for error in log.errors) and (line := log.find(pattern)):
-                yield self._finding(line, Certainty.CERTAIN if pattern is _MESSAGES else Certainty.LIKELY)
+                yield self._finding(
+                    line, Certainty.CERTAIN if pattern is _OFFLOADED_PARAMETERS_PATTERN else Certainty.LIKELY
+                )
         if not log.errors and (
             cut := find_truncated_error(log, ("fsdp", "foreach_reduce"), ("", "_init_param_attributes"), max_frames=1)
         ):
@@ -98,7 +100,7 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
                 and not mismatch.is_between_accelerators
                 and not _TENSOR_ASSIGNMENT_PATTERN.search(_message(mismatch))
             ):
-                if mismatch.passes(*_INSIDE):
+                if mismatch.passes(*_FSDP_OFFLOAD_FRAMES):
                     yield self._finding(mismatch.evidence, Certainty.LIKELY)
                 elif mismatch.passes(*_FSDP_FRAMES) or (not mismatch.frames and uses_fsdp(log)):
                     offloads = log.find(_OFFLOAD_PATTERN) is not None or log.setup.mentions(_OFFLOAD_PATTERN.text)
@@ -124,7 +126,7 @@ def _message(mismatch: LoggedMismatch) -> str:
 
 
 def _certainty(error: LoggedError, log: FailureLog) -> Certainty | None:
-    if _MESSAGES.search(error.message):
+    if _OFFLOADED_PARAMETERS_PATTERN.search(error.message):
         return Certainty.CERTAIN
     inside = error.passes(*_FSDP_FRAMES)
     if _TENSOR_ASSIGNMENT_PATTERN.search(error.message):
@@ -142,7 +144,11 @@ def _certainty(error: LoggedError, log: FailureLog) -> Certainty | None:
         return None
     if error.type == "AssertionError" and error.passes("_init_param_attributes", "_lazy_init") and inside:
         code = error.innermost.code if error.innermost else ""
-        return Certainty.CERTAIN if _ASSERTED.search(code) or "cpu" in error.message.lower() else Certainty.LIKELY
+        return (
+            Certainty.CERTAIN
+            if _CPU_SHARD_ASSERTION_PATTERN.search(code) or "cpu" in error.message.lower()
+            else Certainty.LIKELY
+        )
     if _CPU_COLLECTIVE.search(error.message) and (inside or uses_fsdp(log)):
         offloads = log.find(_OFFLOAD_PATTERN) is not None or log.setup.mentions(_OFFLOAD_PATTERN.text)
         return Certainty.LIKELY if offloads or inside else Certainty.POSSIBLE

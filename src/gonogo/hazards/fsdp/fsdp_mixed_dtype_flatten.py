@@ -3,7 +3,7 @@ from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Text, translated
 
-_DTYPE = (
+_MIXED_DTYPE_MESSAGES = (
     "Must flatten tensors with uniform dtype",
     "Must flatten tensors with the same dtype",
     "`FlatParameter` requires uniform dtype",
@@ -17,7 +17,7 @@ _REQUIRES_GRAD = (
     "FlatParameter requires uniform requires_grad",
 )
 _INTEGER = "Cannot flatten integer dtype tensors"
-_TWO = Pattern(r"but got (?:both )?(\{[^}]{1,120}\}|torch\.\w{1,20}) ?(?:and (torch\.\w{1,20}))?")
+_MIXED_DTYPES_PATTERN = Pattern(r"but got (?:both )?(\{[^}]{1,120}\}|torch\.\w{1,20}) ?(?:and (torch\.\w{1,20}))?")
 
 
 class FsdpMixedDtypeFlatten(Hazard):
@@ -30,8 +30,8 @@ class FsdpMixedDtypeFlatten(Hazard):
             if log.errors
             else find_truncated_error(log, ("flat_param.py", "_validate_tensors_to_flatten"), max_frames=1)
         )
-        if evidence := first_match(log, *_DTYPE) or cut:
-            two = _TWO.search(matched_text(log, evidence))
+        if evidence := first_match(log, *_MIXED_DTYPE_MESSAGES) or cut:
+            two = _MIXED_DTYPES_PATTERN.search(matched_text(log, evidence))
             dtypes = " / ".join(part for part in two.groups() if part) if two else ""
             yield self.log_finding(
                 evidence,

@@ -1,7 +1,7 @@
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rule import Certainty, Environment, Findings, Run, translated
 
-_OPTIMIZERS = ("adamw_torch_8bit", "adamw_torch_4bit", "ao_adamw_8bit", "ao_adamw_4bit", "ao_adamw_fp8")
+_SUBCLASS_STATE_OPTIMIZERS = ("adamw_torch_8bit", "adamw_torch_4bit", "ao_adamw_8bit", "ao_adamw_4bit", "ao_adamw_fp8")
 
 
 class FsdpOptimizerStateOfTensorSubclass(LoggedHazard):
@@ -10,7 +10,7 @@ class FsdpOptimizerStateOfTensorSubclass(LoggedHazard):
         name = run.arguments.get("optim")
         if run.accelerate is None or run.accelerate.distributed_type.value != "FSDP":
             return
-        if str(name.get("")) not in _OPTIMIZERS or run.arguments.get("save_only_model").truth:
+        if str(name.get("")) not in _SUBCLASS_STATE_OPTIMIZERS or run.arguments.get("save_only_model").truth:
             return
         if str(run.accelerate.get("fsdp_config", "fsdp_version").get(1)) == "2":
             return

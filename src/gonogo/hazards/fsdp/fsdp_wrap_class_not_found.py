@@ -4,8 +4,8 @@ from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.facts.fsdp import fsdp_requested
 from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Pattern, Run, Text, translated
 
-_WORDS = ("Could not find the transformer layer class", "Could not find the transformer layer cls")
-_CUT = (
+_LAYER_CLASS_MESSAGES = ("Could not find the transformer layer class", "Could not find the transformer layer cls")
+_AUTO_WRAP_FRAMES = (
     ("accelerate/utils/dataclasses.py", "set_auto_wrap_policy"),
     ("accelerate/accelerator.py", "set_auto_wrap_policy"),
     ("peft/utils/other.py", "fsdp_auto_wrap_policy"),
@@ -14,7 +14,7 @@ _CLASS = Pattern(r"Could not find the transformer layer (?:class|cls) ['\"]?(\w{
 _WRAP_CLASS_SETTING_PATTERN = Pattern(r"transformer_layer_cls_to_wrap['\"]?\s*[=: ]\s*['\"\[]*([A-Za-z]\w{1,100})")
 
 # The layers of transformers' architectures (their _no_split_modules), by the part of the class's name before "For".
-_LAYERS = {
+_LAYER_CLASSES_BY_FAMILY = {
     **{
         family: (f"{family}DecoderLayer",)
         for family in (
@@ -50,7 +50,7 @@ class FsdpWrapClassNotFound(Hazard):
             given = run.arguments.get(name)
         if given.string is None and run.launch is not None:
             given = run.launch.launcher_options.get(name)
-        owns = _layers_of(model.architectures[0])
+        owns = _layer_classes(model.architectures[0])
         if given.string is None or owns is None or given.place is None:
             return
         wrong = [one.strip() for one in given.string.split(",") if one.strip() and one.strip() not in owns]
@@ -70,14 +70,16 @@ class FsdpWrapClassNotFound(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """accelerate's or transformers' error; whether FSDP was requested tells it from a stale default config."""
-        evidence = first_match(log, *_WORDS) or (None if log.errors else find_truncated_error(log, *_CUT, max_frames=2))
+        evidence = first_match(log, *_LAYER_CLASS_MESSAGES) or (
+            None if log.errors else find_truncated_error(log, *_AUTO_WRAP_FRAMES, max_frames=2)
+        )
         if evidence is None:
             return
         named = _CLASS.search(matched_text(log, evidence)) or _WRAP_CLASS_SETTING_PATTERN.search(
             f"{log.setup.launch}\n{log.setup.script}"
         )
         # A truncated traceback lacks its last line; these functions raise no other error.
-        asked = fsdp_requested(log) if first_match(log, *_WORDS) else None
+        asked = fsdp_requested(log) if first_match(log, *_LAYER_CLASS_MESSAGES) else None
         yield self.log_finding(
             evidence,
             translated("FSDP looks for {layer} among the classes of the model's modules and finds none.").format(
@@ -89,7 +91,7 @@ class FsdpWrapClassNotFound(Hazard):
         )
 
 
-def _layers_of(architecture: str) -> tuple[str, ...] | None:
+def _layer_classes(architecture: str) -> tuple[str, ...] | None:
     """The layer classes of an architecture; None if it is unknown."""
     for ending in (
         "ForCausalLM",
@@ -99,10 +101,10 @@ def _layers_of(architecture: str) -> tuple[str, ...] | None:
         "ForMaskedLM",
     ):
         if architecture.endswith(ending):
-            return _LAYERS.get(architecture.removesuffix(ending))
+            return _LAYER_CLASSES_BY_FAMILY.get(architecture.removesuffix(ending))
     return None
 
 
 def _is_known(name: str) -> bool:
     """Whether a class is a known architecture's layer, possibly miscapitalized: LLaMADecoderLayer."""
-    return any(name.lower() == layer.lower() for layers in _LAYERS.values() for layer in layers)
+    return any(name.lower() == layer.lower() for layers in _LAYER_CLASSES_BY_FAMILY.values() for layer in layers)

@@ -19,7 +19,9 @@ _REPLICA_ERROR_PATTERN = Pattern(
     r"|Input type .{0,60} and (?:weight|bias) type|'NoneType' object has no attribute 'device'|illegal memory access"
     r"|inconsistent tensor size|Gather function not implemented for CPU tensors|CUBLAS|must be on the current device"
 )
-_DTYPES = Pattern(r"expected scalar type (?:Half|Float|BFloat16) but found|mat1 and mat2 must have the same dtype")
+_DTYPE_MISMATCH_PATTERN = Pattern(
+    r"expected scalar type (?:Half|Float|BFloat16) but found|mat1 and mat2 must have the same dtype"
+)
 _SHAPES = Pattern(r"mat1 and mat2 shapes cannot be multiplied \((?P<rows>\d+)x(?P<a>\d+) and (?P<b>\d+)x(?P<c>\d+)\)")
 _SHAPE_ERROR_WITHOUT_SHAPES_PATTERN = Pattern(r"(?i)mat1 and mat2 shapes cannot be multiplied\W*$")
 _MODEL_SPLIT_WORDS = (b"device_map", b"CUDA_VISIBLE_DEVICES", b"is_parallelizable")
@@ -100,9 +102,9 @@ class DataparallelPlainPythonMultiGpu(Hazard):
             if (shapes := _SHAPES.search(error.message)) and _are_outlier_column_shapes(shapes.groups()):
                 sure = error.passes("bitsandbytes") or not error.frames or plain
                 return error, Certainty.LIKELY if sure else Certainty.POSSIBLE
-            if plain and (_DTYPES.search(error.message) or _SHAPES.search(error.message)):
+            if plain and (_DTYPE_MISMATCH_PATTERN.search(error.message) or _SHAPES.search(error.message)):
                 return error, Certainty.LIKELY
-            if plain is None and log.setup.launcher is not None and _DTYPES.search(error.message):
+            if plain is None and log.setup.launcher is not None and _DTYPE_MISMATCH_PATTERN.search(error.message):
                 return error, Certainty.POSSIBLE
         if not log.errors and (
             cut := find_truncated_error(log, ("nn/parallel/", "parallel_apply"), ("nn/parallel/", "in_replica"))

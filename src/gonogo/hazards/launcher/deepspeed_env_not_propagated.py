@@ -8,7 +8,7 @@ from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pa
 _NO_GPUS = Pattern(r"no GPUs found|No CUDA GPUs are available|Torch not compiled with CUDA|No HIP GPUs are available")
 _NCCL_WITHOUT_GPUS = Pattern(r"ProcessGroupNCCL is only supported with GPUs")
 _NODE = Pattern(r"^([A-Za-z][\w-]{0,60}\d[\w.-]{0,60}|\d{1,3}(?:\.\d{1,3}){3}): ")
-_MISSING = Pattern(
+_MISSING_VARIABLE_PATTERN = Pattern(
     r"KeyError: '([A-Z][A-Z0-9_]{3,})'|environment variable .* (?:not set|required|expected)"
     r"|CUDA_HOME (?:environment variable is not set|does not exist)|error while loading shared libraries"
     r"|cannot open shared object file|[Nn]inja is required|command not found|ModuleNotFoundError: No module named"
@@ -17,7 +17,7 @@ _MULTI_NODE_PATTERN = Pattern(
     r"Running on the following workers|\bpdsh\b|multinode_runner|hostfile[= ]\S|nnodes=[2-9]|num_nodes[= ][2-9]"
     r"|cmd = (?:pdsh|mpirun|srun)"
 )
-_IN_SETUP = r"--hostfile[= ]|--num_nodes[= ][2-9]|deepspeed_multinode_launcher|--force_multi"
+_MULTI_NODE_SETUP_PATTERN = r"--hostfile[= ]|--num_nodes[= ][2-9]|deepspeed_multinode_launcher|--force_multi"
 _NO_HOSTFILE = Pattern(r"Unable to find hostfile, will proceed with training with local resources only")
 
 
@@ -63,10 +63,14 @@ class DeepspeedEnvNotPropagated(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """GPUs, variables or libraries missing on other nodes that the launcher started."""
-        no_gpus, missing = log.find(_NO_GPUS), log.find(_MISSING)
+        no_gpus, missing = log.find(_NO_GPUS), log.find(_MISSING_VARIABLE_PATTERN)
         if no_gpus is None and missing is None:
             return
-        several = log.find(_MULTI_NODE_PATTERN) is not None or log.setup.mentions(_IN_SETUP) or len(_nodes(log)) > 1
+        several = (
+            log.find(_MULTI_NODE_PATTERN) is not None
+            or log.setup.mentions(_MULTI_NODE_SETUP_PATTERN)
+            or len(_nodes(log)) > 1
+        )
         if log.find(_NO_HOSTFILE) is not None and len(_nodes(log)) < 2 and not log.has("pdsh"):
             several = False
         if no_gpus is not None and (several or _NCCL_WITHOUT_GPUS.search(no_gpus.text)):

@@ -6,7 +6,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Ru
 _DUMMY_OPTIM_ERROR_PATTERN = Pattern(
     r"'Dummy(?:Optim|Scheduler)' object has no attribute|'Dummy(?:Optim|Scheduler)' object is not"
 )
-_STEP = Pattern(r"'DummyOptim' object has no attribute '(?:step|train)'")
+_DUMMY_OPTIM_PATTERN = Pattern(r"'DummyOptim' object has no attribute '(?:step|train)'")
 
 
 class DeepspeedSingleProcessDummyoptim(Hazard):
@@ -42,7 +42,7 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
         found = next(log.errors_of(says=_DUMMY_OPTIM_ERROR_PATTERN), None) or log.find(_DUMMY_OPTIM_ERROR_PATTERN)
         if found is None:
             return
-        certain = log.find(_STEP) is not None and not has_several_processes(log)
+        certain = log.find(_DUMMY_OPTIM_PATTERN) is not None and not has_several_processes(log)
         yield self.log_finding(
             found,
             translated(

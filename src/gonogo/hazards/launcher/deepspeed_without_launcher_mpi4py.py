@@ -14,8 +14,8 @@ _OTHER_LAUNCH_WORDS = (
     *(b"mp.spawn", b"multiprocessing", b"init_process_group", b"MASTER_ADDR", b"notebook_launcher", b"ray"),
 )
 
-_MISSING = translated("The missing module is only a symptom; installing it does not fix the launch.")
-_BROKEN = translated("The MPI failure is only a symptom; repairing MPI does not fix the launch.")
+_MISSING_MODULE_CAUSE = translated("The missing module is only a symptom; installing it does not fix the launch.")
+_MPI_FAILURE_CAUSE = translated("The MPI failure is only a symptom; repairing MPI does not fix the launch.")
 _LAUNCH_CURE = (
     translated(
         "Use a launcher, even on one GPU: deepspeed --num_gpus 1 train.py ..., torchrun --nproc_per_node 1 "
@@ -65,7 +65,7 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
         if (library and not discovers) or (own and not discovers):
             return
         spoken = log.find(_DEEPSPEED) is not None or log.setup.mentions("(?i)deepspeed")
-        yield self._found(found, Certainty.CERTAIN if discovers or spoken else Certainty.LIKELY, _MISSING)
+        yield self._found(found, Certainty.CERTAIN if discovers or spoken else Certainty.LIKELY, _MISSING_MODULE_CAUSE)
 
     def _find_without_mpi4py_error(self, log: FailureLog) -> Findings:
         """An error of MPI itself, or a traceback truncated at the import."""
@@ -76,7 +76,7 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
             else None
         )
         if evidence := cut or broken:
-            yield self._found(evidence, Certainty.LIKELY, _MISSING if cut else _BROKEN)
+            yield self._found(evidence, Certainty.LIKELY, _MISSING_MODULE_CAUSE if cut else _MPI_FAILURE_CAUSE)
 
     def _found(self, found: LoggedError | LineMatch, certainty: Certainty, consequence: Text) -> Finding:
         return self.log_finding(

@@ -32,8 +32,8 @@ class EnvironmentSetting(msgspec.Struct, frozen=True, eq=False):
 
 
 _LAUNCHER_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-_NOT_SET = Pattern(r"env:// rendezvous: environment variable (\w+) expected, but not set")
-_KEY = Pattern(rf"^'({'|'.join(_LAUNCHER_VARIABLES)})'$")
+_VARIABLE_NOT_SET_PATTERN = Pattern(r"env:// rendezvous: environment variable (\w+) expected, but not set")
+_VARIABLE_KEY_PATTERN = Pattern(rf"^'({'|'.join(_LAUNCHER_VARIABLES)})'$")
 _OTHER_LAUNCH_WORDS = (b"mp.spawn", b"multiprocessing", b"notebook_launcher", b"import ray", b"mpi_discovery")
 _CURE = (
     translated(
@@ -77,9 +77,9 @@ class DistributedWithoutLauncher(Hazard):
         """The exception of torch's rendezvous or of ``os.environ``."""
         for failed in failed_ranks(record):
             failure = failed.failure
-            missing = _NOT_SET.search(failure.message) if failure.type == "ValueError" else None
+            missing = _VARIABLE_NOT_SET_PATTERN.search(failure.message) if failure.type == "ValueError" else None
             if failure.type == "KeyError" and any("environ" in frame.text for frame in failure.frames):
-                missing = _KEY.search(failure.message)
+                missing = _VARIABLE_KEY_PATTERN.search(failure.message)
             if missing is not None:
                 yield self.finding(
                     _cause(missing.group(1)), cure=_CURE, spans=failure_places(failure), ranks=failed.ranks
@@ -88,7 +88,9 @@ class DistributedWithoutLauncher(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """The same exceptions; a KeyError is certain only if its traceback shows an access to the environment."""
         for error in log.errors_of("ValueError", "KeyError"):
-            missing = (_NOT_SET if error.type == "ValueError" else _KEY).search(error.message)
+            missing = (_VARIABLE_NOT_SET_PATTERN if error.type == "ValueError" else _VARIABLE_KEY_PATTERN).search(
+                error.message
+            )
             sure = error.type == "ValueError" or any("environ" in frame.code for frame in error.frames)
             if missing is not None and (sure or not error.frames):
                 certainty = Certainty.CERTAIN if sure else Certainty.LIKELY

@@ -26,7 +26,7 @@ _CAUSES_AND_CURES = {
         ),
     ),
 }
-_SAME = {
+_STATE_SYNONYMS = {
     "TIMEOUT": "TIME LIMIT",
     "DEADLINE": "TIME LIMIT",
     "PREEMPTED": "PREEMPTION",
@@ -43,7 +43,7 @@ class JobEndedByScheduler(Hazard):
             found = log.find(_SACCT_STATE_PATTERN)
         if found is None:
             return
-        why, cure = _CAUSES_AND_CURES[_SAME.get(found.match.group("why"), found.match.group("why"))]
+        why, cure = _CAUSES_AND_CURES[_STATE_SYNONYMS.get(found.match.group("why"), found.match.group("why"))]
         yield self.log_finding(
             found,
             translated("Slurm ended the job: {why}.").format(why=why),

@@ -3,7 +3,7 @@ from gonogo.hazards.facts.launch_facts import names
 from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Pattern, Run, translated
 
 # The names that the CUDA allocator's parser knows; expandable_segments came with torch 2.1.
-_KNOWN = names(
+_KNOWN_OPTIONS = names(
     """
     max_split_size_mb roundup_power2_divisions garbage_collection_threshold roundup_bypass_threshold_mb backend
     expandable_segments release_lock_on_cudamalloc release_lock_on_hipmalloc pinned_use_cuda_host_register
@@ -14,8 +14,8 @@ _KNOWN = names(
     """
 )
 _OPTION = Pattern(r"(?:[^,\[]|\[[^\]]*\]?)+")
-_SINCE = {"expandable_segments": ">=2.1"}
-_MEANT = {
+_VERSIONS_WITH_OPTION = {"expandable_segments": ">=2.1"}
+_OPTION_CORRECTIONS = {
     "max_split_size": "max_split_size_mb",
     "max_split_size_gb": "max_split_size_mb",
     "expandable_segment": "expandable_segments",
@@ -37,17 +37,17 @@ class LaunchAllocatorOptionUnknown(Hazard):
             for part in _split_allocator_options(value):
                 name, colon, _ = part.partition(":")
                 name = name.strip()
-                since = _SINCE.get(name)
+                since = _VERSIONS_WITH_OPTION.get(name)
                 right, certainty = "", Certainty.CERTAIN
                 cure = translated("Remove the option, or use a torch version that supports it")
                 if not colon:
                     wrong, equals, setting = part.partition("=")
-                    if equals and wrong.strip() in _KNOWN:
+                    if equals and wrong.strip() in _KNOWN_OPTIONS:
                         right = f"{wrong.strip()}:{setting.strip()}"
                     what = translated("`{part}` is not written as NAME:VALUE").format(part=part)
                     cure = translated("Write it as NAME:VALUE")
-                elif name not in _KNOWN:
-                    right = part.replace(name, _MEANT[name], 1) if name in _MEANT else ""
+                elif name not in _KNOWN_OPTIONS:
+                    right = part.replace(name, _OPTION_CORRECTIONS[name], 1) if name in _OPTION_CORRECTIONS else ""
                     what = translated("no release of torch supports `{name}`").format(name=name)
                     certainty = Certainty.LIKELY
                 elif since is not None and run.environment.within("torch", since) is False:

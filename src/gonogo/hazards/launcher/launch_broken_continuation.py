@@ -6,13 +6,13 @@ from gonogo.evidence.source_file import Place
 from gonogo.hazards.facts.shell_lines import ShellLine, is_shell_script, line_at, lines_from
 from gonogo.hazards.rule import Edit, Findings, Hazard, Launch, Pattern, Run, Text, translated
 
-_OPTION = Pattern(r"^[ \t]*-{1,2}[A-Za-z][\w-]*(?:[= \t\\]|$)")
+_OPTION_LINE_PATTERN = Pattern(r"^[ \t]*-{1,2}[A-Za-z][\w-]*(?:[= \t\\]|$)")
 _BACKSLASH_AND_BLANKS = Pattern(r"\\[ \t]+$")
 _EMPTY_LINE = translated("an empty line interrupts it")
 _COMMENT_LINE = translated("a comment line interrupts it")
 _COMMENT_AFTER = translated("a comment follows its backslash")
 _COMMENT_AT_END = translated("it ends in a comment")
-_BLANKS = translated("whitespace follows its backslash")
+_TRAILING_WHITESPACE = translated("whitespace follows its backslash")
 _NO_BACKSLASH = translated("it has no backslash at its end")
 
 
@@ -35,7 +35,7 @@ class LaunchBrokenContinuation(Hazard):
         """The lines from the command's first to the last option that was meant for it."""
         if not is_shell_script(launch.source):
             return
-        breaks = list(_breaks(launch.source.line_of(launch.place.start), launch))
+        breaks = list(_find_breaks(launch.source.line_of(launch.place.start), launch))
         if not breaks:
             return
         first = breaks[0]
@@ -70,7 +70,7 @@ class LaunchBrokenContinuation(Hazard):
         )
 
 
-def _breaks(number: int, launch: Launch) -> Iterator[_Break]:
+def _find_breaks(number: int, launch: Launch) -> Iterator[_Break]:
     """Everything that cuts off the command beginning on that line, as if each earlier cut were fixed."""
     source = launch.source
     first = line_at(source, number)
@@ -86,7 +86,7 @@ def _breaks(number: int, launch: Launch) -> Iterator[_Break]:
         if line.number > number and not line.code.strip():
             continue
         between, following = _next_nonblank_line(line)
-        if following is None or not _OPTION.search(following.text):
+        if following is None or not _OPTION_LINE_PATTERN.search(following.text):
             if line.continues and not between:
                 continue  # an operand, or the program, on a line of its own
             return
@@ -101,7 +101,7 @@ def _breaks(number: int, launch: Launch) -> Iterator[_Break]:
             what = _EMPTY_LINE if not comments or between[0].text.strip() == "" else _COMMENT_LINE
         elif _BACKSLASH_AND_BLANKS.search(line.code):
             edits.append(line.place(len(code), len(line.text)).edit(""))
-            what = _BLANKS if line.comment is None else _COMMENT_AFTER
+            what = _TRAILING_WHITESPACE if line.comment is None else _COMMENT_AFTER
         elif between:
             return  # the option below may not belong to this command
         else:

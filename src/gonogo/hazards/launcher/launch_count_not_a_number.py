@@ -2,7 +2,7 @@ from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import TORCHRUN
 from gonogo.hazards.rule import Field, Findings, Fix, Hazard, Launch, Run, translated
 
-_COUNTS = {
+_INTEGER_OPTIONS = {
     **dict.fromkeys(TORCHRUN, ("master_port", "max_restarts", "nnodes", "node_rank", "nproc_per_node")),
     "deepspeed": ("master_port", "node_rank", "num_accelerators", "num_gpus", "num_nodes"),
     "accelerate": (
@@ -16,7 +16,7 @@ _GPU_SELECTION_PREFIXES = {"deepspeed": "--include localhost:"}
 class LaunchCountNotANumber(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Values of the launcher's integer options that are not numbers."""
-        for name in _COUNTS.get(launch.launcher, ()):
+        for name in _INTEGER_OPTIONS.get(launch.launcher, ()):
             if name not in launch.launcher_options:
                 continue
             field = launch.launcher_options.get(name)

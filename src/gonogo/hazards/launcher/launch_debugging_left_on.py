@@ -1,6 +1,6 @@
 from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, translated
 
-_WAITS = translated("the host waits for every collective, so nothing runs beside it")
+_HOST_WAITS_CAUSE = translated("the host waits for every collective, so nothing runs beside it")
 _COSTS = {
     "CUDA_LAUNCH_BLOCKING": translated(
         "each kernel must finish before the next is launched, so computation and communication no longer "
@@ -10,8 +10,8 @@ _COSTS = {
         "every collective is first compared across all ranks through the store, which multiplies the time each "
         "one takes"
     ),
-    "TORCH_NCCL_BLOCKING_WAIT": _WAITS,
-    "NCCL_BLOCKING_WAIT": _WAITS,
+    "TORCH_NCCL_BLOCKING_WAIT": _HOST_WAITS_CAUSE,
+    "NCCL_BLOCKING_WAIT": _HOST_WAITS_CAUSE,
     "NCCL_DEBUG": translated("NCCL writes a line for each call on each rank, which soon fills disks"),
 }
 _COSTLY = {"TORCH_DISTRIBUTED_DEBUG": "DETAIL", "NCCL_DEBUG": "TRACE"}

@@ -20,7 +20,7 @@ class LaunchHostfileUnusable(Hazard):
         named = options.get("hostfile")
         if named.absent:
             if nodes is not None and nodes > 1:
-                yield self._without(launch, nodes)
+                yield self._no_hostfile_finding(launch, nodes)
             return
         path = named.string
         if path is None or os.path.isabs(path):
@@ -60,7 +60,7 @@ class LaunchHostfileUnusable(Hazard):
         elif not problems:
             yield from self._check_node_and_gpu_counts(launch, hosts, path)
 
-    def _without(self, launch: Launch, nodes: int) -> Finding:
+    def _no_hostfile_finding(self, launch: Launch, nodes: int) -> Finding:
         place = launch.launcher_options.place_of("num_nodes")
         return self.finding(
             translated(

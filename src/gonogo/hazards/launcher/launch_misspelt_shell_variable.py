@@ -3,8 +3,8 @@ from functools import lru_cache
 from gonogo.hazards.facts.shell_lines import is_shell_script, lines_from
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, translated
 
-_USED = Pattern(r"\$\{?([A-Za-z_]\w{2,})(\}|\b)")
-_SET = Pattern(
+_VARIABLE_REFERENCE_PATTERN = Pattern(r"\$\{?([A-Za-z_]\w{2,})(\}|\b)")
+_SET_VARIABLE_PATTERN = Pattern(
     r"(?:^|[\s;&|({])(?:(?:export|local|readonly|declare|typeset)(?: -\w+)* )?([A-Za-z_]\w*)\+?="
     r"|(?:^|[\s;])for ([A-Za-z_]\w*) in|\bread (?:-\w+ )*([A-Za-z_]\w*)|\bmapfile (?:-t )?([A-Za-z_]\w*)"
     r"|\$\{([A-Za-z_]\w*):?="
@@ -23,10 +23,15 @@ class LaunchMisspeltShellVariable(Hazard):
             return
         known: set[str] | None = None
         for line in lines_from(source, source.line_of(launch.place.start)):
-            for match in _USED.finditer(line.code) if "$" in line.code else ():
+            for match in _VARIABLE_REFERENCE_PATTERN.finditer(line.code) if "$" in line.code else ():
                 name = match.group(1)
                 if known is None:
-                    known = {group for found in _SET.finditer(source.text) for group in found.groups() if group}
+                    known = {
+                        group
+                        for found in _SET_VARIABLE_PATTERN.finditer(source.text)
+                        for group in found.groups()
+                        if group
+                    }
                 if name in known or launch.variable(name).known:
                     continue
                 meant = next((one for one in _assigned_names(source.text) if _is_one_edit_apart(name, one)), None)
@@ -55,7 +60,7 @@ class LaunchMisspeltShellVariable(Hazard):
 def _assigned_names(text: str) -> tuple[str, ...]:
     """The variables that a script certainly sets: ``lr=$LR`` after a command is an argument of it."""
     found = {
-        group for match in _SET.finditer(text) for group in match.groups()[1:] if group
+        group for match in _SET_VARIABLE_PATTERN.finditer(text) for group in match.groups()[1:] if group
     }  # for, read, mapfile, ${NAME:=...}
     for command in text.replace("\\\n", " ").translate(_COMMAND_SEPARATORS_TO_NEWLINES).splitlines():
         for word in command.split():

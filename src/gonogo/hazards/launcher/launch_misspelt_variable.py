@@ -8,7 +8,7 @@ def _invert_spellings(spellings_by_name: dict[str, str]) -> dict[str, str]:
 
 
 # Misspellings in public scripts, by the intended name. No program reads any of them.
-_MEANT = _invert_spellings(
+_CORRECT_NAMES = _invert_spellings(
     {
         "CUDA_VISIBLE_DEVICES": (
             "CUDA_VISIBLE_DEVICE CUDA_VISIBLE_DEVICS CUDA_VISIBLE_DEIVCES CUDA_VISIBLE_DEVCIES CUDA_VISIABLE_DEVICES "
@@ -58,7 +58,7 @@ class LaunchMisspeltVariable(Hazard):
         """Misspelt names among the variables of the command."""
         text = launch.source.text if is_shell_script(launch.source) else ""
         for name, field in launch.variables.items():
-            meant = _MEANT.get(name)
+            meant = _CORRECT_NAMES.get(name)
             if meant is None and launch.launcher in ("swift", "llamafactory"):
                 meant = _FRAMEWORK_VARIABLE_SPELLINGS.get(name)
             place = field.place

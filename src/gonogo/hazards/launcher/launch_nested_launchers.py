@@ -3,7 +3,9 @@ from gonogo.evidence.paths import is_file
 from gonogo.hazards.facts.launch_facts import TORCHRUN
 from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text, translated
 
-_LAUNCHERS = frozenset({"torchrun", "deepspeed", "accelerate", "accelerate-launch", "swift", "llamafactory-cli"})
+_LAUNCHER_PROGRAMS = frozenset(
+    {"torchrun", "deepspeed", "accelerate", "accelerate-launch", "swift", "llamafactory-cli"}
+)
 _INTERPRETERS = frozenset({"python", "python3"})
 
 
@@ -17,7 +19,7 @@ class LaunchNestedLaunchers(Hazard):
         if program is None or launch.program_kind == "module" or options.get("module").known:
             return
         without_python = options.get("no_python").known
-        if program not in _LAUNCHERS and (program not in _INTERPRETERS or without_python):
+        if program not in _LAUNCHER_PROGRAMS and (program not in _INTERPRETERS or without_python):
             return
         if is_file(launch.cwd / program):
             return
@@ -25,7 +27,7 @@ class LaunchNestedLaunchers(Hazard):
         yield self.finding(
             translated(
                 "{launcher} starts `{program}` in each of its {count}processes, so the process counts multiply."
-            ).format(launcher=launch.launcher, program=program, count=_count(count))
+            ).format(launcher=launch.launcher, program=program, count=_count_text(count))
             if without_python
             else translated(
                 "{launcher} treats `{program}` as the Python file to run: “can't open file '{program}'”."
@@ -45,5 +47,5 @@ class LaunchNestedLaunchers(Hazard):
         )
 
 
-def _count(count: int | None) -> Text:
+def _count_text(count: int | None) -> Text:
     return Text(f"{count} ", f" {count} 个") if count else Text("", "所有")

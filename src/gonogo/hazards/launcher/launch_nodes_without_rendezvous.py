@@ -2,11 +2,11 @@ from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import TORCHRUN, is_loopback, is_started_by_srun
 from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Run, Text, translated
 
-_HOST = translated("HOST")
+_HOST_PLACEHOLDER = translated("HOST")
 _UNDER_SLURM = translated('Under slurm: HOST=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)')
 
 
-def _common_address_cure(launch: Launch, host: str | Text = _HOST) -> tuple[Text, ...]:
+def _common_address_cure(launch: Launch, host: str | Text = _HOST_PLACEHOLDER) -> tuple[Text, ...]:
     """The cure for this launcher: one node's address, the same for all."""
     if launch.launcher in TORCHRUN:
         cure = translated(
@@ -15,7 +15,7 @@ def _common_address_cure(launch: Launch, host: str | Text = _HOST) -> tuple[Text
         )
     else:
         cure = translated("Give all nodes the address of one of them: MASTER_ADDR={host}")
-    return (cure.format(host=host), *((_UNDER_SLURM,) if launch.slurm and host is _HOST else ()))
+    return (cure.format(host=host), *((_UNDER_SLURM,) if launch.slurm and host is _HOST_PLACEHOLDER else ()))
 
 
 class LaunchNodesWithoutRendezvous(Hazard):
@@ -84,7 +84,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
                 nodes=nodes, ignored=translated("; torchrun does not read MASTER_ADDR") if not exported.absent else ""
             ),
             certainty=Certainty.LIKELY,
-            cure=_common_address_cure(launch, _HOST if exported.absent else '"$MASTER_ADDR"'),
+            cure=_common_address_cure(launch, _HOST_PLACEHOLDER if exported.absent else '"$MASTER_ADDR"'),
             spans=(count, exported.span(translated("not read by torchrun")) if not exported.absent else None),
             fixes=self.fix(
                 translated("pass MASTER_ADDR to torchrun"), options.adding('--master_addr="$MASTER_ADDR"'), safe=False

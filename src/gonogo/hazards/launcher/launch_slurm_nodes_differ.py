@@ -24,7 +24,9 @@ class LaunchSlurmNodesDiffer(Hazard):
                     translated("The job has {nodes} node(s), but the launcher is given {count}: {then}.").format(
                         nodes=job_nodes, count=count, then=_CONSEQUENCES[count > job_nodes]
                     ),
-                    cure=_SAME.format(option=_OPTIONS.get(launch.launcher, "--nnodes "), count=count),
+                    cure=_SLURM_NODE_COUNT_CURE.format(
+                        option=_NODE_COUNT_OPTIONS.get(launch.launcher, "--nnodes "), count=count
+                    ),
                     spans=(own.span() or launch.place.span(), nodes),
                 )
         elif job_nodes > 1 and _MULTI_NODE_COMMAND_PATTERN.search(launch.source.text) is None:
@@ -56,10 +58,10 @@ _CONSEQUENCES = {
     True: translated("it waits for nodes that the job does not have"),
     False: translated("the extra nodes cannot join the run"),
 }
-_SAME = translated(
+_SLURM_NODE_COUNT_CURE = translated(
     "Take the number from slurm: {option}$SLURM_NNODES, or request that many nodes: #SBATCH --nodes={count}"
 )
-_OPTIONS = {"accelerate": "--num_machines ", "swift": "NNODES=", "llamafactory": "NNODES="}
+_NODE_COUNT_OPTIONS = {"accelerate": "--num_machines ", "swift": "NNODES=", "llamafactory": "NNODES="}
 _SRUN = translated(
     "Start it on every node: srun --ntasks-per-node=1 torchrun --nnodes $SLURM_NNODES --rdzv_backend c10d "
     "--rdzv_endpoint HOST:29500 ..."

@@ -7,12 +7,12 @@ _DASHES = "‐‑‒–—―−﹣－"
 _DOUBLE_QUOTES = "“”„‟″＂"
 _SINGLE_QUOTES = "‘’‚‛′＇"
 _SPACES = "\u00a0\u2002\u2003\u2007\u2009\u202f\u3000"
-_NOTHING = "\u200b\u200c\u200d\u2060\ufeff"
-_NAMES = {
+_INVISIBLE_CHARACTERS = "\u200b\u200c\u200d\u2060\ufeff"
+_CHARACTER_NAMES = {
     **dict.fromkeys(_DASHES, translated("a typographic dash")),
     **dict.fromkeys(_DOUBLE_QUOTES + _SINGLE_QUOTES, translated("a typographic quote")),
     **dict.fromkeys(_SPACES, translated("a space that does not separate words")),
-    **dict.fromkeys(_NOTHING, translated("an invisible character")),
+    **dict.fromkeys(_INVISIBLE_CHARACTERS, translated("an invisible character")),
 }
 
 
@@ -36,16 +36,16 @@ class LaunchTypographicCharacters(Hazard):
             translated(
                 "{what} (U+{code:04X}, `{character}`) is on line {line}{more}: the shell treats it as part of the word."
             ).format(
-                what=Text(_NAMES[character].en.capitalize(), _NAMES[character].zh),
+                what=Text(_CHARACTER_NAMES[character].en.capitalize(), _CHARACTER_NAMES[character].zh),
                 code=ord(character),
-                character=character if character.strip() and character not in _NOTHING else " ",
+                character=character if character.strip() and character not in _INVISIBLE_CHARACTERS else " ",
                 line=line.number,
                 more=Text(f", and {len(found) - 1} more like it", f"，此外还有 {len(found) - 1} 处")
                 if len(found) > 1
                 else "",
             ),
             cure=translated('Use ASCII characters instead: -- before an option, " around a value, a plain space'),
-            spans=tuple(one.place(at, at + 1).span(_NAMES[one.text[at]]) for one, at in found[:8]),
+            spans=tuple(one.place(at, at + 1).span(_CHARACTER_NAMES[one.text[at]]) for one, at in found[:8]),
             fixes=self.fix(
                 translated("use ASCII characters instead"), *(_replace_with_ascii(one, at) for one, at in found)
             ),
@@ -66,7 +66,7 @@ def _unquoted_positions(line: ShellLine) -> Iterator[int]:
             after = text[index + 1 :].lstrip("-" + _DASHES)
             if (not before or before[-1] in " \t" + _SPACES) and after[:1].isascii() and after[:1].isalpha():
                 yield index
-        elif character in _NAMES:
+        elif character in _CHARACTER_NAMES:
             yield index
 
 

@@ -17,7 +17,7 @@ _FRAMEWORK_LAUNCH_VARIABLES = ("NPROC_PER_NODE", "NNODES", "NODE_RANK", "MASTER_
 _ASSIGNMENT_LINE_PATTERN = Pattern(
     r"""^[ \t]*(?:[A-Za-z_]\w*=(?:"[^"\n]*"|'[^'\n]*'|\$\([^()\n]*\)|[^\s"'`;&|()<>#]*)[ \t]*)+$"""
 )
-_NAME = Pattern(r"""(?:^|[ \t])([A-Za-z_]\w*)=""")
+_ASSIGNED_NAME_PATTERN = Pattern(r"""(?:^|[ \t])([A-Za-z_]\w*)=""")
 _EXPORTS_ALL = Pattern(r"^[ \t]*set (?:-a\b|-o allexport)|^[ \t]*set -[a-z]*a")
 
 
@@ -105,7 +105,7 @@ def _unexported_assignments(source: SourceFile, end_offset: int) -> Iterator[_As
             continue
         text = " ".join(part.text[:-1] if part.continues else part.code for part in parts)
         if "=" in text and _ASSIGNMENT_LINE_PATTERN.match(text) is not None:
-            names = tuple(match.group(1) for match in _NAME.finditer(text))
+            names = tuple(match.group(1) for match in _ASSIGNED_NAME_PATTERN.finditer(text))
             indent = len(parts[0].text) - len(parts[0].text.lstrip())
             last = next(part for part in reversed(parts) if part.text.strip(" \t\\"))
             yield _Assignments(names, Place(source, parts[0].start + indent, last.end), parts[0].number)

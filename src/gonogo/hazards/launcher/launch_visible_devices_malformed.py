@@ -2,7 +2,7 @@ from gonogo.evidence.source_file import Place
 from gonogo.hazards.rule import Certainty, Field, Findings, Fix, Hazard, Launch, Pattern, Run, Text, translated
 
 _INDEX_OR_RANGE_PATTERN = Pattern(r"^([0-9]{1,3})(?:-([0-9]{1,2}))?$")
-_NUMBER = Pattern(r"^[0-9]+")
+_DIGITS_PATTERN = Pattern(r"^[0-9]+")
 _FILTERS = ("include", "exclude", "num_gpus", "num_nodes", "hostfile")
 
 
@@ -14,7 +14,7 @@ class LaunchVisibleDevicesMalformed(Hazard):
         if not value or value in ("-1", "all", "none", "void", "NoDevFiles"):
             return
         if launch.launcher == "deepspeed":
-            yield from self._of_deepspeed(launch, value)
+            yield from self._deepspeed_findings(launch, value)
             return
         wanted = _intended_gpus(value)
         seen = _parse_like_cuda(value)
@@ -41,7 +41,7 @@ class LaunchVisibleDevicesMalformed(Hazard):
             fixes=self._writing(launch, right),
         )
 
-    def _of_deepspeed(self, launch: Launch, value: str) -> Findings:
+    def _deepspeed_findings(self, launch: Launch, value: str) -> Findings:
         """The deepspeed launcher turns it into ``--include localhost:VALUE``, where each part must be an integer."""
         if any(name in launch.launcher_options for name in _FILTERS) or not launch.launcher_options.complete:
             return
@@ -87,7 +87,7 @@ def _parse_like_cuda(value: str) -> list[str]:
     """The list as CUDA parses it: up to the first part that is not a number; empty if one is repeated."""
     found: list[str] = []
     for part in value.split(","):
-        number = _NUMBER.match(part.strip())
+        number = _DIGITS_PATTERN.match(part.strip())
         if number is None:
             break
         gpu = str(int(number.group(0)))

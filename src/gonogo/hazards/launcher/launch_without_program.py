@@ -2,7 +2,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.rule import Findings, Hazard, Launch, Pattern, Run, translated
 
 # What each launcher calls the program in its usage; `torch.distributed.launch` is torchrun's old name.
-_LAUNCHERS = {
+_PROGRAM_ARGUMENT_NAMES = {
     "torchrun": "training_script",
     "torch.distributed.launch": "training_script",
     "accelerate": "training_script",
@@ -19,7 +19,7 @@ _CURE = (
 class LaunchWithoutProgram(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A launcher with fully known arguments, none of which is the program."""
-        wanted = _LAUNCHERS.get(launch.launcher)
+        wanted = _PROGRAM_ARGUMENT_NAMES.get(launch.launcher)
         if (
             wanted is None
             or not launch.program.absent

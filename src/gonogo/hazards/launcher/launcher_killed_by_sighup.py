@@ -9,8 +9,8 @@ _SIGHUP = Pattern(
     r"|[Ss]ignal 1 \(SIGHUP\)|signals?\.SIGHUP: ?1|\bSIGHUP\b.*(?:received|died|killed)|(?:received|got"
     r"|by) (?:signal )?SIGHUP\b"
 )
-_IN_BACKGROUND = Pattern(r"^[^&]*(?:>&\d|\d>&\d|&>{1,2})?[^&]*[^&>]&[ \t]*(?:$|[;#)]|\w)")
-_KEPT = Pattern(r"\bsetsid\b|\btmux\b|\bscreen -|\bdisown\b|^[ \t]*wait\b|\bsystemd-run\b")
+_BACKGROUND_PATTERN = Pattern(r"^[^&]*(?:>&\d|\d>&\d|&>{1,2})?[^&]*[^&>]&[ \t]*(?:$|[;#)]|\w)")
+_SURVIVES_SIGHUP_PATTERN = Pattern(r"\bsetsid\b|\btmux\b|\bscreen -|\bdisown\b|^[ \t]*wait\b|\bsystemd-run\b")
 
 
 class LauncherKilledBySighup(Hazard):
@@ -21,8 +21,8 @@ class LauncherKilledBySighup(Hazard):
         under_nohup = bool(launch.words) and launch.words[0].value == "nohup"
         line = launch.source.data[launch.place.end :].partition(b"\n")[0]
         tail = line.decode("utf-8", "replace")
-        behind = _IN_BACKGROUND.search(tail) is not None
-        if not behind or _KEPT.search(launch.source.text) is not None:
+        behind = _BACKGROUND_PATTERN.search(tail) is not None
+        if not behind or _SURVIVES_SIGHUP_PATTERN.search(launch.source.text) is not None:
             return
         elastic = launch.launcher in ("torchrun", "torch.distributed.launch", "accelerate", "swift", "llamafactory")
         if under_nohup and not elastic:

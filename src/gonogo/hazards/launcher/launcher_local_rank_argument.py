@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text, translated
 
-_REFUSED = Pattern(
+_UNRECOGNIZED_LOCAL_RANK_PATTERN = Pattern(
     r"unrecognized arguments:.*[-\x{2013}\x{2014}]{1,2}local[-_]rank|[Nn]o such option:? '?--local[-_]rank"
     r"|Could not consume arg: --local[-_]rank|not used by the HfArgumentParser:.*--local[-_]rank"
     r"|[Uu]nknown (?:command line flag|option|argument)s?:? *\[?'?(?:--)?local[-_]rank"
@@ -14,8 +14,12 @@ _OTHER_PARSERS = (
 _TORCHRUN = translated(
     "Start with torchrun instead of python -m torch.distributed.launch, and read int(os.environ['LOCAL_RANK'])"
 )
-_OF_DEEPSPEED = translated("With the deepspeed launcher: pass --no_local_rank, and read int(os.environ['LOCAL_RANK'])")
-_BOTH = translated("Or accept both spellings: parser.add_argument('--local-rank', '--local_rank', type=int, default=0)")
+_NO_LOCAL_RANK_CURE = translated(
+    "With the deepspeed launcher: pass --no_local_rank, and read int(os.environ['LOCAL_RANK'])"
+)
+_ACCEPT_BOTH_SPELLINGS = translated(
+    "Or accept both spellings: parser.add_argument('--local-rank', '--local_rank', type=int, default=0)"
+)
 
 
 class LauncherLocalRankArgument(Hazard):
@@ -57,7 +61,7 @@ class LauncherLocalRankArgument(Hazard):
                 else translated("has no such argument"),
             ),
             certainty=Certainty.LIKELY,
-            cure=(_OF_DEEPSPEED if launch.launcher == "deepspeed" else _TORCHRUN, _BOTH),
+            cure=(_NO_LOCAL_RANK_CURE if launch.launcher == "deepspeed" else _TORCHRUN, _ACCEPT_BOTH_SPELLINGS),
             spans=(launch.place.span(), parsers[0].place.span()),
             fixes=self.fix(translated("keep the launcher from passing --local_rank"), options.adding("--no_local_rank"))
             if launch.launcher == "deepspeed" and options.end is not None and options.end.source.writable
@@ -66,7 +70,7 @@ class LauncherLocalRankArgument(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The parser's error about that argument."""
-        found = log.find(_REFUSED)
+        found = log.find(_UNRECOGNIZED_LOCAL_RANK_PATTERN)
         if found is None:
             return
         hyphen = _HYPHENATED_LOCAL_RANK_PATTERN.search(found.text) is not None
@@ -75,7 +79,7 @@ class LauncherLocalRankArgument(Hazard):
             translated(
                 "The launcher adds {argument} to the script's arguments, but the script's parser does not accept it."
             ).format(argument="--local-rank" if hyphen else "--local_rank"),
-            cure=(_TORCHRUN, _OF_DEEPSPEED, _BOTH),
+            cure=(_TORCHRUN, _NO_LOCAL_RANK_CURE, _ACCEPT_BOTH_SPELLINGS),
         )
 
 

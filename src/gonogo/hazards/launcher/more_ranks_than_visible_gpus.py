@@ -23,7 +23,7 @@ _SET_DEVICE_CALLS = (
     ("torch/cuda/__init__.py", "_cuda_setDevice("),
 )
 _PER_NODE_OPTIONS = ("nproc_per_node", "num_gpus", "num_accelerators")
-_COUNTS = (*_PER_NODE_OPTIONS, "num_processes", "include")
+_PROCESS_COUNT_OPTIONS = (*_PER_NODE_OPTIONS, "num_processes", "include")
 _CURE = (
     translated(
         "Start as many processes as GPUs are visible: --nproc_per_node (torchrun), --num_gpus (deepspeed), "
@@ -63,7 +63,7 @@ class MoreRanksThanVisibleGpus(Hazard):
         if processes is None:
             return
         options = launch.launcher_options
-        counted = next((name for name in _COUNTS if options.place_of(name)), None)
+        counted = next((name for name in _PROCESS_COUNT_OPTIONS if options.place_of(name)), None)
         written = (counted and options.place_of(counted)) or launch.processes_per_node.place or launch.place
         visible, given = visible_gpus(launch), slurm_number(launch, "gpus-per-node")
         overridden = launch.launcher == "deepspeed" or _has_explicit_gpu_ids(launch, run)

@@ -27,7 +27,7 @@ _OTHER_REASON = Pattern(r"(?i)permission denied|EACCES|EADDRNOTAVAIL|cannot assi
 _PORT = Pattern(
     r"port:? ?`?(\d{2,5})\b|\[?::\]?:(\d{2,5})\b|0\.0\.0\.0:(\d{2,5})\b|:(\d{4,5})\b|\('[\w.:]*', (\d{2,5})\)"
 )
-_ELSEWHERE = Pattern(r"\b(?:ssh|srun|pdsh|mpirun)\b")
+_REMOTE_LAUNCHER_PATTERN = Pattern(r"\b(?:ssh|srun|pdsh|mpirun)\b")
 
 _STANDALONE = translated("Or let torchrun pick a free one: --standalone")
 
@@ -45,7 +45,10 @@ class PortInUse(Hazard):
         port = _rendezvous_port(launch)
         if port is None or not is_shell_script(source) or b"&" not in source.data or launch.in_container:
             return
-        if not _runs_in_background(launch, launch.place.end) or _ELSEWHERE.search(source.text) is not None:
+        if (
+            not _runs_in_background(launch, launch.place.end)
+            or _REMOTE_LAUNCHER_PATTERN.search(source.text) is not None
+        ):
             return
         from gonogo.evidence.launch.reading import read_launches
 

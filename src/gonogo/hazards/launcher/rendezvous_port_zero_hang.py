@@ -13,7 +13,9 @@ _RENDEZVOUS_PATTERN = Pattern(
 _PORT_ZERO_PATTERN = Pattern(
     r"main_process_port[\"']?\s*[:=]?\s*[\"']?0(?:$|[^.\d])|--master[-_]port[= ]+0\b|MASTER_PORT=0\b"
 )
-_IN_SETUP = r"main_process_port[\"']?\s*[:=]?\s*[\"']?0(?:[^\w.]|$)|--master[-_]port[= ]+0\b|\bMASTER_PORT=[\"']?0\b"
+_PORT_ZERO_SETUP_PATTERN = (
+    r"main_process_port[\"']?\s*[:=]?\s*[\"']?0(?:[^\w.]|$)|--master[-_]port[= ]+0\b|\bMASTER_PORT=[\"']?0\b"
+)
 
 
 class RendezvousPortZeroHang(Hazard):
@@ -56,7 +58,7 @@ class RendezvousPortZeroHang(Hazard):
         stall = find_stall(log)
         ends = log.find(_DEEPSPEED_INIT_PATTERN)
         port = log.find(_PORT_ZERO_PATTERN)
-        port_zero = port is not None or log.setup.mentions(_IN_SETUP)
+        port_zero = port is not None or log.setup.mentions(_PORT_ZERO_SETUP_PATTERN)
         if stall is not None and port_zero:
             certainty = Certainty.LIKELY if training_line(log) is None else Certainty.POSSIBLE
             yield self._found(port_zero, stall.at_most(certainty), stall.evidence, *([port] if port else []))

@@ -4,7 +4,7 @@ from gonogo.evidence.script.identifiers import is_tensor_gather, last_name, same
 from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Severity, translated
 
 _MICRO_BATCH_WORDS = ("accum", "accumulate", "accumulation", "micro", "microbatch", "microbatches", "chunk", "chunks")
-_GATHERS = ("reduce", "reduced", "allreduce", "gather", "allgather")
+_REDUCING_WORDS = ("reduce", "reduced", "allreduce", "gather", "allgather")
 
 
 class LoopLossKeptWithItsGraph(Hazard):
@@ -28,7 +28,7 @@ class LoopLossKeptWithItsGraph(Hazard):
             run_here = [
                 call
                 for call in backed
-                if _contains_same_code(value, _backward_targets(call)) and _within(script, call.node, loop)
+                if _contains_same_code(value, _backward_targets(call)) and _is_inside(script, call.node, loop)
             ]
             if (
                 _is_reset_or_short(loop, total)
@@ -68,7 +68,7 @@ def _contains_same_code(node: ast.expr, others: list[ast.expr]) -> bool:
     return any(same_code(node, other) for other in others)
 
 
-def _within(script: Script, node: ast.AST, loop: ast.AST) -> bool:
+def _is_inside(script: Script, node: ast.AST, loop: ast.AST) -> bool:
     return any(parent is loop for parent in script.ancestors(node))
 
 
@@ -110,7 +110,7 @@ def _has_no_graph(value: ast.expr) -> bool:
     name = last_name(value.func)
     if name in ("item", "detach", "tolist", "float") or says(name, "no_grad"):
         return True
-    if says(name, *_GATHERS) and not is_tensor_gather(value):
+    if says(name, *_REDUCING_WORDS) and not is_tensor_gather(value):
         return True
     return isinstance(value.func, (ast.Attribute, ast.Call)) and _has_no_graph(
         value.func.value if isinstance(value.func, ast.Attribute) else value.func

@@ -16,19 +16,19 @@ from gonogo.finding.words import size
 
 STATES, ACTIVATIONS, EVALUATION = "states", "activations", "evaluation"
 
-_SAYS = Pattern(
+_OUT_OF_MEMORY_PATTERN = Pattern(
     r"(?:CUDA|HIP|NPU|XPU|MUSA|MLU) (?:error: )?out of memory|CUDA_ERROR_OUT_OF_MEMORY|cuda runtime error \(2\)"
     r"|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED|\bEL0004\b|NPU memory is not enough"
 )
 _ALLOC_FAILED = lazy_compile(r"CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED")
-_HOST = lazy_compile(r"DefaultCPUAllocator|[Uu]nable to allocate .{1,60} for an array|^$")
+_HOST_ALLOCATION_PATTERN = lazy_compile(r"DefaultCPUAllocator|[Uu]nable to allocate .{1,60} for an array|^$")
 _HOST_MEMORY_PATTERN = lazy_compile(r"(?i)\b(?:cpu|host|system|ram)\b|内存|oom[-_ ]?kill")
 
 _SIZE = r"(?<!\d)(\d{1,20}(?:\.\d{1,20})?) ?([KMGT]?)i?(?:B|bytes)"
-_ASKED = lazy_compile(rf"Tried to allocate {_SIZE}")
+_REQUESTED_SIZE_PATTERN = lazy_compile(rf"Tried to allocate {_SIZE}")
 _CAPACITY = lazy_compile(rf"{_SIZE} total capacity|total capaci?ty of {_SIZE}")
 _ALLOCATED = lazy_compile(rf"{_SIZE} already allocated|Of the allocated memory {_SIZE} is allocated")
-_UNUSED = lazy_compile(rf"and {_SIZE} is reserved by PyTorch but unallocated")
+_UNALLOCATED_SIZE_PATTERN = lazy_compile(rf"and {_SIZE} is reserved by PyTorch but unallocated")
 _RESERVED = lazy_compile(rf"{_SIZE} reserved in total")
 _OTHER_PROCESS = lazy_compile(rf"Process \d+ has {_SIZE} memory in use")
 _POWER = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
@@ -75,7 +75,7 @@ _FORWARD_BACKWARD_FUNCTIONS = frozenset((
     "checkpoint", "generate", "apply",
 ))
 # fmt: on
-_MAX_MESSAGE = 8000
+_MAX_MESSAGE_LENGTH = 8000
 """Only so much of a message is searched: allocators give their figures in the first few hundred characters."""
 _ACCUMULATED_OUTPUTS_PATTERN = lazy_compile(
     r"\b(?:preds|labels|logits)(?:_host)? = .{0,60}(?:torch\.cat\(|nested_concat\()"
@@ -83,26 +83,28 @@ _ACCUMULATED_OUTPUTS_PATTERN = lazy_compile(
 _MOVES_MODEL = lazy_compile(
     r"(?i)(?:model|module)\w*\.(?:cuda\(|to\((?:device|['\"]cuda|args\.device|local_rank|self\.device))"
 )
-_OPTIMIZER = lazy_compile(
+_OPTIMIZER_PATH_PATTERN = lazy_compile(
     r"torch/optim/|deepspeed/runtime/|apex/optimizers|bitsandbytes/optim|accelerate/optimizer|galore"
 )
 
-_TRAINS = Pattern(
+_TRAINING_PATTERN = Pattern(
     r"(?i)trainer\.py|training_step|deepspeed|accelerate launch|torchrun|fine-?_?tun|\bsft\b"
     r"|train(?:er|ing|_|\.py|\.sh|\b)|\blora\b|optimizer|\.backward\(|'loss'|微调|训练"
 )
 _TRAINING_SETUP = r"(?i)train|sft|finetun|deepspeed|torchrun|zero_optimization|lora"
 
 _STEPS_DONE = Pattern(r"'loss': ?[\d.n]|\b[1-9]\d*/\d+ \[\d+:\d+|\b(?:step|iter(?:ation)?)s?[ :=]+[1-9]\d*\b.*\bloss\b")
-_EVALUATING = Pattern(r"\*\*\* Running (?:Evaluation|Prediction)|(?i:^\s*(?:evaluat\w*|validat\w*)\b.{0,40}\d+%)")
-_LOADING = Pattern(r"Loading checkpoint shards:? +\d{1,2}%|(?i:loading weights:? +\d{1,2}%)")
+_EVALUATION_PATTERN = Pattern(
+    r"\*\*\* Running (?:Evaluation|Prediction)|(?i:^\s*(?:evaluat\w*|validat\w*)\b.{0,40}\d+%)"
+)
+_LOADING_PATTERN = Pattern(r"Loading checkpoint shards:? +\d{1,2}%|(?i:loading weights:? +\d{1,2}%)")
 _ENGINE_SETUP_PATTERN = Pattern(
     r"deepspeed\.initialize|_setup_for_real_optimizer|initialize_optimizer_states"
     r"|(?i:optimizer state initiali[sz]ation)"
 )
 
 
-_NEAR = 12
+_INNERMOST_FRAME_COUNT = 12
 """How many of the innermost frames show the activity."""
 
 
@@ -229,10 +231,10 @@ class LoggedShortage(msgspec.Struct, frozen=True):
     def _activity(self) -> _Activity | None:
         if not isinstance(self.evidence, LoggedError):
             return None
-        frames = self.evidence.all_frames[-_NEAR:]
+        frames = self.evidence.all_frames[-_INNERMOST_FRAME_COUNT:]
         for frame in reversed(frames):
             for activity in _ACTIVITIES:
-                if activity.shown.search(_function(frame)) or (activity.code and activity.code.search(frame.code)):
+                if activity.shown.search(_function_name(frame)) or (activity.code and activity.code.search(frame.code)):
                     return activity
         return None
 
@@ -264,7 +266,7 @@ def find_logged_shortage(log: FailureLog) -> LoggedShortage | None:
     if outside_training(log):
         return None
     short = _find_shortage(log)
-    if short is None or log.find(_TRAINS) is not None or log.setup.mentions(_TRAINING_SETUP):
+    if short is None or log.find(_TRAINING_PATTERN) is not None or log.setup.mentions(_TRAINING_SETUP):
         return short
     return replace(short, certainty=Certainty.POSSIBLE)  # any program may run out of memory
 
@@ -276,7 +278,7 @@ def _find_shortage(log: FailureLog) -> LoggedShortage | None:
     for cut in log.cut:
         if any(_keeps_outputs(frame) or _ACCUMULATED_OUTPUTS_PATTERN.search(frame.code) for frame in cut.frames[-3:]):
             return _make_shortage(cut, EVALUATION, Certainty.LIKELY, (), cut.innermost, "")
-    for found in log.find_all(_SAYS):
+    for found in log.find_all(_OUT_OF_MEMORY_PATTERN):
         return _shortage_from_line(log, found, found.text)
     return None
 
@@ -294,7 +296,7 @@ def _out_of_memory_errors(log: FailureLog) -> Iterator[LoggedError]:
     for error in log.errors:
         of_torch = error.type == "OutOfMemoryError" and error.raised.qualified.startswith(("torch", "Out"))
         if (
-            _SAYS.search(error.message)
+            _OUT_OF_MEMORY_PATTERN.search(error.message)
             or (of_torch and not _HOST_MEMORY_PATTERN.search(error.message))
             or _of_host(error)
         ):
@@ -303,7 +305,9 @@ def _out_of_memory_errors(log: FailureLog) -> Iterator[LoggedError]:
 
 def _of_host(error: LoggedError) -> bool:
     """True if host memory ran out while an evaluation's outputs were collected."""
-    said = error.type in ("RuntimeError", "MemoryError", "_ArrayMemoryError") and _HOST.search(error.message)
+    said = error.type in ("RuntimeError", "MemoryError", "_ArrayMemoryError") and _HOST_ALLOCATION_PATTERN.search(
+        error.message
+    )
     return bool(said) and any(_keeps_outputs(frame) for frame in error.all_frames)
 
 
@@ -314,7 +318,7 @@ def _shortage_from_error(log: FailureLog, error: LoggedError) -> LoggedShortage:
         return _shortage_from_line(log, error, message)
     certainty = Certainty.LIKELY
     also: tuple[str, ...] = ()
-    function = _function(frame) if frame else ""
+    function = _function_name(frame) if frame else ""
     if kind == EVALUATION:
         certainty = Certainty.CERTAIN if any(map(_keeps_outputs, error.all_frames)) else Certainty.LIKELY
     elif kind == STATES:
@@ -322,27 +326,27 @@ def _shortage_from_error(log: FailureLog, error: LoggedError) -> LoggedShortage:
         also = (ACTIVATIONS,) if function in _OPTIMIZER_STEP_FUNCTIONS else ()
     else:
         also = (STATES,)
-    if _ALLOC_FAILED.search(message) and not _ASKED.search(message):
+    if _ALLOC_FAILED.search(message) and not _REQUESTED_SIZE_PATTERN.search(message):
         certainty = Certainty.POSSIBLE
     return _make_shortage(error, kind, certainty, also, frame, message)
 
 
 def _keeps_outputs(frame: LogFrame) -> bool:
-    return _function(frame) in _OUTPUT_GATHERING_FUNCTIONS
+    return _function_name(frame) in _OUTPUT_GATHERING_FUNCTIONS
 
 
 def _kind_by_frames(error: LoggedError) -> tuple[str | None, LogFrame | None]:
     """The kind of shortage, and the innermost frame that shows it; an evaluation's frame counts at any depth."""
     for frame in error.all_frames:
-        function = _function(frame)
+        function = _function_name(frame)
         in_trainer = "trainer" in frame.path.lower() and function in ("evaluate", "_evaluate")
         if function in _EVALUATION_FUNCTIONS or in_trainer:
             return EVALUATION, frame
     for frame in reversed(error.all_frames):
-        function = _function(frame)
+        function = _function_name(frame)
         if function in _MODEL_LOADING_FUNCTIONS or function in _ENGINE_SETUP_FUNCTIONS:
             return STATES, frame
-        if function in _OPTIMIZER_STEP_FUNCTIONS and (function != "step" or _steps(frame)):
+        if function in _OPTIMIZER_STEP_FUNCTIONS and (function != "step" or _is_optimizer_frame(frame)):
             return STATES, frame
         if function in _FORWARD_BACKWARD_FUNCTIONS or ".backward(" in frame.code or "loss = " in frame.code:
             return ACTIVATIONS, frame
@@ -351,13 +355,13 @@ def _kind_by_frames(error: LoggedError) -> tuple[str | None, LogFrame | None]:
     return None, None
 
 
-def _function(frame: LogFrame) -> str:
+def _function_name(frame: LogFrame) -> str:
     """The function's name, without the class that newer tracebacks prefix."""
     return frame.function.rpartition(".")[2]
 
 
-def _steps(frame: LogFrame) -> bool:
-    return _OPTIMIZER.search(frame.path.replace("\\", "/")) is not None or "optim" in frame.code
+def _is_optimizer_frame(frame: LogFrame) -> bool:
+    return _OPTIMIZER_PATH_PATTERN.search(frame.path.replace("\\", "/")) is not None or "optim" in frame.code
 
 
 def _shortage_from_line(log: FailureLog, evidence: LoggedError | LineMatch, message: str) -> LoggedShortage:
@@ -365,7 +369,9 @@ def _shortage_from_line(log: FailureLog, evidence: LoggedError | LineMatch, mess
     at = evidence.raised.at if isinstance(evidence, LoggedError) else evidence.line
     kind = _kind_by_surroundings(log, at)
     certainty = Certainty.LIKELY
-    requested, capacity, allocated = (_size(pattern, message) for pattern in (_ASKED, _CAPACITY, _ALLOCATED))
+    requested, capacity, allocated = (
+        _bytes_in_message(pattern, message) for pattern in (_REQUESTED_SIZE_PATTERN, _CAPACITY, _ALLOCATED)
+    )
     if kind != EVALUATION and _is_full_fp32_copy(requested, allocated):
         kind = STATES
     elif kind != EVALUATION and (cut := _kind_by_cut(log)):
@@ -395,7 +401,11 @@ def _is_full_fp32_copy(requested: float | None, allocated: float | None) -> bool
 def _kind_by_surroundings(log: FailureLog, log_line: LogLine) -> str | None:
     """The kind by the last progress before the line, or else by an engine's setup close to it."""
     for line in reversed(log.lines_before(log_line, 60)):
-        for pattern, kind in ((_EVALUATING, EVALUATION), (_STEPS_DONE, ACTIVATIONS), (_LOADING, STATES)):
+        for pattern, kind in (
+            (_EVALUATION_PATTERN, EVALUATION),
+            (_STEPS_DONE, ACTIVATIONS),
+            (_LOADING_PATTERN, STATES),
+        ):
             if pattern.search(line.text):
                 return kind
     near = (*log.lines_before(log_line, 15), log_line, *log.lines_after(log_line, 15))
@@ -410,9 +420,10 @@ def _make_shortage(
     frame: LogFrame | None,
     message: str,
 ) -> LoggedShortage:
-    message = message[:_MAX_MESSAGE]
+    message = message[:_MAX_MESSAGE_LENGTH]
     requested, capacity, allocated, unused, reserved = (
-        _size(pattern, message) for pattern in (_ASKED, _CAPACITY, _ALLOCATED, _UNUSED, _RESERVED)
+        _bytes_in_message(pattern, message)
+        for pattern in (_REQUESTED_SIZE_PATTERN, _CAPACITY, _ALLOCATED, _UNALLOCATED_SIZE_PATTERN, _RESERVED)
     )
     if unused is None and reserved is not None and allocated is not None:
         unused = reserved - allocated
@@ -422,18 +433,18 @@ def _make_shortage(
 
 def _held_by_others(message: str, own_usage: float) -> float | None:
     """Memory of the listed processes without this one, which a container lists under an unknown PID."""
-    listed = sorted(_bytes(found.groups()) for found in _OTHER_PROCESS.finditer(message))
+    listed = sorted(_parse_bytes(found.groups()) for found in _OTHER_PROCESS.finditer(message))
     if listed and "this process has" not in message:
         mine = next((one for one in listed if one >= own_usage), listed[-1])
         listed.remove(mine)
     return sum(listed) if listed else None
 
 
-def _size(pattern: re.Pattern[str], message: str) -> float | None:
+def _bytes_in_message(pattern: re.Pattern[str], message: str) -> float | None:
     found = pattern.search(message)
-    return _bytes(found.groups()) if found else None
+    return _parse_bytes(found.groups()) if found else None
 
 
-def _bytes(groups: tuple[str | None, ...]) -> float:
+def _parse_bytes(groups: tuple[str | None, ...]) -> float:
     number, unit = [group for group in groups if group is not None][:2]
     return float(number) * 1024.0 ** _POWER[unit]

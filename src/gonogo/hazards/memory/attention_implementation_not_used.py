@@ -1,7 +1,7 @@
 from gonogo.hazards.facts.as_run import ranks_with_completed_steps
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
 
-_SLOWER = {"sdpa", "eager"}
+_SLOWER_IMPLEMENTATIONS = {"sdpa", "eager"}
 _KERNELS_BY_IMPLEMENTATION = {"flash_attention_2": "flash", "flash_attention_3": "flash", "sdpa": "sdpa"}
 
 
@@ -13,7 +13,7 @@ class AttentionImplementationNotUsed(Hazard):
             return
         needed = _KERNELS_BY_IMPLEMENTATION.get(runs[0][1].asked.attention)
         for _, run in runs:
-            slower = set(run.attention) <= _SLOWER and bool(run.attention)
+            slower = set(run.attention) <= _SLOWER_IMPLEMENTATIONS and bool(run.attention)
             if needed is None or not slower or any(name.startswith(needed) for name in run.attention):
                 return
         run = runs[0][1]

@@ -37,17 +37,17 @@ _OOM_KILLER_PATTERN = Pattern(
     r"|how to address the out of memory issue: https://docs\.ray\.io"
     r"|\bOUT_OF_ME(?:MORY|M?O?R?\+)\s+\d+:\d+|^srun: error: \S+: tasks? [\d,-]+: Out Of Memory"
 )
-_POD = Pattern(r"may have exceeded K8s pod memory limits")
-_KILLED = Pattern(r"^Killed\b|killed by signal: Killed|: +\d+ Killed\b|\d+ Killed +\S|已杀死|\bSIGKILL\b")
+_POD_LIMIT_PATTERN = Pattern(r"may have exceeded K8s pod memory limits")
+_KILLED_PATTERN = Pattern(r"^Killed\b|killed by signal: Killed|: +\d+ Killed\b|\d+ Killed +\S|已杀死|\bSIGKILL\b")
 _ALLOCATION_FAILED_PATTERN = Pattern(
     r"DefaultCPUAllocator: (?:can't allocate|not enough) memory|not enough memory: you tried to allocate"
     r"|Unable to allocate [\d.]+ [KMGT]iB for an array|\[Errno 12\] Cannot allocate memory|os error 12\b"
 )
 _MAP_WORKER_DIED_PATTERN = Pattern(r"One of the subprocesses has abruptly died during map operation")
-_LOADING = Pattern(r"Loading (?:checkpoint shards|weights)|Loading extension module|from_pretrained")
+_LOADING_PATTERN = Pattern(r"Loading (?:checkpoint shards|weights)|Loading extension module|from_pretrained")
 
 _SLURM_SIZE = Pattern(r"(?i)^(\d+(?:\.\d+)?)([kmgt])?b?$")
-_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_BYTES_PER_UNIT = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _ASK_FOR_MORE = translated("Request all of the node's memory (--mem=0) or more nodes, or offload less")
 
 
@@ -191,9 +191,13 @@ class CpuRamOomKilled(Hazard):
         yield self.log_finding(
             evidence,
             translated("{what}{offload}{loading}").format(
-                what=_SHORT if said else _TERMINATED_IN_POD if log.find(_POD) else _SIGNAL_9,
+                what=_HOST_MEMORY_EXHAUSTED
+                if said
+                else _TERMINATED_IN_POD
+                if log.find(_POD_LIMIT_PATTERN)
+                else _SIGNAL_9,
                 offload=_OFFLOAD_NOTE if offloads else Text("", ""),
-                loading=_WHILE_LOADING if log.find(_LOADING) else Text("", ""),
+                loading=_WHILE_LOADING if log.find(_LOADING_PATTERN) else Text("", ""),
             ),
             cure=_LOG_CURES,
             certainty=certainty,
@@ -215,7 +219,7 @@ _MAP_CURES = (
     ),
     translated("With one process, an error in the program itself shows its traceback"),
 )
-_SHORT = translated("The host's memory (RAM, or the container's share of it) ran out.")
+_HOST_MEMORY_EXHAUSTED = translated("The host's memory (RAM, or the container's share of it) ran out.")
 _SIGNAL_9 = translated(
     "A process was killed by signal 9 and left no error of its own: usually the kernel sent it because host "
     "memory ran out; a person, a scheduler's limit or a launcher's timeout can send it too."
@@ -251,7 +255,7 @@ def _find_kill_in_log(log: FailureLog) -> tuple[LoggedError | LineMatch | None, 
         # A wrong size also leads to a huge request; loading and offloading are what really fills a host.
         fills = log.passes("from_pretrained", "load_state_dict", "deepspeed/") or log.setup.offloads("optimizer")
         return short, Certainty.LIKELY if fills else Certainty.POSSIBLE
-    if ended := log.find(_POD):
+    if ended := log.find(_POD_LIMIT_PATTERN):
         return ended, Certainty.LIKELY
     first = first_failure(log)
     killed: LineMatch | None = next((found for found, code in exits(log) if code == -9), None) or _find_kill_line(log)
@@ -259,7 +263,7 @@ def _find_kill_in_log(log: FailureLog) -> tuple[LoggedError | LineMatch | None, 
         return None, Certainty.POSSIBLE
     # Launchers kill the survivors of a failure; then another rank has the error.
     other = first is not None and first.exit_code not in (None, -9)
-    own = any(error.role is Role.ROOT and not _KILLED.search(error.message) for error in log.errors)
+    own = any(error.role is Role.ROOT and not _KILLED_PATTERN.search(error.message) for error in log.errors)
     stall = find_stall(log)
     waited = stall is not None and bool(stall.time_outs)
     return killed, Certainty.POSSIBLE if other or own or waited else Certainty.LIKELY
@@ -268,7 +272,7 @@ def _find_kill_in_log(log: FailureLog) -> tuple[LoggedError | LineMatch | None, 
 def _find_kill_line(log: FailureLog) -> LineMatch | None:
     """The first line about a kill, except in exceptions that Python ignored during cleanup."""
     ignored = {(error.raised.at.path, error.raised.at.number) for error in log.errors if error.raised.ignored}
-    return next((one for one in log.find_all(_KILLED) if (one.line.path, one.line.number) not in ignored), None)
+    return next((one for one in log.find_all(_KILLED_PATTERN) if (one.line.path, one.line.number) not in ignored), None)
 
 
 def _describe_last_memory(run: GuardedRun, rank: GuardedRank, total: int) -> Text:
@@ -289,4 +293,4 @@ def _describe_last_memory(run: GuardedRun, rank: GuardedRank, total: int) -> Tex
 
 def _slurm_bytes(text: str) -> int:
     match = _SLURM_SIZE.search(text)
-    return int(float(match.group(1)) * _UNITS[(match.group(2) or "m").lower()]) if match else 0
+    return int(float(match.group(1)) * _BYTES_PER_UNIT[(match.group(2) or "m").lower()]) if match else 0

@@ -19,7 +19,7 @@ from gonogo.hazards.rule import (
     translated,
 )
 
-_SAYS = Pattern(
+_SHM_ERROR_PATTERN = Pattern(
     r"killed by signal: Bus error|Unexpected bus error encountered in worker|insufficient shared memory"
     r"|out of shared memory|unable to (?:write to|resize|allocate) (?:file"
     r"|shared memory)[^:]*</?torch_\d+.*(?:No space left|\(28\))|shared memory object </?torch_.*(?:No space left"
@@ -61,7 +61,7 @@ class DevShmBusError(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A /dev/shm of the machine as small as docker's default, with data loader workers."""
         size = environment.dev_shm.number
-        if size is None or size > _SMALL:
+        if size is None or size > _SMALL_SHM_BYTES:
             return
         workers = run.arguments.get("dataloader_num_workers")
         count = whole_number(workers)
@@ -145,7 +145,7 @@ def _has_default_shm_size(log: FailureLog) -> bool:
 
 
 def _evidence(log: FailureLog) -> tuple[LoggedError | LineMatch | None, Certainty]:
-    if says := next(log.errors_of(says=_SAYS), None) or log.find(_SAYS):
+    if says := next(log.errors_of(says=_SHM_ERROR_PATTERN), None) or log.find(_SHM_ERROR_PATTERN):
         return says, Certainty.CERTAIN
     bare = None
     for error in log.errors_of(says=_NO_SPACE):
@@ -164,5 +164,5 @@ def _evidence(log: FailureLog) -> tuple[LoggedError | LineMatch | None, Certaint
     return None, Certainty.POSSIBLE
 
 
-_SMALL = 128 << 20
+_SMALL_SHM_BYTES = 128 << 20
 """Twice docker's default for a container."""

@@ -5,7 +5,7 @@ from gonogo.finding.ranks import ranks_text
 from gonogo.finding.words import size
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Text, translated
 
-_GPU = (
+_GPU_MEMORY_CURE = (
     translated(
         "Keep no tensor with its graph between steps: total += loss.item() (or loss.detach()), not total += "
         "loss; clear lists of outputs"
@@ -15,7 +15,7 @@ _GPU = (
         "and use batches of similar length (group_by_length)"
     ),
 )
-_HOST = (
+_HOST_MEMORY_CURE = (
     translated(
         "Look for what keeps growing between steps: lists of outputs, metrics or batches; a cache in the dataset; "
         "logged tensors"
@@ -45,7 +45,7 @@ class MemoryGrowsWithSteps(Hazard):
                 ),
                 certainty=Certainty.CERTAIN if died else Certainty.LIKELY,
                 severity=Severity.ERROR if died else Severity.WARNING,
-                cure=_GPU if what == "gpu-memory" else _HOST,
+                cure=_GPU_MEMORY_CURE if what == "gpu-memory" else _HOST_MEMORY_CURE,
                 spans=rank_file_span(rank),
                 ranks=tuple(sorted({*ranks, *died})),
                 confirm=() if died else (translated("It continues growing over the next hundred steps"),),

@@ -8,7 +8,7 @@ from gonogo.finding.words import size
 from gonogo.hazards.facts.as_run import ranks_with_completed_steps
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, RehearsalRecord, Severity, Text, translated
 
-_WHAT = {
+_TENSOR_PLACE_LABELS = {
     "parameter": translated("parameters"),
     "buffer": translated("buffers"),
     "optimizer-state": translated("optimizer states"),
@@ -75,8 +75,8 @@ class OffloadWithoutEffect(Hazard):
 def _offloaded_but_on_gpu(zero: dict[str, object], run: AsRun) -> Iterator[tuple[Text, str]]:
     """What the section offloads entirely, and the device on which most of it was seen instead."""
     for key, where, stages, what in (
-        ("offload_optimizer", run.states_on, (1, 2, 3), _WHAT["optimizer-state"]),
-        ("offload_param", run.weights_on, (3,), _WHAT["zero-partition"]),
+        ("offload_optimizer", run.states_on, (1, 2, 3), _TENSOR_PLACE_LABELS["optimizer-state"]),
+        ("offload_param", run.weights_on, (3,), _TENSOR_PLACE_LABELS["zero-partition"]),
     ):
         section = zero.get(key)
         if not isinstance(section, dict) or run.stage not in stages or section.get("device") not in ("cpu", "nvme"):
@@ -91,7 +91,7 @@ def _has_expected_on_cpu(places: tuple[PlacedTensors, ...]) -> bool:
 
 
 def _describe_placed_tensors(places: list[PlacedTensors]) -> Text:
-    each = [(_WHAT[place.what], place) for place in places]
+    each = [(_TENSOR_PLACE_LABELS[place.what], place) for place in places]
     return Text(
         "; ".join(
             f"{place.count} {what.en} ({size(place.bytes)}: {few(place.names, 2)}) are on {place.device}"

@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Severity, translated
 
-_SAID = Pattern(r"tokenization mismatch: (?P<counted>\d{1,6}) vs\.? (?P<there>\d{1,6})")
+_TOKENIZATION_MISMATCH_PATTERN = Pattern(r"tokenization mismatch: (?P<counted>\d{1,6}) vs\.? (?P<there>\d{1,6})")
 
 _NO_LOSS = Pattern(r"'loss': (?:0\.0,|nan)")
 
@@ -9,10 +9,10 @@ _NO_LOSS = Pattern(r"'loss': (?:0\.0,|nan)")
 class LlavaTokenizationMismatch(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """The warning, and how often it occurs."""
-        lines = tuple(log.find_all(_SAID))
+        lines = tuple(log.find_all(_TOKENIZATION_MISMATCH_PATTERN))
         if not lines:
             return
-        match = _SAID.search(lines[0].text)
+        match = _TOKENIZATION_MISMATCH_PATTERN.search(lines[0].text)
         yield self.log_finding(
             lines[0],
             translated(

@@ -2,7 +2,7 @@ from gonogo.hazards.facts.shell_lines import is_shell_script, lines_from
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Severity, translated
 
-_SOURCED = Pattern(r"^\s*(?:source|\.)\s+\S*nnal/atb/set_env\.sh\s*(?:[;&#]|$)")
+_SOURCED_SCRIPT_PATTERN = Pattern(r"^\s*(?:source|\.)\s+\S*nnal/atb/set_env\.sh\s*(?:[;&#]|$)")
 _ACTIVATION_PATTERN = Pattern(r"^\s*(?:(?:conda|mamba|micromamba) activate\b|(?:source|\.)\s+\S+/bin/activate\b)")
 _CURE = (
     translated(
@@ -21,7 +21,7 @@ class NpuAtbReleaseMismatch(LoggedHazard):
         if "nnal/atb/set_env.sh" not in launch.source.text or not is_shell_script(launch.source):
             return
         lines = tuple(lines_from(launch.source, 1))
-        sourced = [line for line in lines if _SOURCED.search(line.code)]
+        sourced = [line for line in lines if _SOURCED_SCRIPT_PATTERN.search(line.code)]
         activated = [line for line in lines if _ACTIVATION_PATTERN.search(line.code)]
         if sourced and activated and sourced[-1].number < activated[-1].number:
             yield self.finding(

@@ -2,12 +2,12 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.shell_lines import is_shell_script
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Launch, Pattern, Run, Severity, translated
 
-_LIBRARY = Pattern(
+_CANN_LIBRARY_PATTERN = Pattern(
     r"lib(?:hccl\w*|hccd|ascendcl|ascend_hal|ascend_\w+|acl\w*|ge_\w+|graph\w*|msprofiler|runtime|opapi|nnopbase|atb"
     r"|te_fusion|mmpa|profapi|error_manager|register|platform|exe_graph|aclnn\w*|c_sec|drvdsmi_host|dcmi|tiling_api"
     r"|asdops|op_compile_adapter|cust_opapi|alog|unified_dlog)\.so[.\d]*: cannot open sh"
 )
-_SAID = Pattern(
+_CANN_NOT_SET_PATTERN = Pattern(
     r"source set_env\.sh|set_env\.sh['\"]? (?:is|was|has) not|ASCEND_(?:HOME_PATH|OPP_PATH|TOOLKIT_HOME|AICPU_PATH)\S*"
     r" (?:environment variable )?(?:is|was|does|has) not|check that the cann package is installed"
     r"|KeyError: 'ASCEND_(?:HOME_PATH|OPP_PATH|TOOLKIT_HOME)'|libtorch_npu\.so: undefined symbol"
@@ -38,7 +38,11 @@ class NpuCannEnvNotSourced(Hazard):
         if variable is None or not is_shell_script(launch.source) or launch.in_container:
             return
         text = launch.source.text
-        if _SOURCES.search(text) is not None or "ASCEND_HOME_PATH" in text or "ASCEND_TOOLKIT_HOME" in text:
+        if (
+            _ENVIRONMENT_SETUP_PATTERN.search(text) is not None
+            or "ASCEND_HOME_PATH" in text
+            or "ASCEND_TOOLKIT_HOME" in text
+        ):
             return
         yield self.finding(
             translated(
@@ -59,7 +63,7 @@ class NpuCannEnvNotSourced(Hazard):
         names = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_OPP_PATH")
         if not all(environment.variable(name).absent for name in names):
             return
-        if run.launch is not None and _SOURCES.search(run.launch.source.text) is not None:
+        if run.launch is not None and _ENVIRONMENT_SETUP_PATTERN.search(run.launch.source.text) is not None:
             return
         place = environment.place("torch-npu")
         yield self.finding(
@@ -79,7 +83,7 @@ class NpuCannEnvNotSourced(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A missing library or variable of CANN; less certain: a missing Python package of CANN."""
-        found = log.find(_SAID) or log.find(_LIBRARY)
+        found = log.find(_CANN_NOT_SET_PATTERN) or log.find(_CANN_LIBRARY_PATTERN)
         certainty = Certainty.CERTAIN
         if found is not None and _GENERIC_CANN_LIBRARY.search(found.text) and log.find(_NPU) is None:
             certainty = Certainty.POSSIBLE  # other software has libraries of the same names
@@ -97,4 +101,6 @@ class NpuCannEnvNotSourced(Hazard):
         )
 
 
-_SOURCES = Pattern(r"set_env\.sh|setenv\.bash|^[ \t]*(?:source|\.)[ \t]|bash -l\b|conda activate|module load")
+_ENVIRONMENT_SETUP_PATTERN = Pattern(
+    r"set_env\.sh|setenv\.bash|^[ \t]*(?:source|\.)[ \t]|bash -l\b|conda activate|module load"
+)

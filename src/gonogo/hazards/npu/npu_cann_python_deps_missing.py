@@ -1,12 +1,12 @@
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.hazards.rule import Certainty, Environment, Finding, Findings, Hazard, Pattern, Run, Text, translated
 
-_PACKAGES = (
+_CANN_PACKAGES_PATTERN = (
     r"decorator|sympy|cffi|attrs?|psutil|absl(?:\.\w+)?|cloudpickle|ml_dtypes|tornado|pathlib2|scipy(?:\.\w+)*"
     r"|synr|yaml"
     r"|google\.protobuf|google|protobuf|requests|numpy|mpmath|jinja2"
 )
-_MODULE = Pattern(rf"No module named '?(?:{_PACKAGES})'?(?:[^\w.]|$)")
+_MISSING_MODULE_PATTERN = Pattern(rf"No module named '?(?:{_CANN_PACKAGES_PATTERN})'?(?:[^\w.]|$)")
 _CANN_IMPORT_PATTERN = Pattern(
     r"Failed to import Python module|(?:Import|import) (?:te|tbe)\b.{0,40}(?:fail|error)|PyImport_ImportModule"
     r"|[/\\](?:te|tbe|impl)[/\\]\S*\.py|te_fusion|auto_tune|op_impl|ascend-toolkit|cann"
@@ -57,7 +57,7 @@ class NpuCannPythonDepsMissing(Hazard):
         found = log.find(_COMPILER_SAYS)
         if found is not None:
             yield self._found(found, Certainty.CERTAIN)
-        elif on_npu and (found := log.find(_MODULE)):
+        elif on_npu and (found := log.find(_MISSING_MODULE_PATTERN)):
             yield self._found(found, Certainty.CERTAIN if log.find(_CANN_IMPORT_PATTERN) else Certainty.LIKELY)
         elif found := log.find(_INIT_FAILED_PATTERN):
             yield self._found(found, Certainty.LIKELY)

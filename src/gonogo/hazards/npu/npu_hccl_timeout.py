@@ -12,7 +12,7 @@ _HCCL_TIMEOUT_PATTERN = Pattern(
     r"|HCCL.{0,40}(?:[Tt]ime-?out|超时)"
 )
 _HCCL = Pattern(r"(?i)hccl|ascend|\bnpu|昇腾")
-_CONNECTING = translated("The ranks could not connect in time (HCCL_CONNECT_TIMEOUT)")
+_CONNECT_TIMED_OUT = translated("The ranks could not connect in time (HCCL_CONNECT_TIMEOUT)")
 _COMPLETING = translated("A collective was not completed in time (HCCL_EXEC_TIMEOUT)")
 
 
@@ -64,7 +64,7 @@ class NpuHcclTimeout(Hazard):
             found,
             translated(
                 "{when}: another rank arrived too late, is dead (its own log has the reason), or cannot be reached."
-            ).format(when=_CONNECTING if connect else _COMPLETING),
+            ).format(when=_CONNECT_TIMED_OUT if connect else _COMPLETING),
             cure=(
                 translated(
                     "Look in the other ranks' logs (and ~/ascend/log) for an earlier, different error, and fix that"

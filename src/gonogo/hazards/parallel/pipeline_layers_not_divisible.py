@@ -2,7 +2,7 @@ from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.parallel._sizes import is_megatron, number_of, size_of
 from gonogo.hazards.rule import Certainty, Field, Findings, Launch, Run, translated
 
-_UNEVEN = (
+_UNEVEN_PIPELINE_OPTIONS = (
     "decoder_first_pipeline_num_layers",
     "decoder_last_pipeline_num_layers",
     "num_layers_in_first_pipeline_stage",
@@ -16,7 +16,7 @@ _UNEVEN = (
 class PipelineLayersNotDivisible(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Layers, from Megatron-LM's options or the loaded model, that the pipeline stages do not divide evenly."""
-        if not is_megatron(launch) or any(not launch.options.get(name).absent for name in _UNEVEN):
+        if not is_megatron(launch) or any(not launch.options.get(name).absent for name in _UNEVEN_PIPELINE_OPTIONS):
             return
         stages = size_of(launch, "pipeline_model_parallel_size")
         given = size_of(launch, "num_layers")

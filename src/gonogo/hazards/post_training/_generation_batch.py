@@ -31,14 +31,14 @@ def generation_batch(launch: Launch, run: Run) -> GenerationBatch | None:
         return None
     get = run.arguments.get
     swift = run.framework == "ms-swift"
-    generations = _number(get("num_generations"), 8)
-    each = _number(get("per_device_train_batch_size"), None if swift else 8)
+    generations = _number_or_default(get("num_generations"), 8)
+    each = _number_or_default(get("per_device_train_batch_size"), None if swift else 8)
     if generations is None or each is None or generations < 2:
         return None
     given = get("generation_batch_size")
     steps_given, accumulation = get("steps_per_generation"), get("gradient_accumulation_steps")
     default = math.ceil(16 / (each * world)) if swift else 1
-    steps = _number(steps_given, _number(accumulation, default))
+    steps = _number_or_default(steps_given, _number_or_default(accumulation, default))
     spans = (get("num_generations").span(), get("per_device_train_batch_size").span())
     if (whole := whole_number(given)) is not None:
         how = translated("generation_batch_size")
@@ -59,7 +59,7 @@ def generation_batch(launch: Launch, run: Run) -> GenerationBatch | None:
     return batch
 
 
-def _number(field: Field, default: int | None) -> int | None:
+def _number_or_default(field: Field, default: int | None) -> int | None:
     return default if field.absent else whole_number(field)
 
 

@@ -15,7 +15,7 @@ class RewardFunctionSignature(LoggedHazard):
         for call in script.calls("trl.GRPOTrainer", "trl.RLOOTrainer"):
             node = call.keyword_node("reward_funcs") or (call.node.args[1] if len(call.node.args) > 1 else None)
             for function in _functions(script, node):
-                lacking = _lacking(function)
+                lacking = _missing_arguments(function)
                 if not lacking:
                     continue
                 version = run.environment.within("trl", ">=0.18")
@@ -43,7 +43,7 @@ def _functions(script: Script, node: ast.AST | None) -> Iterator[ast.FunctionDef
             yield statement
 
 
-def _lacking(function: ast.FunctionDef) -> list[str]:
+def _missing_arguments(function: ast.FunctionDef) -> list[str]:
     """Arguments that are always passed and that the function doesn't accept."""
     arguments = function.args
     if arguments.kwarg is not None:

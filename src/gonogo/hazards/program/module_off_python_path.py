@@ -20,7 +20,7 @@ class ModuleOffPythonPath(Hazard):
                 translated(
                     "{path} imports {name}, which is in {folder}. Python searches the folder of the program that "
                     "is started, not the one the command is run from, and PYTHONPATH adds no other."
-                ).format(path=each.script.source.path, name=each.name, folder=_shown(folder)),
+                ).format(path=each.script.source.path, name=each.name, folder=_folder_text(folder)),
                 certainty=Certainty.CERTAIN if each.surely and launch.cwd_known else Certainty.LIKELY,
                 cure=_cures(launch, each, value),
                 spans=(each.script.place(each.node).span(), launch.place.span()),
@@ -35,7 +35,7 @@ def _can_set_python_path(launch: Launch) -> bool:
     return launch.source.writable and launch.python_path_complete
 
 
-def _shown(folder: str) -> Text:
+def _folder_text(folder: str) -> Text:
     here = translated("the folder it is started in")
     return here if folder == "." else Text(folder, folder)
 

@@ -17,7 +17,7 @@ from gonogo.finding.words import PHASES
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalRecord, Text, translated
 
 # What to check next, by the exception's type and message; the first match counts.
-_NEXT = (
+_NEXT_STEPS_BY_ERROR = (
     (
         Pattern(r"^(?:ModuleNotFoundError|ImportError)\b"),
         translated(
@@ -105,7 +105,7 @@ class ProgramRaises(Hazard):
         yield self.log_finding(
             error,
             translated("{message}{users}").format(
-                message=_said(error),
+                message=_message_line(error),
                 users=Text(
                     f" (your code: {users.path}:{users.line} in {users.function or '?'})",
                     f"（你的代码：{users.path}:{users.line}，函数 {users.function or '?'}）",
@@ -119,16 +119,16 @@ class ProgramRaises(Hazard):
         )
 
 
-_MAX_MESSAGE = 400
+_MAX_MESSAGE_LENGTH = 400
 
 
-def _said(error: LoggedError) -> str:
+def _message_line(error: LoggedError) -> str:
     """The whole message on one line; for an assertion without one, the asserting line."""
     said = " ".join(error.message.split())
     if not said and error.innermost is not None and error.innermost.code:
         return f"{error.type} at `{error.innermost.code}`"
     text = f"{error.type}: {said}".removesuffix(": ")
-    return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"
+    return text if len(text) <= _MAX_MESSAGE_LENGTH else f"{text[:_MAX_MESSAGE_LENGTH]}…"
 
 
 _OTHER_RANK_ASSUMPTIONS = ("every rank sends", "the objects received")
@@ -161,7 +161,7 @@ def _cures(failure: Failure, versions: Mapping[str, str]) -> Iterator[Text]:
 
 
 def _cures_for_message(error: str) -> Iterator[Text]:
-    yield from [text for pattern, text in _NEXT if pattern.search(error)][:1]
+    yield from [text for pattern, text in _NEXT_STEPS_BY_ERROR if pattern.search(error)][:1]
 
 
 def _next_steps(error: LoggedError) -> Iterator[Text]:

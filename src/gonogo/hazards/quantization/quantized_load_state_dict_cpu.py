@@ -4,8 +4,8 @@ from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.facts.training_script import is_trainer, trained_pretrained_calls
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
 
-_SAID = Pattern(r"Expected a cuda device, but got: cpu")
-_LOADS = (
+_CPU_DEVICE_PATTERN = Pattern(r"Expected a cuda device, but got: cpu")
+_LOADING_FRAMES = (
     "_load_best_model", "load_state_dict", "_load_from_checkpoint", "_load_from_state_dict", "load_checkpoint",
     "deepspeed_load_checkpoint", "resume_from_checkpoint", "undo_layout", "maybe_rearrange_weight", "_load_state",
 )  # fmt: skip
@@ -18,10 +18,10 @@ _TRAINING_FRAMES = (
     "dequantize_4bit",
     "matmul_4bit",
 )
-_CUT = (("bitsandbytes/", "undo_layout"), ("bitsandbytes/", "maybe_rearrange_weight"))
+_UNDO_LAYOUT_FRAMES = (("bitsandbytes/", "undo_layout"), ("bitsandbytes/", "maybe_rearrange_weight"))
 _8BIT = r"load_in_8bit|quantization_bit[ =:]*8|8-?bit|int8"
 _QUANTIZATION_PATTERN = Pattern(_8BIT)
-_ASKS = Pattern(
+_RESUME_PATTERN = Pattern(
     r"load_best_model|_load_from_checkpoint|resume_from_checkpoint|Loading best model|Attempting to resume"
     r"|(?i:\bresum(?:e|ing)\b)"
 )
@@ -57,13 +57,15 @@ class QuantizedLoadStateDictCpu(Hazard):
         """The error about a CPU device while a state dict is loaded, or if nothing shows that the model ran."""
         if outside_training(log):
             return
-        evidence: LoggedError | LineMatch | None = next(log.errors_of(says=_SAID), None) or log.find(_SAID)
+        evidence: LoggedError | LineMatch | None = next(log.errors_of(says=_CPU_DEVICE_PATTERN), None) or log.find(
+            _CPU_DEVICE_PATTERN
+        )
         if evidence is not None:
             certainty = _certainty(evidence, log)
             if certainty is not None:
                 yield self._finding(evidence, certainty)
         elif not log.errors and (
-            cut := find_truncated_error(log, ("trainer.py", "_load_best_model"), *_CUT, max_frames=4)
+            cut := find_truncated_error(log, ("trainer.py", "_load_best_model"), *_UNDO_LAYOUT_FRAMES, max_frames=4)
         ):
             quantizes = (
                 cut.passes("bitsandbytes") or log.find(_QUANTIZATION_PATTERN) is not None or log.setup.mentions(_8BIT)
@@ -94,11 +96,11 @@ class QuantizedLoadStateDictCpu(Hazard):
 
 def _certainty(evidence: LoggedError | LineMatch, log: FailureLog) -> Certainty | None:
     if isinstance(evidence, LoggedError) and evidence.frames:
-        if evidence.passes(*_LOADS):
+        if evidence.passes(*_LOADING_FRAMES):
             return Certainty.CERTAIN
         if evidence.passes(*_TRAINING_FRAMES) or any(frame.function == "forward" for frame in evidence.frames):
             return None
-    asks = log.find(_ASKS) is not None or log.setup.mentions(r"resume_from_checkpoint|load_best_model_at_end")
+    asks = log.find(_RESUME_PATTERN) is not None or log.setup.mentions(r"resume_from_checkpoint|load_best_model_at_end")
     if asks or log.find(_PROGRESS_COMPLETE_PATTERN) is not None:
         return Certainty.LIKELY
     return Certainty.LIKELY if not isinstance(evidence, LoggedError) or not evidence.frames else Certainty.POSSIBLE

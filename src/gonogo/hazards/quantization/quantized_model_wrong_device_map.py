@@ -6,15 +6,17 @@ from gonogo.hazards.facts.device_map import local_rank_device_map_edits
 from gonogo.hazards.facts.training_script import has_several_processes_per_node, is_trainer, trained_pretrained_calls
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
 
-_SAID = Pattern(
+_WRONG_DEVICE_PATTERN = Pattern(
     r"can't train a model that has been loaded in (?:8-bit|4-bit|8-bit or 4-bit|quantized) ?(?:precision)? "
     r"(?:on a different device|on multiple devices|with CPU or disk offload)"
 )
 # A terminal may have wrapped the message onto the next line.
-_CUT = Pattern(r"can't train a model that has been loaded in (?:8-bit|4-bit|8-bit or 4-bit)(?: precision)?\s*$")
+_TRUNCATED_MESSAGE_PATTERN = Pattern(
+    r"can't train a model that has been loaded in (?:8-bit|4-bit|8-bit or 4-bit)(?: precision)?\s*$"
+)
 _ON_CPU = Pattern(r"Expected a cuda device, but got: cpu")
 
-_QUANTIZED = ("quantization_config", "load_in_4bit", "load_in_8bit")
+_QUANTIZATION_ARGUMENTS = ("quantization_config", "load_in_4bit", "load_in_8bit")
 
 
 class QuantizedModelWrongDeviceMap(Hazard):
@@ -24,7 +26,11 @@ class QuantizedModelWrongDeviceMap(Hazard):
             return
         for trainer, load in trained_pretrained_calls(script):
             node = load.keyword_node("device_map")
-            if node is None or not any(load.passed(name) is not None for name in _QUANTIZED) or not is_trainer(trainer):
+            if (
+                node is None
+                or not any(load.passed(name) is not None for name in _QUANTIZATION_ARGUMENTS)
+                or not is_trainer(trainer)
+            ):
                 continue
             fixed = _one_gpu(script, node)
             if fixed is None:
@@ -52,7 +58,9 @@ class QuantizedModelWrongDeviceMap(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """accelerate's error; less certain: a quantized layer that runs on the CPU during training."""
         evidence: LoggedError | LineMatch | None = (
-            next(log.errors_of(says=_SAID), None) or log.find(_SAID) or log.find(_CUT)
+            next(log.errors_of(says=_WRONG_DEVICE_PATTERN), None)
+            or log.find(_WRONG_DEVICE_PATTERN)
+            or log.find(_TRUNCATED_MESSAGE_PATTERN)
         )
         if evidence is not None:
             text = evidence.message if isinstance(evidence, LoggedError) else evidence.text

@@ -2,26 +2,28 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.log_rule import LoggedHazard, log_mentions
 from gonogo.hazards.rule import Certainty, Findings, Pattern, Text
 
-_MISMATCH = Pattern(
+_SHAPE_MISMATCH_PATTERN = Pattern(
     r"(?s)Shape mismatch for megatron param (?P<bridged>\S+?):.*?Expected shape: torch\.Size\(\[(?P<e"
     r"xpected>[\d, ]+)\]\)"
     r".*?Got shape: torch\.Size\(\[(?P<got>[\d, ]+)\]\)"
 )
-_SIZES = Pattern(
+_SIZE_MISMATCH_PATTERN = Pattern(
     r"(?s)size mismatch for (?P<bridged>\S+?): copying a param with shape torch\.Size\(\[(?P<got>[\d, ]+)\]\) from "
     r"checkpoint, the shape in current model is torch\.Size\(\[(?P<expected>[\d, ]+)\]\)"
 )
-_QUANTIZED = Pattern(r"(?i)nvfp4|mxfp4|\bawq\b|gptq|[-_]int[48]\b|bnb-4bit|[-_]4bit|w4a16|quantized")
+_QUANTIZATION_PATTERN = Pattern(r"(?i)nvfp4|mxfp4|\bawq\b|gptq|[-_]int[48]\b|bnb-4bit|[-_]4bit|w4a16|quantized")
 
 
 class QuantizedWeightsGivenToConverter(LoggedHazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A shape mismatch that looks like packed weights; likelier if the log mentions a quantized checkpoint."""
-        quantized = log_mentions(log, _QUANTIZED)
+        quantized = log_mentions(log, _QUANTIZATION_PATTERN)
         for error in log.errors:
             # Only the first line of a message may carry a rank's prefix (or lack it).
             text = "\n".join([error.message, *(line.text for line in log.lines_after(error.raised.at, 4))])
-            match = _MISMATCH.search(text) or (_SIZES.search(error.message) if quantized else None)
+            match = _SHAPE_MISMATCH_PATTERN.search(text) or (
+                _SIZE_MISMATCH_PATTERN.search(error.message) if quantized else None
+            )
             if match is None or not _looks_packed(str(match.group("expected")), str(match.group("got"))):
                 continue
             yield self.log_finding(

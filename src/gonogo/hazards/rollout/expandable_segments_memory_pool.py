@@ -2,7 +2,7 @@ from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rollout._settings import colocated
 from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
-_VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+_ALLOCATOR_VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 _CONFIRM = translated("vLLM is older than 0.20")
 
 
@@ -10,7 +10,8 @@ class ExpandableSegmentsMemoryPool(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """``expandable_segments:True`` for a trainer with a colocated engine that uses sleep mode."""
         name = next(
-            (one for one in _VARIABLES if "expandable_segments:True" in str(launch.variable(one).get(""))), None
+            (one for one in _ALLOCATOR_VARIABLES if "expandable_segments:True" in str(launch.variable(one).get(""))),
+            None,
         )
         mode = colocated(run)
         if name is None or mode is None:

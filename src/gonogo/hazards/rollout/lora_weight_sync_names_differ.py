@@ -2,9 +2,9 @@ from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign
 from gonogo.hazards.rule import Certainty, Pattern
 
-_ADAPTERS = Pattern(r"base_layer|lora_[AB]|base_model|modules_to_save|\.default\.weight")
+_ADAPTER_NAMES_PATTERN = Pattern(r"base_layer|lora_[AB]|base_model|modules_to_save|\.default\.weight")
 _SHAPE_PATTERN = Pattern(r"(?i)\bdimensions?\b|\bshapes?\b|size mismatch|\b\d-?D tensor")
-_LOADS = ("load_weights", "add_lora", "update_weights", "load_lora")
+_WEIGHT_LOADING_FRAMES = ("load_weights", "add_lora", "update_weights", "load_lora")
 _WEIGHT_SYNC_FRAMES = (
     "sharding_manager",
     "update_params",
@@ -21,7 +21,9 @@ _ADAPTER_PATTERN = Pattern(r"base_sync_done|enable_lora=True|TensorLoRARequest|L
 
 class LoraWeightSyncNamesDiffer(LoggedHazard):
     signs = (
-        Sign(_ADAPTERS, types=("KeyError", "ValueError", "RuntimeError"), frames=(_LOADS,)),
+        Sign(
+            _ADAPTER_NAMES_PATTERN, types=("KeyError", "ValueError", "RuntimeError"), frames=(_WEIGHT_LOADING_FRAMES,)
+        ),
         Sign(Pattern(r"KeyError: '[^']*(?:base_layer|lora_[AB]|base_model\.model)[^']*'")),
         Sign(
             Pattern(
@@ -31,7 +33,7 @@ class LoraWeightSyncNamesDiffer(LoggedHazard):
         ),
         Sign(
             types=("KeyError", "ValueError", "AssertionError", "RuntimeError", ""),
-            frames=(_WEIGHT_SYNC_FRAMES, ("peft_config",), _LOADS),
+            frames=(_WEIGHT_SYNC_FRAMES, ("peft_config",), _WEIGHT_LOADING_FRAMES),
         ),
         Sign(Pattern(r"KeyError: '[\w.]+(?:weight|bias)'"), beside=_ADAPTER_PATTERN),
         Sign(
@@ -54,6 +56,6 @@ class LoraWeightSyncNamesDiffer(LoggedHazard):
         None if only the frames match and the message is about shapes: then no name is unknown.
         """
         of_shapes = isinstance(evidence, LoggedError) and _SHAPE_PATTERN.search(evidence.message) is not None
-        if sign.says is None and of_shapes and not (log.says(_ADAPTERS) or log.says(_ADAPTER_PATTERN)):
+        if sign.says is None and of_shapes and not (log.says(_ADAPTER_NAMES_PATTERN) or log.says(_ADAPTER_PATTERN)):
             return None
         return Certainty.POSSIBLE if log.passes(*_STARTS) and not log.passes(*_WEIGHT_SYNC_FRAMES) else sign.certainty

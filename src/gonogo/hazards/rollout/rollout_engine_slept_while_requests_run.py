@@ -3,7 +3,7 @@ from gonogo.hazards.log_rule import LoggedHazard, Sign
 from gonogo.hazards.rule import Certainty, Pattern
 
 _ASLEEP = Pattern(r"to fall asleep|POST /sleep|Sleep mode freed|CuMemAllocator: sleep freed")
-_AWAKE = Pattern(r"to wake up|POST /wake_up")
+_WAKE_UP_PATTERN = Pattern(r"to wake up|POST /wake_up")
 _ILLEGAL = Pattern(r"an illegal memory access was encountered")
 
 
@@ -30,7 +30,7 @@ class RolloutEngineSleptWhileRequestsRun(LoggedHazard):
         """None unless the engine was put to sleep before the failure and not woken up in between."""
         if sign.beside is None:
             return sign.certainty
-        asleep, awake = log.find(_ASLEEP), log.find(_AWAKE)
+        asleep, awake = log.find(_ASLEEP), log.find(_WAKE_UP_PATTERN)
         line = evidence.line if isinstance(evidence, LineMatch) else evidence.raised.at
         if asleep is None or asleep.line.number > line.number:
             return None

@@ -7,7 +7,7 @@ from gonogo.finding.words import PHASES, size, sizes
 from gonogo.hazards.log_rule import LoggedHazard, Sign
 from gonogo.hazards.rule import Certainty, Findings, Pattern, RehearsalRecord, Text, translated
 
-_TRAINERS = (
+_TRAINER_FRAMES = (
     "trl/trainer",
     "swift/",
     "fsdp_workers",
@@ -38,12 +38,12 @@ _ENGINE_STARTUP_FUNCTIONS = (
 )
 _SLACK_BYTES = 3 << 29
 """The memory of CUDA graphs and the context of a real engine may differ from a rehearsal's by this many bytes."""
-_SHORT = ("OutOfMemoryError", "RuntimeError", "ValueError")
+_OUT_OF_MEMORY_TYPES = ("OutOfMemoryError", "RuntimeError", "ValueError")
 _OOM = Pattern(r"out of memory")
 _FREE_MEMORY_PATTERN = Pattern(
     r"Free memory on device.*\((?P<free>[\d.]+)/(?P<whole>[\d.]+) GiB\).*less than desired GPU memory utilization"
 )
-_TAKEN = translated(
+_GPU_MEMORY_TAKEN_CAUSE = translated(
     "The engine requests its fraction of the whole card ({whole} GiB), but {free} GiB are free: the trainer, "
     "another engine or a leftover process holds the rest."
 )
@@ -51,12 +51,12 @@ _TAKEN = translated(
 
 class RolloutMemoryFractionTooLarge(LoggedHazard):
     signs = (
-        Sign(_FREE_MEMORY_PATTERN, cause=_TAKEN),
+        Sign(_FREE_MEMORY_PATTERN, cause=_GPU_MEMORY_TAKEN_CAUSE),
         Sign(Pattern(r"less than desired GPU memory utilization")),
-        Sign(types=_SHORT, frames=(_TRAINERS, _ENGINE_STARTUP_FUNCTIONS), says=_OOM),
-        Sign(types=("",), frames=(_TRAINERS, _ENGINE_STARTUP_FUNCTIONS), certainty=Certainty.LIKELY),
+        Sign(types=_OUT_OF_MEMORY_TYPES, frames=(_TRAINER_FRAMES, _ENGINE_STARTUP_FUNCTIONS), says=_OOM),
+        Sign(types=("",), frames=(_TRAINER_FRAMES, _ENGINE_STARTUP_FUNCTIONS), certainty=Certainty.LIKELY),
         Sign(
-            types=(*_SHORT, ""),
+            types=(*_OUT_OF_MEMORY_TYPES, ""),
             frames=(_ENGINE_STARTUP_FUNCTIONS, ("_initialize_kv_caches", "initialize_cache", "profile_run")),
             certainty=Certainty.POSSIBLE,
         ),
@@ -68,7 +68,7 @@ class RolloutMemoryFractionTooLarge(LoggedHazard):
             refused = _FREE_MEMORY_PATTERN.search(failed.failure.message)
             if refused is not None:
                 yield self.finding(
-                    _TAKEN.format(whole=refused.group("whole"), free=refused.group("free")),
+                    _GPU_MEMORY_TAKEN_CAUSE.format(whole=refused.group("whole"), free=refused.group("free")),
                     cure=self.cures,
                     spans=failure_places(failed.failure),
                     ranks=failed.ranks,
@@ -76,8 +76,8 @@ class RolloutMemoryFractionTooLarge(LoggedHazard):
         short = [(rank, device) for rank in record.ranks for device in rank.devices if _is_caused_by_engine(device)]
         if not short:
             return
-        rank, device = max(short, key=lambda each: _missing(each[1]))
-        shortage, engine, missing = device.shortage, _engine(device), _missing(device)
+        rank, device = max(short, key=lambda each: _missing_bytes(each[1]))
+        shortage, engine, missing = device.shortage, _engine_bytes(device), _missing_bytes(device)
         assert shortage is not None
         of_length = is_completion_shortage(rank, shortage, device.by_category)
         yield self.finding(
@@ -101,22 +101,22 @@ class RolloutMemoryFractionTooLarge(LoggedHazard):
         )
 
 
-def _engine(device: DeviceMemory) -> int:
+def _engine_bytes(device: DeviceMemory) -> int:
     return device.by_category.get("rollout", 0)
 
 
-def _missing(device: DeviceMemory) -> int:
+def _missing_bytes(device: DeviceMemory) -> int:
     assert device.shortage is not None
     return device.peak_reserved_bytes - device.shortage.capacity_bytes
 
 
 def _is_caused_by_engine(device: DeviceMemory) -> bool:
     """Whether the missing memory is less than what the engine holds."""
-    return device.shortage is not None and 0 < _missing(device) < _engine(device)
+    return device.shortage is not None and 0 < _missing_bytes(device) < _engine_bytes(device)
 
 
 def _cures(device: DeviceMemory) -> Iterator[Text]:
-    engine, missing = _engine(device), _missing(device)
+    engine, missing = _engine_bytes(device), _missing_bytes(device)
     share = (engine - missing - _SLACK_BYTES) / device.total_bytes
     if share > 0.05:
         yield translated(

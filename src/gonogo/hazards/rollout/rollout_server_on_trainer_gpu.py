@@ -7,7 +7,7 @@ from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 _STARTS_ROLLOUT_SERVER = lazy_compile(r"\b(?:trl vllm-serve|swift rollout|trl\.scripts\.vllm_serve)\b")
-_DEVICES = lazy_compile(r"CUDA_VISIBLE_DEVICES=[\"']?(\d{1,3}(?:,\d{1,3})*)[\"']?\s")
+_VISIBLE_DEVICES_PATTERN = lazy_compile(r"CUDA_VISIBLE_DEVICES=[\"']?(\d{1,3}(?:,\d{1,3})*)[\"']?\s")
 _OTHER_HOST = lazy_compile(r"^\s*(?:srun|ssh|docker|kubectl)\b")
 
 
@@ -48,7 +48,7 @@ def rollout_server_gpus(launch: Launch) -> Iterator[tuple[ShellLine, list[str] |
     lines = list(rollout_server_lines(launch))
     exported = lines and b"export CUDA_VISIBLE_DEVICES" in launch.source.data
     for line in lines:
-        if devices := _DEVICES.search(line.code):
+        if devices := _VISIBLE_DEVICES_PATTERN.search(line.code):
             yield line, devices.group(1).split(",")
         elif not exported and "CUDA_VISIBLE_DEVICES" not in line.code and not line.text.startswith(" "):
             yield line, None

@@ -1,7 +1,7 @@
 from gonogo.evidence.rehearsal.failures import class_of, failed_ranks, failure_places
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalRecord, Text, translated
 
-_RAISED = "RolloutServerNeverMet"
+_ENDLESS_WAIT_ERROR = "RolloutServerNeverMet"
 """The error with which ``virtual/rollout/meeting.py`` ends a trainer that would wait forever."""
 
 
@@ -9,21 +9,21 @@ class RolloutWeightUpdateOneSided(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A rank whose rehearsal ended because it or its server would have waited forever for the other."""
         for failed in failed_ranks(record):
-            if class_of(failed.failure) != _RAISED:
+            if class_of(failed.failure) != _ENDLESS_WAIT_ERROR:
                 continue
-            cause, path = _read(failed.failure.message)
+            cause, path = _cause_and_path(failed.failure.message)
             alone = cause in (_JOINS_LATE, _SENDS_LATE)
             yield self.finding(
                 cause.format(path=path),
                 certainty=Certainty.CERTAIN if alone else Certainty.LIKELY,
-                cure=_THREAD if alone else _BOTH,
+                cure=_THREAD if alone else _REQUEST_AND_BROADCAST_CURE,
                 spans=failure_places(failed.failure),
                 ranks=failed.ranks,
                 confirm=() if alone else _CONFIRM,
             )
 
 
-def _read(message: str) -> tuple[Text, str]:
+def _cause_and_path(message: str) -> tuple[Text, str]:
     """The cause that a message of ``virtual/rollout/meeting.py`` states, and the path of the request."""
     for pattern, cause in _CAUSES:
         found = pattern.search(message)
@@ -82,5 +82,7 @@ _THREAD = translated(
     "Send the request from a separate thread, join or broadcast meanwhile, then wait for the answer (as TRL's "
     "VLLMClient does)"
 )
-_BOTH = translated("For each synchronization, send one request that names the tensors, and broadcast exactly these")
+_REQUEST_AND_BROADCAST_CURE = translated(
+    "For each synchronization, send one request that names the tensors, and broadcast exactly these"
+)
 _CONFIRM = translated("No other process sends the request in its place")

@@ -4,8 +4,19 @@ from gonogo.evidence.patterns import Match
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rule import Certainty, Findings, Run, Script, Text, translated
 
-_OWN = ("generate", "save_pretrained", "config", "resize_token_embeddings", "gradient_checkpointing_enable", "dtype")
-_WRAPPERS = ("torch.nn.parallel.DistributedDataParallel", "torch.nn.DataParallel", "torch.nn.parallel.DataParallel")
+_MODEL_ATTRIBUTES = (
+    "generate",
+    "save_pretrained",
+    "config",
+    "resize_token_embeddings",
+    "gradient_checkpointing_enable",
+    "dtype",
+)
+_WRAPPER_CLASSES = (
+    "torch.nn.parallel.DistributedDataParallel",
+    "torch.nn.DataParallel",
+    "torch.nn.parallel.DataParallel",
+)
 
 
 class AttributeOfWrappedModel(LoggedHazard):
@@ -19,11 +30,11 @@ class AttributeOfWrappedModel(LoggedHazard):
         if b"DataParallel(" not in script.source.data and b"DDP(" not in script.source.data:
             return
         made = {}
-        for call in script.calls(*_WRAPPERS):
+        for call in script.calls(*_WRAPPER_CLASSES):
             statement = script.statement(call.node)
             if isinstance(statement, ast.Assign) and statement.value is call.node:
                 made.update({target.id: call for target in statement.targets if isinstance(target, ast.Name)})
-        for call in script.calls(*(f"*.{name}" for name in _OWN)):
+        for call in script.calls(*(f"*.{name}" for name in _MODEL_ATTRIBUTES)):
             func = call.node.func
             if not isinstance(func, ast.Attribute) or not isinstance(func.value, ast.Name) or func.value.id not in made:
                 continue

@@ -14,9 +14,9 @@ from gonogo.finding import Certainty, Finding, Fix, Span, Text, translated
 from gonogo.hazards.facts.zero_usage import is_engine, stage_span, text_of
 from gonogo.hazards.hazard import Hazard
 
-_TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer", "trl.*Trainer")
+_TRAINER_CLASSES = ("transformers.Trainer", "transformers.Seq2SeqTrainer", "trl.*Trainer")
 _ENABLE_METHOD = "*.gradient_checkpointing_enable"
-_OPTION = "gradient_checkpointing_kwargs"
+_CHECKPOINTING_OPTION = "gradient_checkpointing_kwargs"
 
 
 class Checkpointing(msgspec.Struct, frozen=True, eq=False):
@@ -44,13 +44,13 @@ def checkpointing(run: Run) -> Checkpointing | None:
         if call is not None
         else None
     )
-    settings = run.arguments.get(_OPTION)
-    if not run.arguments.has(_OPTION) and call is not None:
+    settings = run.arguments.get(_CHECKPOINTING_OPTION)
+    if not run.arguments.has(_CHECKPOINTING_OPTION) and call is not None:
         settings = _kwargs_field(call)
     reentrant = _reentrant_in(settings)
     if reentrant is not None:
         return Checkpointing(reentrant, on, settings.span(), call)
-    if settings.unknown and (run.arguments.has(_OPTION) or call is not None):
+    if settings.unknown and (run.arguments.has(_CHECKPOINTING_OPTION) or call is not None):
         return Checkpointing(None, on, None, call)
     before = run.environment.within("transformers", "<5")
     version = run.environment.field("transformers")
@@ -63,12 +63,12 @@ _BY_DEFAULT = translated("checkpoints reentrantly by default")
 
 def _kwargs_field(call: Call) -> Field:
     """The kwargs that the call passes; of a dict literal, only ``use_reentrant`` has to be constant."""
-    node = call.keyword_node(_OPTION) or (call.node.args[0] if call.node.args else None)
+    node = call.keyword_node(_CHECKPOINTING_OPTION) or (call.node.args[0] if call.node.args else None)
     if isinstance(node, ast.Dict):
         for key, value in zip(node.keys, node.values, strict=True):
             if isinstance(key, ast.Constant) and key.value == "use_reentrant" and isinstance(value, ast.Constant):
                 return Field.of({"use_reentrant": value.value}, call.script.place(node))
-    return call.keyword(_OPTION) if node is None else Field.not_known(call.script.place(node))
+    return call.keyword(_CHECKPOINTING_OPTION) if node is None else Field.not_known(call.script.place(node))
 
 
 def _reentrant_in(settings: Field) -> bool | None:
@@ -84,7 +84,7 @@ def _reentrant_in(settings: Field) -> bool | None:
 
 def repeated_forward_calls(script: Script) -> Iterator[tuple[Call, Call]]:
     """Two calls of the model for one loss: in a Trainer's ``compute_loss``, or in a loop that trains an engine."""
-    for info in script.subclasses(*_TRAINERS):
+    for info in script.subclasses(*_TRAINER_CLASSES):
         method = info.methods.get("compute_loss")
         if method is None or len(method.args.args) < 2:
             continue
@@ -137,7 +137,7 @@ def double_recomputation_findings(
     first, second = pair
     fixes: tuple[Fix, ...] = ()
     if how.reentrant and how.call is not None and how.call.script.editable:
-        edit = how.call.script.setting_keyword(how.call, _OPTION, '{"use_reentrant": False}')
+        edit = how.call.script.setting_keyword(how.call, _CHECKPOINTING_OPTION, '{"use_reentrant": False}')
         if edit is not None and not how.call.node.args:
             fixes = (hazard.fix(translated("Use non-reentrant checkpointing"), edit, safe=False),)
     yield hazard.finding(

@@ -9,13 +9,13 @@ from gonogo.hazards.facts.divergence_fixes import script_at
 from gonogo.hazards.rule import Fix, Hazard, Run, Script, translated
 
 _RUN_ON_ZEROS = translated("Run self.{module} on zeros, with its output times zero, if there is no {name}")
-_SIZE = re.compile(r"\[(\d+(?:, \d+)*)\]$")
+_TENSOR_SIZE_PATTERN = re.compile(r"\[(\d+(?:, \d+)*)\]$")
 
 
 def dummy_input_fixes(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
     """Adds an ``else`` that runs the tower too to ``if pixels is not None: x = … self.tower(pixels) …``."""
     for side, _ in divergence.calls:
-        sizes = {name: match[1] for name, kind in side.batch if (match := _SIZE.search(kind))}
+        sizes = {name: match[1] for name, kind in side.batch if (match := _TENSOR_SIZE_PATTERN.search(kind))}
         for guard in divergence.own_guards(side):
             script = script_at(run, guard.path)
             for branch in script.nodes(ast.If) if script is not None else ():

@@ -13,7 +13,7 @@ from gonogo.hazards.zero3._zero3_in_log import is_single_process, zero3
 _FSDP_FRAMES = ("fully_sharded_data_parallel.py", "torch/distributed/fsdp", "_fsdp_state.py")
 _FSDP = Pattern(r"(?i)\bfsdp2?\b|FullyShardedDataParallel")
 
-_EMBEDDING = Pattern(
+_EMBEDDING_ERROR_PATTERN = Pattern(
     r"'weight' must be 2-?D|Padding_idx must be within num_embeddings"
     r"|Embeddings parameter is expected to be 2-dimensional"
 )
@@ -57,7 +57,7 @@ _AUXILIARY_MODEL_SETUP_PATTERN = (
     r"(?i)stage[= ]+(?:dpo|ppo|kto)\b|\bdpo\b|\bppo\b|rlhf|teacher|distil|text_encoder|ref_model|reward_model"
 )
 _ENGINE = "deepspeed/runtime/engine.py"
-_TRAINING = ("training_step", "compute_loss", "_inner_training_loop")
+_TRAINING_FRAMES = ("training_step", "compute_loss", "_inner_training_loop")
 _TORCH_LAYER_PATHS = ("torch/nn/modules/", "torch/nn/parallel/", "/deepspeed/", "torch/_dynamo", "torch/utils")
 _FUNCTIONAL_PATHS = (
     "torch/nn/functional.py", "torch/_ops", "torch/_higher", "zero/linear.py", "torch/autograd/function.py",
@@ -68,7 +68,7 @@ _DIRECT_USE_PATTERN = Pattern(
     r"\bF\.(?:linear|embedding|conv\w*|layer_norm|normalize)\(|functional\.(?:linear|embedding)\(|\w\.\w+\.weight\b"
     r"|(?:^|[^\w.])[a-rt-zA-Z_]\w*\.weight\b|lm_head_weight|delta_weight|(?:matmul|einsum)\(.{0,80}weight|merge\w*\("
 )
-_SIZES = Pattern(r"^size mismatch(?:,| when| got| error|$)")
+_SIZE_MISMATCH_PATTERN = Pattern(r"^size mismatch(?:,| when| got| error|$)")
 _LOOKS_UP = Pattern(r"\btorch\.embedding\(|\bF\.embedding\(|padding_idx < weight\.size\(0\)")
 
 
@@ -103,9 +103,9 @@ def find_empty_parameter_uses(log: FailureLog) -> Iterator[EmptyParameterUse]:
         return
     seen = False
     for error in log.errors_of("RuntimeError", "AssertionError", "ValueError", "IndexError"):
-        embedding = _EMBEDDING.search(error.message) is not None
+        embedding = _EMBEDDING_ERROR_PATTERN.search(error.message) is not None
         if not embedding:
-            if on and not error.frames and _SIZES.search(error.message):
+            if on and not error.frames and _SIZE_MISMATCH_PATTERN.search(error.message):
                 seen = True
                 yield EmptyParameterUse(
                     error,
@@ -129,7 +129,7 @@ def find_empty_parameter_uses(log: FailureLog) -> Iterator[EmptyParameterUse]:
             yield EmptyParameterUse(cut, causes)
     if seen:
         return
-    if found := log.find(_EMBEDDING):
+    if found := log.find(_EMBEDDING_ERROR_PATTERN):
         yield EmptyParameterUse(found, _causes_without_frames(log, True, on is True))
     elif not log.errors and on and (found := log.find(_EMPTY_WEIGHT_PATTERN) or log.find(_ZERO_SIZE_PATTERN)):
         yield EmptyParameterUse(found, _causes_without_frames(log, False, True))
@@ -147,7 +147,7 @@ def _causes_from_cut_traceback(
         causes = _causes_from_error(log, cut_error, True, zero3_is_on)
         return {use: sure if index == 0 else Certainty.POSSIBLE for index, use in enumerate(causes)}
     if any(_AUXILIARY_MODEL_PATTERN.search(frame.code) for frame in cut_error.frames[-2:]) and cut_error.passes(
-        *_TRAINING
+        *_TRAINING_FRAMES
     ):
         return {UseOfEmptyParameter.OUTSIDE_ENGINE: sure}
     if zero3_is_on and last.function in ("merge", "merge_and_unload", "get_delta_weight") and "peft/" in last.path:
@@ -180,7 +180,7 @@ def _causes_from_error(
         return _causes_without_frames(log, is_embedding, zero3_is_on)
     if in_engine:
         return {UseOfEmptyParameter.OUTSIDE_ENGINE: Certainty.LIKELY, UseOfEmptyParameter.DIRECT: Certainty.POSSIBLE}
-    if error.passes(*_TRAINING):
+    if error.passes(*_TRAINING_FRAMES):
         singly = is_single_process(log)
         if singly is False:
             return {

@@ -12,8 +12,8 @@ _INFLIGHT = Pattern(r"still have inflight params")
 _RAISING_LINE_PATTERN = Pattern(r"^$|raise RuntimeError|inflight")
 _INFLIGHT_STATUS_PATTERN = Pattern(r"\{'id': \d+, 'status': 'INFLIGHT'")
 _TRACE_INVALIDATED_PATTERN = Pattern(r"Invalidate trace cache @ step")
-_EVALUATING = Pattern(r"get_param_coordinator\(training=False\)")
-_TRAINING = Pattern(r"get_param_coordinator\(training=True\)")
+_EVALUATION_COORDINATOR_PATTERN = Pattern(r"get_param_coordinator\(training=False\)")
+_TRAINING_COORDINATOR_PATTERN = Pattern(r"get_param_coordinator\(training=True\)")
 _EVALUATION_PATTERN = Pattern(
     r"(?i)evaluation_loop|\bevaluat(?:e|ion)\b|predict(?:ion)?_step|\.generate\(|generate_experience|_generate_sequence"
     r"|\bvalidat\w*|\bval_loop"
@@ -44,8 +44,8 @@ def find_inflight_error(log: FailureLog) -> tuple[LoggedError | LineMatch, Mappi
     coordinators = {Cause.COORDINATORS: Certainty.LIKELY, Cause.DYNAMIC: Certainty.POSSIBLE}
     if release is not None and release >= (0, 17):
         return evidence, {Cause.DYNAMIC: Certainty.LIKELY}
-    if log.find(_EVALUATING) and not log.find(_TRACE_INVALIDATED_PATTERN):
+    if log.find(_EVALUATION_COORDINATOR_PATTERN) and not log.find(_TRACE_INVALIDATED_PATTERN):
         return evidence, coordinators
-    if log.find(_TRACE_INVALIDATED_PATTERN) or log.find(_TRAINING):
+    if log.find(_TRACE_INVALIDATED_PATTERN) or log.find(_TRAINING_COORDINATOR_PATTERN):
         return evidence, dynamic
     return evidence, coordinators if log.find(_EVALUATION_PATTERN) else dynamic

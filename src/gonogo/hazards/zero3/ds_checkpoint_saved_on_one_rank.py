@@ -22,7 +22,7 @@ _CALL_ON_ALL_RANKS = translated(
 )
 
 
-_REHEARSED = translated("save_checkpoint is a collective call: each rank writes its own part.")
+_DIVERGENCE_REASON = translated("save_checkpoint is a collective call: each rank writes its own part.")
 
 
 class DsCheckpointSavedOnOneRank(Hazard):
@@ -33,7 +33,7 @@ class DsCheckpointSavedOnOneRank(Hazard):
             return
         side, _ = divergence.rank_test
         if "save_checkpoint" in side.functions:
-            yield self.divergence_finding(divergence, side, cure=_CALL_ON_ALL_RANKS, reason=_REHEARSED)
+            yield self.divergence_finding(divergence, side, cure=_CALL_ON_ALL_RANKS, reason=_DIVERGENCE_REASON)
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
         """Run on all ranks what only one does."""

@@ -11,7 +11,7 @@ from gonogo.hazards.zero3._shape_mismatches import shape_mismatches
 from gonogo.hazards.zero3._zero3_in_log import zero3
 
 _OF_OTHERS = ("OSError", "ImportError", "ModuleNotFoundError", "FileNotFoundError", "KeyError", "OutOfMemoryError")
-_LOADING = ("from_pretrained", "partition_parameters.py", "_load_pretrained_model")
+_LOADING_FRAMES = ("from_pretrained", "partition_parameters.py", "_load_pretrained_model")
 
 _CURE = (
     translated("Score the saved predictions in a separate process"),
@@ -66,7 +66,7 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
                 if error.role is Role.ROOT
                 and error.type not in _OF_OTHERS
                 and error.passes(*AUXILIARY)
-                and error.passes(*_LOADING)
+                and error.passes(*_LOADING_FRAMES)
             ]
         for evidence, certainty in found[:1]:
             yield self.log_finding(

@@ -30,7 +30,7 @@ _INVALID = Pattern(
     r"Function (\w{1,64}) returned an invalid gradient at index \d{1,4} - "
     r"got \[0\] but expected shape compatible with (\[[\d, ]{1,64}\])"
 )
-_LOGGED = Pattern(
+_INVALID_GRADIENT_PATTERN = Pattern(
     r"(?:(\w{1,64}) )?returned an invalid gradient at index \d{1,4} - (?:"
     r"got \[[01]\] but expected shape compatible with \[\d[\d, ]*\]"
     r"|got \[\d[\d, ]*\] but expected shape compatible with \[0\])"
@@ -123,10 +123,12 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A gradient of shape [0] for a whole parameter, or the other way round."""
-        evidence = first_match(log, _LOGGED, "RuntimeError")
+        evidence = first_match(log, _INVALID_GRADIENT_PATTERN, "RuntimeError")
         if evidence is None:
             return
-        found = _LOGGED.search(evidence.message if isinstance(evidence, LoggedError) else evidence.text)
+        found = _INVALID_GRADIENT_PATTERN.search(
+            evidence.message if isinstance(evidence, LoggedError) else evidence.text
+        )
         function = (found and found.group(1)) or "?"
         stage3 = zero3(log)
         if stage3 is False:
@@ -184,7 +186,7 @@ def _loss_of(script: Script, statement: ast.stmt, depth: int) -> ast.stmt | None
         if "loss" in function.name:
             return statement
         return _find_loss_from_calls(script, function.name, depth)
-    names = list(_bound(statement))
+    names = list(_assigned_target_names(statement))
     if any("loss" in name.lower() for name in names):
         return statement
     if depth == 0:
@@ -214,7 +216,7 @@ def _find_loss_from_calls(script: Script, name: str, depth: int) -> ast.stmt | N
     return None
 
 
-def _bound(statement: ast.stmt) -> Iterator[str]:
+def _assigned_target_names(statement: ast.stmt) -> Iterator[str]:
     """The names that a statement assigns; of attributes the last part."""
     targets: list[ast.expr] = []
     if isinstance(statement, ast.Assign):

@@ -32,7 +32,7 @@ _GENERATION_FRAMES = (
     "trainer_seq2seq",
 )
 _GENERATION_METHODS = frozenset({"generate", "_sample", "_beam_search", "_greedy_search"})
-_REHEARSED = translated(
+_DIVERGENCE_REASON = translated(
     "Each token needs the weights of all ranks, and a rank that has finished generating leaves the others "
     "waiting in the gather."
 )
@@ -62,7 +62,7 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
             return
         side = divergence.most_informative_side(*generating)
         often = len(generating) < len(divergence.sides) and _is_first_generate_call(side)
-        cure, because = (_EQUAL_GENERATE_CALLS_CURES, _UNEQUAL_GENERATE_CALLS) if often else (_CURE, _REHEARSED)
+        cure, because = (_EQUAL_GENERATE_CALLS_CURES, _UNEQUAL_GENERATE_CALLS) if often else (_CURE, _DIVERGENCE_REASON)
         yield self.divergence_finding(divergence, side, cure=cure, reason=because)
 
     def in_script(self, script: Script, run: Run) -> Findings:

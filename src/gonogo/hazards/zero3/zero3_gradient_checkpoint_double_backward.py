@@ -8,13 +8,13 @@ _CURE = (
     translated("Or run the model once, on the concatenated batch"),
 )
 
-_ASSERTED = Pattern(
+_IPG_BUCKET_ASSERTION_PATTERN = Pattern(
     r"assert len\(set\(p\.ds_id for p in (?:self\.params_in_ipg_bucket|bucket\.params)"
     r"|assert .{0,60}params_in_ipg_bucket"
     r"|params_in_ipg_bucket.{0,60}AssertionError|AssertionError.{0,60}params_in_ipg_bucket"
 )
-_NAMED = Pattern(r"params_in_ipg_bucket")
-_BACKWARD = Pattern(r"optimizer\.backward\(loss")
+_IPG_BUCKET_PATTERN = Pattern(r"params_in_ipg_bucket")
+_BACKWARD_CALL_PATTERN = Pattern(r"optimizer\.backward\(loss")
 _GRADIENT_REDUCTION_FUNCTIONS = ("reduce_and_partition_ipg_grads", "reduce_independent_p_g_buckets")
 
 
@@ -32,21 +32,25 @@ class Zero3GradientCheckpointDoubleBackward(Hazard):
         certainty = Certainty.CERTAIN
         for error in log.errors_of("AssertionError"):
             last = error.innermost
-            if last and "stage3.py" in last.path and (_NAMED.search(last.code) or _ASSERTED.search(last.code)):
+            if (
+                last
+                and "stage3.py" in last.path
+                and (_IPG_BUCKET_PATTERN.search(last.code) or _IPG_BUCKET_ASSERTION_PATTERN.search(last.code))
+            ):
                 evidence = error
             elif (
                 last and "stage3.py" in last.path and not error.message and error.passes(*_GRADIENT_REDUCTION_FUNCTIONS)
             ):
                 evidence, certainty = error, Certainty.LIKELY
-        if evidence is None and (cut := find_cut_traceback(log, "zero/stage3.py", code=_NAMED)):
+        if evidence is None and (cut := find_cut_traceback(log, "zero/stage3.py", code=_IPG_BUCKET_PATTERN)):
             evidence, certainty = cut, Certainty.LIKELY
-        if evidence is None and (evidence := log.find(_ASSERTED) or log.find(_NAMED)):
+        if evidence is None and (evidence := log.find(_IPG_BUCKET_ASSERTION_PATTERN) or log.find(_IPG_BUCKET_PATTERN)):
             certainty = Certainty.LIKELY if log.has("AssertionError") else Certainty.POSSIBLE
         bare = any(not (error.frames or error.message) for error in log.errors_of("AssertionError"))
         if (
             evidence is None
             and bare
-            and (cut := find_cut_traceback(log, "deepspeed/runtime/engine.py", code=_BACKWARD))
+            and (cut := find_cut_traceback(log, "deepspeed/runtime/engine.py", code=_BACKWARD_CALL_PATTERN))
         ):
             evidence, certainty = cut, Certainty.POSSIBLE  # the last line may be one rank's, and the frames another's
         if evidence is None:

@@ -4,14 +4,16 @@ from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, H
 from gonogo.hazards.zero3._checkpointing import checkpointing
 from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, zero3
 
-_DIFFERS = Pattern(
+_METADATA_DIFFERS_PATTERN = Pattern(
     r"(?:Recomputed values for the following tensors\s+)?have different metadata than during the forward"
 )
-_NUMBER = Pattern(r"A different number of tensors was saved during the original forward and recomputation")
-_EMPTY = Pattern(r"recomputed(?: metadata:?)?:? ?\{'shape': (?:torch\.Size\()?\[0\]")
+_TENSOR_COUNT_DIFFERS_PATTERN = Pattern(
+    r"A different number of tensors was saved during the original forward and recomputation"
+)
+_RECOMPUTED_EMPTY_PATTERN = Pattern(r"recomputed(?: metadata:?)?:? ?\{'shape': (?:torch\.Size\()?\[0\]")
 _RECOMPUTED_SHAPE_PATTERN = Pattern(r"recomputed(?: metadata:?)?:? ?\{'shape': (?:torch\.Size\()?\[[^\]]*\]")
 _LORA = Pattern(r"(?i)\blora\b|\bpeft\b|lora_[AB]|adapter")
-_FSDP = ("fully_sharded_data_parallel.py", "torch/distributed/fsdp", "torch/distributed/_composable")
+_FSDP_FRAMES = ("fully_sharded_data_parallel.py", "torch/distributed/fsdp", "torch/distributed/_composable")
 _CURE = (
     translated(
         'Set gradient_checkpointing_kwargs={"use_reentrant": True}, with model.enable_input_require_grads() for PEFT'
@@ -44,8 +46,10 @@ class Zero3GradientCheckpointRecompute(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A recomputed shape of [0]; if the message states no shape, ZeRO-3 or LoRA makes it likely."""
-        evidence: LoggedError | LineMatch | None = next(log.errors_of(says=_DIFFERS), None) or log.find(_DIFFERS)
-        empty = log.find(_EMPTY)
+        evidence: LoggedError | LineMatch | None = next(
+            log.errors_of(says=_METADATA_DIFFERS_PATTERN), None
+        ) or log.find(_METADATA_DIFFERS_PATTERN)
+        empty = log.find(_RECOMPUTED_EMPTY_PATTERN)
         evidence = evidence or empty
         on = zero3(log)
         if evidence is None:
@@ -54,7 +58,7 @@ class Zero3GradientCheckpointRecompute(Hazard):
             return
         if empty:
             certainty = Certainty.LIKELY if on is False else Certainty.CERTAIN
-        elif log.find(_RECOMPUTED_SHAPE_PATTERN) or on is False or log.passes(*_FSDP):
+        elif log.find(_RECOMPUTED_SHAPE_PATTERN) or on is False or log.passes(*_FSDP_FRAMES):
             return
         else:
             certainty = Certainty.LIKELY if on or log.find(_LORA) else Certainty.POSSIBLE
@@ -75,9 +79,9 @@ class Zero3GradientCheckpointRecompute(Hazard):
 
 def _find_without_shapes(log: FailureLog, zero3_is_on: bool | None) -> tuple[LoggedError, Certainty] | None:
     """An error that states no shapes, or a traceback without its last line."""
-    if zero3_is_on and (error := next(log.errors_of("CheckpointError", says=_NUMBER), None)):
+    if zero3_is_on and (error := next(log.errors_of("CheckpointError", says=_TENSOR_COUNT_DIFFERS_PATTERN), None)):
         return error, Certainty.POSSIBLE
-    if zero3_is_on is False or log.passes(*_FSDP):
+    if zero3_is_on is False or log.passes(*_FSDP_FRAMES):
         return None
     cut = find_cut_traceback(log, "torch/utils/checkpoint.py", "check_recomputed_tensors_match")
     return (cut, Certainty.LIKELY if zero3_is_on else Certainty.POSSIBLE) if cut else None

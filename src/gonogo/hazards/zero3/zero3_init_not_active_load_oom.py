@@ -19,16 +19,16 @@ from gonogo.hazards.rule import (
 from gonogo.hazards.zero3._loading import is_zero3_configured_at, model_loads, zero3_configuring_calls
 from gonogo.hazards.zero3._zero3_in_log import first_match, zero3
 
-_REFUSED = Pattern(r"Model was not initialized with `?Zero-?3`? despite being configured")
-_LOADING = Pattern(r"Loading checkpoint shards|Loading weights|Loading pipeline components|from_pretrained")
-_KILLED = Pattern(
+_NOT_INITIALIZED_PATTERN = Pattern(r"Model was not initialized with `?Zero-?3`? despite being configured")
+_LOADING_PATTERN = Pattern(r"Loading checkpoint shards|Loading weights|Loading pipeline components|from_pretrained")
+_KILLED_PATTERN = Pattern(
     r"(?i)exit(?:s with return )?code[ :=]*-9\b|\(exitcode: -9\)|return code ?=? ?-9\b|\bSIGKILL\b|signal 9\b"
     r"|^killed\b|oom-?kill"
     r"|killed due to (?:the node running low on )?memory|memory usage threshold|OutOfMemoryError: Task was killed"
     r"|out of host memory"
     r"|(?:CPU|host|system)(?: RAM| memory)? (?:OOM|out of memory)|CPU OOM|内存(?:溢出|不足|爆)"
 )
-_STEPPED = Pattern(r"'loss': |\bloss[:=] ?\d|\*{3,} Running training")
+_TRAINING_STARTED_PATTERN = Pattern(r"'loss': |\bloss[:=] ?\d|\*{3,} Running training")
 _ZERO_INIT_ACTIVE_PATTERN = Pattern(r"(?i)activating zero\.init")
 _CURE = (
     translated(
@@ -88,7 +88,7 @@ class Zero3InitNotActiveLoadOom(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """transformers' error, or a process that was killed while it loaded the model without zero.Init."""
-        if evidence := first_match(log, _REFUSED, "ValueError"):
+        if evidence := first_match(log, _NOT_INITIALIZED_PATTERN, "ValueError"):
             yield self._found(evidence, Certainty.LIKELY)
             return
         if log.find(_ZERO_INIT_ACTIVE_PATTERN):
@@ -96,7 +96,7 @@ class Zero3InitNotActiveLoadOom(Hazard):
         stage3 = zero3(log)
         if not stage3:
             return
-        killed = log.find(_KILLED)
+        killed = log.find(_KILLED_PATTERN)
         if killed and _was_loading(log, killed):
             ordered = _model_before_arguments(log.setup.script)
             yield self._found(killed, Certainty.LIKELY if ordered else Certainty.POSSIBLE)
@@ -120,9 +120,9 @@ class Zero3InitNotActiveLoadOom(Hazard):
 def _was_loading(log: FailureLog, kill_line: LineMatch) -> bool:
     """Whether loading a model was the last thing that the run did before it was killed."""
     for line in reversed(log.lines_before(kill_line.line, 200)):
-        if _STEPPED.search(line.text):
+        if _TRAINING_STARTED_PATTERN.search(line.text):
             return False
-        if _LOADING.search(line.text):
+        if _LOADING_PATTERN.search(line.text):
             return True
     return False
 

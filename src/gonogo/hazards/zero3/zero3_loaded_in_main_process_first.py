@@ -37,7 +37,7 @@ class Zero3LoadedInMainProcessFirst(Hazard):
             )
 
 
-_FIRST = (
+_MAIN_PROCESS_FIRST_FUNCTIONS = (
     "main_process_first",
     "local_main_process_first",
     "is_rank_zero_first",
@@ -52,4 +52,4 @@ def _is_main_process_first(block: ast.AST, inside: ast.AST) -> TypeGuard[ast.Wit
     call = block.items[0].context_expr
     func = call.func if isinstance(call, ast.Call) else None
     name = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
-    return name in _FIRST
+    return name in _MAIN_PROCESS_FIRST_FUNCTIONS

@@ -7,7 +7,7 @@ from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Rehe
 from gonogo.hazards.zero3._loading import is_zero3_configured_at, model_loads
 from gonogo.hazards.zero3._zero3_in_log import first_match
 
-_REFUSED = Pattern(
+_ZERO3_INCOMPATIBLE_PATTERN = Pattern(
     r"(?i)DeepSpeed Zero-?3 is not compatible with (?:.{0,60}(?:low_cpu_mem|device_map)|\W?low_cpu|passing\b|\W*$)"
 )
 _CURE = (
@@ -79,7 +79,7 @@ class Zero3LowCpuMemDeviceMap(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """transformers' error, which has no other cause."""
-        if evidence := first_match(log, _REFUSED, "ValueError"):
+        if evidence := first_match(log, _ZERO3_INCOMPATIBLE_PATTERN, "ValueError"):
             yield self.log_finding(
                 evidence,
                 translated(

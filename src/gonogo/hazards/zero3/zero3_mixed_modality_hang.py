@@ -36,13 +36,13 @@ _CURE = (
     translated("Or use batches of one modality at a time on all ranks (group_by_modality_length), or ZeRO-2"),
 )
 _TOWERS = ("vision", "visual", "image", "audio", "video", "speech", "encode_images")
-_SIZES = ("shape", "size", "numel", "any", "sum", "len")
+_SIZE_FUNCTIONS = ("shape", "size", "numel", "any", "sum", "len")
 
 
 _TOWER = Pattern(
     r"(?i)vision|visual|image|pixel|picture|video|audio|speech|whisper|tower|projector|resampler|\bvit\b|multi_modal"
 )
-_REHEARSED = translated(
+_DIVERGENCE_REASON = translated(
     "ZeRO-3 gathers a tower's weights when it is run, but a rank whose batch has nothing for it (no image, no "
     "audio) does not run it."
 )
@@ -58,7 +58,7 @@ class Zero3MixedModalityHang(Hazard):
         unlike = 0 < len(towers) < len(divergence.sides) or divergence.batches_differ
         if unlike and divergence.gathers and divergence.rank_test is None:
             yield self.divergence_finding(
-                divergence, divergence.most_informative_side(*towers), cure=_CURE, reason=_REHEARSED
+                divergence, divergence.most_informative_side(*towers), cure=_CURE, reason=_DIVERGENCE_REASON
             )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
@@ -134,7 +134,7 @@ def _depends_on_batch(test: ast.expr) -> bool:
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.IsNot, ast.In)):
         return not mentions_self(test.left)
     called = (name_of(each.func) for each in ast.walk(test) if isinstance(each, ast.Call))
-    return any(name.rpartition(".")[2] in _SIZES for name in called) and not mentions_self(test)
+    return any(name.rpartition(".")[2] in _SIZE_FUNCTIONS for name in called) and not mentions_self(test)
 
 
 def _is_called_elsewhere(script: Script, node: ast.Call, function: ast.AST) -> bool:

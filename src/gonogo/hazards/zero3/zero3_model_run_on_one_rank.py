@@ -29,7 +29,7 @@ from gonogo.hazards.rule import (
 )
 
 _CURE = (translated("Run it on all ranks (generate with synced_gpus=True), and let only rank 0 show the result"),)
-_REHEARSED = translated("Each layer gathers its weights from all ranks when it is run.")
+_DIVERGENCE_REASON = translated("Each layer gathers its weights from all ranks when it is run.")
 
 
 class Zero3ModelRunOnOneRank(Hazard):
@@ -42,7 +42,7 @@ class Zero3ModelRunOnOneRank(Hazard):
         call = side.call
         runs_model = call is not None and (call.parameters or call.module) and not _in_forward(call, guard)
         if runs_model and divergence.zero_stage == 3:
-            yield self.divergence_finding(divergence, side, cure=_CURE, reason=_REHEARSED)
+            yield self.divergence_finding(divergence, side, cure=_CURE, reason=_DIVERGENCE_REASON)
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
         """Run on all ranks what only one does."""

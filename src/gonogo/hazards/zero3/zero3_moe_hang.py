@@ -29,7 +29,7 @@ _CURE = (
     ),
     translated("Or use ZeRO-2, with offload if memory is short"),
 )
-_VARIABLE = "ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES"
+_MOE_LAYERS_VARIABLE = "ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES"
 # Newer versions of DeepSpeed treat the blocks of these models as leaves (zero/leaf_module_config.py).
 _LEAVES_BY_DEFAULT = ("mixtral", "qwen2_moe", "qwen3_moe")
 
@@ -37,7 +37,7 @@ _LEAVES_BY_DEFAULT = ("mixtral", "qwen2_moe", "qwen3_moe")
 _MAX_COLLECTIVES_PER_STEP = 100_000
 """More gathers than any model's first step makes: a run that has counted this many is long past it."""
 _EXPERT = Pattern(r"(?i)expert|\bmoe\b")
-_REHEARSED = translated(
+_DIVERGENCE_REASON = translated(
     "ZeRO-3 gathers each expert separately, and a rank that routes no tokens to an expert does not call it."
 )
 
@@ -51,7 +51,7 @@ class Zero3MoeHang(Hazard):
         reached = [side for side in divergence.sides if _EXPERT.search(names_in_call(side))]
         if reached and divergence.gathers and divergence.rank_test is None:
             yield self.divergence_finding(
-                divergence, divergence.most_informative_side(*reached), cure=_CURE, reason=_REHEARSED
+                divergence, divergence.most_informative_side(*reached), cure=_CURE, reason=_DIVERGENCE_REASON
             )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
@@ -70,7 +70,7 @@ class Zero3MoeHang(Hazard):
             return
         if any(b"leaf_module" in script.source.data for script in run.scripts):
             return
-        if not run.launch.variables.get(_VARIABLE, Field.missing()).absent:
+        if not run.launch.variables.get(_MOE_LAYERS_VARIABLE, Field.missing()).absent:
             return
         if run.accelerate is not None and b"moe_layer_cls_names" in run.accelerate.source.data:
             return

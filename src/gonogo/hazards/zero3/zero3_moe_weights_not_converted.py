@@ -10,9 +10,9 @@ _RAISING_VERSIONS = ">=5.1,<5.2"
 _AFFECTED_VERSIONS = ">=5.0,<5.2"
 _FIXED_VERSIONS = ">=5.2"
 
-_FAILED = Pattern(r"Failed to apply weight conversion for '([\w.]+)'")
-_UNPACKED = Pattern(r"not enough values to unpack \(expected 2, got 1\)")
-_LOADING = "transformers/integrations/deepspeed.py"
+_CONVERSION_FAILED_PATTERN = Pattern(r"Failed to apply weight conversion for '([\w.]+)'")
+_UNPACK_ERROR_PATTERN = Pattern(r"not enough values to unpack \(expected 2, got 1\)")
+_DEEPSPEED_INTEGRATION_PATH = "transformers/integrations/deepspeed.py"
 _CAUSE = translated(
     "transformers 5.1 can't merge the weights of the experts under ZeRO-3: it treats the result as a pair. The "
     "checkpoint is correct."
@@ -50,8 +50,12 @@ class Zero3MoeWeightsNotConverted(Hazard):
         """Weights that transformers 5.0 fails to load; the error that 5.1 raises."""
         for failed in failed_ranks(record):
             failure = failed.failure
-            inside = any(path_ends_with(frame, _LOADING) for frame in failure.frames)
-            if inside and _FAILED.search(failure.message) and _UNPACKED.search(failure.message):
+            inside = any(path_ends_with(frame, _DEEPSPEED_INTEGRATION_PATH) for frame in failure.frames)
+            if (
+                inside
+                and _CONVERSION_FAILED_PATTERN.search(failure.message)
+                and _UNPACK_ERROR_PATTERN.search(failure.message)
+            ):
                 yield self.finding(_CAUSE, cure=_CURE, spans=failure_places(failure), ranks=failed.ranks)
         losing = [
             (rank, drawn) for rank in record.ranks for drawn in rank.drawn_weights if is_lost_in_conversion(drawn, rank)
@@ -78,9 +82,9 @@ class Zero3MoeWeightsNotConverted(Hazard):
         on = zero3(log)
         if on is False:
             return
-        for error in log.errors_of("RuntimeError", says=_FAILED):
-            of_zero3 = error.passes(_LOADING)
-            if _UNPACKED.search(error.message) and (of_zero3 or on):
+        for error in log.errors_of("RuntimeError", says=_CONVERSION_FAILED_PATTERN):
+            of_zero3 = error.passes(_DEEPSPEED_INTEGRATION_PATH)
+            if _UNPACK_ERROR_PATTERN.search(error.message) and (of_zero3 or on):
                 yield self.log_finding(
                     error, _CAUSE, cure=_CURE, certainty=Certainty.CERTAIN if of_zero3 else Certainty.LIKELY
                 )

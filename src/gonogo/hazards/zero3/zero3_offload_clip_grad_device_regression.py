@@ -100,7 +100,7 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
             if certainty is not None:
                 yield self._log_finding(mismatch.evidence, log, certainty)
         if not log.errors and (cut := find_truncated_error(log, ("stage3.py", "unscale_and_clip_grads"))):
-            faulty = release is None or release[:3] in _FAULTY
+            faulty = release is None or release[:3] in _FAULTY_VERSIONS
             yield self._log_finding(cut, log, Certainty.LIKELY if faulty else Certainty.POSSIBLE)
         elif not log.errors and (cut := _find_cut_step_traceback(log, release)):
             yield self._log_finding(cut, log, Certainty.POSSIBLE)  # the most common error at the end of a step
@@ -125,16 +125,16 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
         )
 
 
-_FAULTY = ((0, 14), (0, 14, 1), (0, 14, 2))
+_FAULTY_VERSIONS = ((0, 14), (0, 14, 1), (0, 14, 2))
 
-_STEPS = ("zero/stage", "engine.step", "engine_wrapped.backward", "accelerator.backward", "model_engine.step")
+_STEP_FRAMES = ("zero/stage", "engine.step", "engine_wrapped.backward", "accelerator.backward", "model_engine.step")
 _CLIPS = Pattern(r"in unscale_and_clip_grads|grad\.mul_\(1\. / combined_scale\)|self\.unscale_and_clip_grads\(")
 
 
 def _certainty(mismatch: LoggedMismatch, log: FailureLog, release: tuple[int, ...] | None) -> Certainty | None:
     if not mismatch.involves_cpu or mismatch.is_between_accelerators:
         return None
-    faulty = release is not None and release[:3] in _FAULTY
+    faulty = release is not None and release[:3] in _FAULTY_VERSIONS
     clips = any(
         "unscale_and_clip_grads" in frame.function and ("deepspeed" in frame.path or "stage" in frame.path)
         for frame in mismatch.frames
@@ -142,7 +142,7 @@ def _certainty(mismatch: LoggedMismatch, log: FailureLog, release: tuple[int, ..
     # Ranks that write to the same log without a prefix interleave their frames.
     if clips or mismatch.passes("combined_scale") or (mismatch.passes("zero/stage3.py") and log.find(_CLIPS)):
         return Certainty.CERTAIN if faulty or release is None else Certainty.LIKELY
-    if mismatch.operator is not None or (mismatch.frames and not mismatch.passes(*_STEPS)):
+    if mismatch.operator is not None or (mismatch.frames and not mismatch.passes(*_STEP_FRAMES)):
         return None
     if log.find(_CLIPS) is not None:
         return Certainty.LIKELY
@@ -161,6 +161,6 @@ def _certainty(mismatch: LoggedMismatch, log: FailureLog, release: tuple[int, ..
 
 def _find_cut_step_traceback(log: FailureLog, release: tuple[int, ...] | None) -> LoggedError | None:
     """A traceback that ends in the engine's step; None if version or stage rule this hazard out."""
-    if under_zero3(log) is False or (release is not None and release[:3] not in _FAULTY):
+    if under_zero3(log) is False or (release is not None and release[:3] not in _FAULTY_VERSIONS):
         return None
     return find_truncated_error(log, ("deepspeed/runtime/engine.py", "_take_model_step"), max_frames=1)

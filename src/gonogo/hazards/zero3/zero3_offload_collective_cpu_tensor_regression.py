@@ -3,8 +3,13 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Run, translated
 
 _NOT_CUDA = Pattern(r"[Tt]ensors must be CUDA and dense")
-_ZERO = ("deepspeed/runtime/zero", "deepspeed/runtime/engine.py", "deepspeed/runtime/utils.py", "strategies/deepspeed")
-_OTHER = ("GatheredParameters", "partition_parameters.py", "ppo", "nn/parallel/distributed.py")
+_ZERO_FRAMES = (
+    "deepspeed/runtime/zero",
+    "deepspeed/runtime/engine.py",
+    "deepspeed/runtime/utils.py",
+    "strategies/deepspeed",
+)
+_UNRELATED_FRAMES = ("GatheredParameters", "partition_parameters.py", "ppo", "nn/parallel/distributed.py")
 _CURE = (
     translated('Install another DeepSpeed: pip install "deepspeed!=0.5.5" (0.5.4, or 0.5.6 and later)'),
     translated("Or train without offload_optimizer and offload_param"),
@@ -61,8 +66,8 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
 def _certainty(evidence: LoggedError | LineMatch, log: FailureLog) -> Certainty | None:
     release = log.setup.release("deepspeed")
     frames = evidence.frames if isinstance(evidence, LoggedError) else ()
-    passes = isinstance(evidence, LoggedError) and evidence.passes(*_ZERO)
-    elsewhere = isinstance(evidence, LoggedError) and evidence.passes(*_OTHER)
+    passes = isinstance(evidence, LoggedError) and evidence.passes(*_ZERO_FRAMES)
+    elsewhere = isinstance(evidence, LoggedError) and evidence.passes(*_UNRELATED_FRAMES)
     zero3 = under_zero3(log)
     if zero3 is False:
         return None

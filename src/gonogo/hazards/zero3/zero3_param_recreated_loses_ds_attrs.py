@@ -5,7 +5,7 @@ from gonogo.hazards.facts.zero_usage import is_inside_module_class, stage_span, 
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
 from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, first_match
 
-_LOST = Pattern(
+_LOST_ATTRIBUTE_PATTERN = Pattern(
     r"'(\w{0,40}(?:Parameter|Params4bit|Int8Params|Tensor|DTensor))' object has no attribute '(ds_\w+"
     r"|all_gather_coalesced|partition|all_gather)'"
 )
@@ -67,7 +67,7 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A parameter (or module) that lacks the attributes that DeepSpeed sets."""
         on_module = False
-        evidence = first_match(log, _LOST, "AttributeError")
+        evidence = first_match(log, _LOST_ATTRIBUTE_PATTERN, "AttributeError")
         if evidence is None:
             evidence, on_module = first_match(log, _MISSING_DS_ATTRIBUTE_PATTERN, "AttributeError"), True
         if evidence is None:
@@ -79,7 +79,7 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
             yield self._found(evidence, "Parameter", read.group(1) if read else "ds_id", Certainty.LIKELY)
             return
         text = evidence.message if isinstance(evidence, LoggedError) else evidence.text
-        found = (_MISSING_DS_ATTRIBUTE_PATTERN if on_module else _LOST).search(text)
+        found = (_MISSING_DS_ATTRIBUTE_PATTERN if on_module else _LOST_ATTRIBUTE_PATTERN).search(text)
         holder, attribute = (found.group(1), found.group(2)) if found else ("Parameter", "ds_id")
         if attribute == "ds_numel":
             certainty = Certainty.POSSIBLE  # just as likely a parameter that zero.Init never saw

@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Scrip
 from gonogo.hazards.zero3._online_trainers import gathering_trainers
 from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, first_match, zero3
 
-_EMPTY = Pattern(r"pop from an empty deque")
+_EMPTY_DEQUE_PATTERN = Pattern(r"pop from an empty deque")
 _POPS = Pattern(r"\.popleft\(\)")
 _TRACE_RECORDING_FUNCTIONS = (
     "record_parameters",
@@ -43,7 +43,7 @@ class Zero3ParamTraceEmptyDeque(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """An empty deque; certain if the frames are those of the coordinator."""
-        evidence = first_match(log, _EMPTY, "IndexError") or find_cut_traceback(
+        evidence = first_match(log, _EMPTY_DEQUE_PATTERN, "IndexError") or find_cut_traceback(
             log, "partitioned_param_coordinator.py", code=_POPS
         )
         if evidence is None:

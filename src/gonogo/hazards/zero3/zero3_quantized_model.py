@@ -15,7 +15,7 @@ from gonogo.hazards.rule import (
 )
 from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, first_match, zero3
 
-_REFUSED = Pattern(
+_ZERO3_INCOMPATIBLE_PATTERN = Pattern(
     r"(?i)(?:ZeRO-?3|FSDP) (?:or \S+ )?(?:is|are) (?:incompatible|not compatible) with (?:\S+ )?(?:PTQ|quanti[sz]"
     r"|QLoRA|GPTQ|AWQ|4-?bit|8-?bit)"
     r"|PTQ-quantized models"
@@ -29,11 +29,19 @@ _COLLECTIVE_DTYPE_PATTERN = Pattern(
     r"output tensor must have the same type as input tensor|output tensor size must be equal to world_size times input"
     r"|(?:Unconvertible NCCL type|data type is not supported for NCCL process group:?) ?\S*(?:Float8|Byte|Char|float8)"
 )
-_QUANTIZED = Pattern(
+_QUANTIZATION_PATTERN = Pattern(
     r"(?i)bitsandbytes|\bbnb_?|load_in_[48]bit|quantization_bit|[48]-?bit\b|\bq_?lora\b|gptq|\bawq\b|\bint[48]\b"
     r"|\bfp8\b|quanto|量化"
 )
-_FRAMES = ("bitsandbytes/", "auto_gptq/", "gptqmodel/", "awq/", "quantizers/", "peft/tuners/lora/bnb.py", "bnb.py")
+_QUANTIZATION_FRAMES = (
+    "bitsandbytes/",
+    "auto_gptq/",
+    "gptqmodel/",
+    "awq/",
+    "quantizers/",
+    "peft/tuners/lora/bnb.py",
+    "bnb.py",
+)
 _ZERO_FRAMES = (
     "partition_parameters.py",
     "partitioned_param_coordinator.py",
@@ -117,8 +125,12 @@ class Zero3QuantizedModel(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A framework's error, or a collective or a load that fails only with quantized weights."""
         on = zero3(log)
-        quantized = log.passes(*_FRAMES) or bool(log.find(_QUANTIZED)) or log.setup.mentions(_QUANTIZED.text)
-        if evidence := first_match(log, _REFUSED):
+        quantized = (
+            log.passes(*_QUANTIZATION_FRAMES)
+            or bool(log.find(_QUANTIZATION_PATTERN))
+            or log.setup.mentions(_QUANTIZATION_PATTERN.text)
+        )
+        if evidence := first_match(log, _ZERO3_INCOMPATIBLE_PATTERN):
             yield self._found(evidence, Certainty.CERTAIN)
             return
         if evidence := first_match(log, _SEVERAL_DTYPES_PATTERN, "RuntimeError"):

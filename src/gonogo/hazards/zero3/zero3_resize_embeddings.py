@@ -8,7 +8,7 @@ from gonogo.hazards.zero3._empty_parameter_uses import RESIZE_FUNCTIONS
 from gonogo.hazards.zero3._loading import is_zero3_configured_at
 from gonogo.hazards.zero3._zero3_in_log import first_match, zero3
 
-_EMPTY = Pattern(
+_EMPTY_TENSOR_PATTERN = Pattern(
     r"'weight' must be 2-?D|with size 0\b|torch\.Size\(\[0\]\)|\(0\)|\[0\]|\[-1, 0\]|input of size 0\b"
     r"|Padding_idx must be"
     r"|expected to be in range of \[-1, 0\]|fewer than 2 dimensions|ds_\w+"
@@ -18,7 +18,7 @@ _RESIZES = Pattern(r"resize_token_embeddings|resize_embedding")
 
 # Releases that read the size from the partitioned weight, and the first fixed one after each.
 _FAULTY_RELEASES = ((">=4.32,<4.34", "4.34.0"), (">=4.43,<4.43.3", "4.43.3"))
-_LAYERS = ("get_input_embeddings", "get_output_embeddings")
+_EMBEDDING_GETTERS = ("get_input_embeddings", "get_output_embeddings")
 _GATHER_CURE = translated(
     "Read and write embeddings inside with deepspeed.zero.GatheredParameters(embedding.weight, modifier_rank=0), "
     "and take sizes from len(tokenizer)"
@@ -95,7 +95,7 @@ class Zero3ResizeEmbeddings(Hazard):
         found: list[tuple[LoggedError | LineMatch, Certainty]] = []
         for error in log.errors_of("RuntimeError", "IndexError", "AssertionError", "ValueError", "AttributeError"):
             if error.passes(*RESIZE_FUNCTIONS):
-                if _EMPTY.search(error.message):
+                if _EMPTY_TENSOR_PATTERN.search(error.message):
                     found.append((error, Certainty.CERTAIN if on else Certainty.LIKELY))
                 elif on:
                     found.append((error, Certainty.LIKELY))
@@ -151,5 +151,5 @@ def _resolve_embedding(script: Script, node: ast.expr) -> ast.expr | None:
     while isinstance(each, ast.Attribute):
         names.append(each.attr)
         each = script.bound_to(each.value)
-    of_layer = isinstance(each, ast.Call) and script.call_at(each).method in _LAYERS
+    of_layer = isinstance(each, ast.Call) and script.call_at(each).method in _EMBEDDING_GETTERS
     return weight if of_layer and "weight" in names else None

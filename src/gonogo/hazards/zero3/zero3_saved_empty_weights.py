@@ -17,16 +17,16 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Scrip
 from gonogo.hazards.zero3._shape_mismatches import shape_mismatches
 from gonogo.hazards.zero3._zero3_in_log import first_match, zero3
 
-_REFUSED = Pattern(r"[Cc]annot get 16bit model weights because `stage3_gather")
-_LISTED = Pattern(r"\.(?:weight|bias|lora_[AB])\b.{0,24}torch\.Size\(\[0\]\)")
+_CANNOT_GATHER_PATTERN = Pattern(r"[Cc]annot get 16bit model weights because `stage3_gather")
+_EMPTY_TENSOR_LISTING_PATTERN = Pattern(r"\.(?:weight|bias|lora_[AB])\b.{0,24}torch\.Size\(\[0\]\)")
 _CHECKPOINT_FILE_PATTERN = Pattern(r"(?i)checkpoint|model_states|\.bin\b|\.safetensors|\bsaved?\b")
 _EMPTY_WEIGHT_PATTERN = Pattern(r"\b[\w.]+\.(?:weight|bias|lora_[AB])\S* ?[=:]\s*torch\.Size\(\[0\]\)")
-_GATHER = "stage3_gather_16bit_weights_on_model_save"
+_GATHER_ON_SAVE_KEY = "stage3_gather_16bit_weights_on_model_save"
 _FILE_CURE = (
     Text(
-        f'Set "{_GATHER}": true, and save through Trainer, engine.save_16bit_model, or save_pretrained('
+        f'Set "{_GATHER_ON_SAVE_KEY}": true, and save through Trainer, engine.save_16bit_model, or save_pretrained('
         "..., state_dict=accelerator.get_state_dict(engine)), called on all ranks",
-        f'设 "{_GATHER}": true，并通过 Trainer、engine.save_16bit_model 或 save_pretrained('
+        f'设 "{_GATHER_ON_SAVE_KEY}": true，并通过 Trainer、engine.save_16bit_model 或 save_pretrained('
         "..., state_dict=accelerator.get_state_dict(engine)) 在所有 rank 上保存",
     ),
     translated(
@@ -80,9 +80,10 @@ class Zero3SavedEmptyWeights(Hazard):
                     "OUTPUT_DIR"
                 ),
                 Text(
-                    f'Before the next run set "{_GATHER}": true in the DeepSpeed JSON (accelerate: '
+                    f'Before the next run set "{_GATHER_ON_SAVE_KEY}": true in the DeepSpeed JSON (accelerate: '
                     "zero3_save_16bit_model: true)",
-                    f'下次训练前在 DeepSpeed JSON 中设 "{_GATHER}": true（accelerate：zero3_save_16bit_model: true）',
+                    f'下次训练前在 DeepSpeed JSON 中设 "{_GATHER_ON_SAVE_KEY}": true'
+                    "（accelerate：zero3_save_16bit_model: true）",
                 ),
             ),
             certainty=certainty,
@@ -94,12 +95,12 @@ class Zero3SavedEmptyWeights(Hazard):
         for mismatch in mismatches:
             if mismatch.saved == "0" and mismatch.current != "0":
                 return mismatch.evidence, Certainty.CERTAIN
-        ones = [m for m in mismatches if m.saved == "1" and _elements(m.current) > 1]
+        ones = [m for m in mismatches if m.saved == "1" and _count_elements(m.current) > 1]
         if len(ones) > 1 or (ones and zero3(log)):
             return ones[0].evidence, Certainty.LIKELY
-        if evidence := first_match(log, _REFUSED, "ValueError"):
+        if evidence := first_match(log, _CANNOT_GATHER_PATTERN, "ValueError"):
             return evidence, Certainty.LIKELY
-        if (line := log.find(_LISTED)) and log.find(_CHECKPOINT_FILE_PATTERN):
+        if (line := log.find(_EMPTY_TENSOR_LISTING_PATTERN)) and log.find(_CHECKPOINT_FILE_PATTERN):
             return line, Certainty.LIKELY if zero3(log) else Certainty.POSSIBLE
         unlisted = [] if log.errors else list(log.find_all(_EMPTY_WEIGHT_PATTERN))
         if len(unlisted) > 1:
@@ -107,7 +108,7 @@ class Zero3SavedEmptyWeights(Hazard):
         return None
 
 
-def _elements(shape: str) -> int:
+def _count_elements(shape: str) -> int:
     return prod(int(size) for size in shape.split(",") if size)
 
 

@@ -19,7 +19,7 @@ from gonogo.hazards.rule import (
     translated,
 )
 
-_GATHERS = (
+_GATHER_CALLS = (
     *("deepspeed.zero.GatheredParameters", "deepspeed.utils.safe_get_full_fp32_param"),
     *("deepspeed.utils.safe_get_full_grad", "deepspeed.utils.safe_get_full_optimizer_state"),
     *("accelerate.Accelerator.get_state_dict", "accelerate.Accelerator.save_model"),
@@ -30,7 +30,9 @@ _CALL_ON_ALL_RANKS = translated("Call it on all ranks, and put only the use of i
 _SAVES_WEIGHTS = frozenset(
     {"save_16bit_model", "save_fp16_model", "_zero3_consolidated_16bit_state_dict", "save_pretrained", "save_model"}
 )
-_REHEARSED = translated("ZeRO-3 has partitioned the weights across all ranks; gathering them is a collective call.")
+_DIVERGENCE_REASON = translated(
+    "ZeRO-3 has partitioned the weights across all ranks; gathering them is a collective call."
+)
 
 
 class Zero3WeightsGatheredOnOneRank(Hazard):
@@ -41,7 +43,7 @@ class Zero3WeightsGatheredOnOneRank(Hazard):
             return
         side, _ = divergence.rank_test
         if divergence.zero_stage == 3 and _gathers_full_weights(side):
-            yield self.divergence_finding(divergence, side, cure=_CALL_ON_ALL_RANKS, reason=_REHEARSED)
+            yield self.divergence_finding(divergence, side, cure=_CALL_ON_ALL_RANKS, reason=_DIVERGENCE_REASON)
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
         """Run on all ranks what only one does."""
@@ -53,7 +55,7 @@ class Zero3WeightsGatheredOnOneRank(Hazard):
         """Gathers that only one rank calls."""
         if run.zero_stage != 3 or run.world_size == 1:
             return
-        for call in script.calls(*_GATHERS, "*.save_16bit_model", "*.save_fp16_model", "*.save_model"):
+        for call in script.calls(*_GATHER_CALLS, "*.save_16bit_model", "*.save_fp16_model", "*.save_model"):
             if call.method.startswith("save_") and not _is_gathering_save(script, call.node):
                 continue
             test = on_one_rank(script, call.node)

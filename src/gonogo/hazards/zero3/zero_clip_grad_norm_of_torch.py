@@ -31,7 +31,7 @@ class ZeroClipGradNormOfTorch(Hazard):
             if not is_engine(script, root) and not is_trained(script, name_of(root)):
                 continue
             clipping = run.config.get("gradient_clipping")
-            limit = _limit(call)
+            limit = _max_norm(call)
             yield self.finding(
                 translated(
                     "`{code}` clips nothing: ZeRO-{stage} has already taken the gradients out of p.grad. {instead}"
@@ -64,7 +64,7 @@ class ZeroClipGradNormOfTorch(Hazard):
         return (self.fix(title, drop, edit, safe=False),) if edit is not None else ()
 
 
-def _limit(call: Call) -> float | None:
+def _max_norm(call: Call) -> float | None:
     """The ``max_norm`` of a call of ``clip_grad_norm_``; None if unknown."""
     if call.method != "clip_grad_norm_":
         return None

@@ -32,8 +32,8 @@ _TYPE, _WORD, _PAIR, _MESSAGE, _FRAME, _RAISED_IN = 0.5, 0.6, 1.0, 1.5, 0.7, 0.8
 _ADDRESS = re.compile(r"https?://\S+|0x[0-9a-fA-F]+|\b[0-9a-f]{12,}\b")
 _FOLDERS = re.compile(r"(?:[A-Za-z]:)?(?:[\w.~@+-]*[\\/])+")
 _NUMBER = re.compile(r"\d{3,}|(?<![A-Za-z_])\d+")
-_WORDS = re.compile(r"[A-Za-z_][A-Za-z0-9_#]+")
-_PACKAGES = re.compile(r"(?:site|dist)-packages[\\/]|[\\/]lib[\\/]python3?\.\d+[\\/]")
+_IDENTIFIER_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_#]+")
+_PACKAGE_FOLDER_PATTERN = re.compile(r"(?:site|dist)-packages[\\/]|[\\/]lib[\\/]python3?\.\d+[\\/]")
 _FAILURE_WORDS_PATTERN = re.compile(
     r"(?i)error|exception|fail|fatal|abort|assert|signal|killed|watchdog|time(?:d )?-?out|mismatch|cannot|can't|unable"
     r"|invalid|illegal|unsupported|not (?:found|supported|implemented|available)|no such|undefined|unexpected|overflow"
@@ -82,7 +82,7 @@ def _distinctive_lines(log: FailureLog) -> Iterator[str]:
 def message_features(text: str) -> Iterator[tuple[str, float]]:
     """The features of the message of an exception, a line, or the title of a thread."""
     said = normalized(text)
-    words = _WORDS.findall(said)[:_MAX_WORDS]
+    words = _IDENTIFIER_PATTERN.findall(said)[:_MAX_WORDS]
     for word in words:
         yield f"w {word}", _WORD
     for first, second in pairwise(words):
@@ -132,5 +132,5 @@ def _frame_feature(frame: LogFrame) -> str:
     path = frame.path.replace("\\", "/")
     if not frame.function or frame.function.startswith("<"):
         return ""
-    inside = _PACKAGES.split(path)[-1] if is_library(path) else path.rpartition("/")[2]
+    inside = _PACKAGE_FOLDER_PATTERN.split(path)[-1] if is_library(path) else path.rpartition("/")[2]
     return f"{inside}:{frame.function}"

@@ -31,7 +31,7 @@ def similar_threads(log: FailureLog, excluded_addresses: Collection[str] = ()) -
     features = features_of(log)
     if not features:
         return ()
-    index = _index()
+    index = _thread_index()
     without = {number for number, thread in enumerate(index.threads) if thread.address in excluded_addresses}
     return tuple(
         _to_similar_thread(index.threads[number], likeness) for likeness, number in chosen(index, features, without)
@@ -84,10 +84,10 @@ def _weighted_likeness(thread: IssueThread, similarity: float) -> float:
 
 def thread_counts_by_hazard() -> Counter[str]:
     """How many threads of the index belong to each hazard, which tells how frequent it is."""
-    return Counter(thread.hazard for thread in _index().threads if thread.hazard and not thread.cited)
+    return Counter(thread.hazard for thread in _thread_index().threads if thread.hazard and not thread.cited)
 
 
-_index = cache(ThreadIndex.shipped)
+_thread_index = cache(ThreadIndex.shipped)
 _cases = cache(case_index)
 
 

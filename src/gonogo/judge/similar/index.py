@@ -57,11 +57,11 @@ class ThreadIndex:
     def __init__(self, data: bytes) -> None:
         stored = msgspec.msgpack.decode(data, type=_IndexFile)
         self.threads: Sequence[IssueThread] = stored.threads
-        self._hashes = _numbers("I", stored.hashes)
-        self._starts = _numbers("I", stored.starts)
-        self._having = _numbers("H", stored.having)
+        self._hashes = _read_array("I", stored.hashes)
+        self._starts = _read_array("I", stored.starts)
+        self._having = _read_array("H", stored.having)
         self._weights = stored.weights
-        self._lengths = _numbers("f", stored.lengths)
+        self._lengths = _read_array("f", stored.lengths)
 
     @classmethod
     def shipped(cls) -> ThreadIndex:
@@ -73,19 +73,21 @@ class ThreadIndex:
 
         Features that fewer threads have weigh more. The threads in ``excluded`` are skipped.
         """
-        square, shared = self._shared(features, excluded, _MIN_SHARED, lambda weight, other: weight * other)
+        square, shared = self._squared_norm_and_products(
+            features, excluded, _MIN_SHARED, lambda weight, other: weight * other
+        )
         length = math.sqrt(square) or 1.0
         found = [(product / length / self._lengths[thread], thread) for thread, product in shared.items()]
         return sorted(found, key=lambda one: (-one[0], one[1]))
 
     def containing(self, features: Features, excluded: Collection[int] = ()) -> list[tuple[float, int]]:
         """Threads that have most of a truncated log's features, as (share from 0 to 1, index), best first."""
-        square, shared = self._shared(
+        square, shared = self._squared_norm_and_products(
             features, excluded, _MIN_SHARED_OF_CUT, lambda weight, other: weight * min(weight, other)
         )
         return sorted(((part / square, thread) for thread, part in shared.items()), key=lambda one: (-one[0], one[1]))
 
-    def _shared(
+    def _squared_norm_and_products(
         self,
         features: Features,
         excluded: Collection[int],
@@ -136,7 +138,14 @@ def packed(threads: Sequence[tuple[IssueThread, Features]]) -> bytes:
         starts.append(len(having))
     lengths = array("f", (math.sqrt(square) or 1.0 for square in squares))
     listed = tuple(thread for thread, _ in threads)
-    stored = _IndexFile(listed, _bytes(hashes), _bytes(starts), _bytes(having), bytes(weights), _bytes(lengths))
+    stored = _IndexFile(
+        listed,
+        _little_endian_bytes(hashes),
+        _little_endian_bytes(starts),
+        _little_endian_bytes(having),
+        bytes(weights),
+        _little_endian_bytes(lengths),
+    )
     return msgspec.msgpack.encode(stored)
 
 
@@ -145,13 +154,13 @@ def _rarity(threads: int, thread_count: int) -> float:
     return math.log(1 + threads / thread_count)
 
 
-def _bytes(numbers: array[Any]) -> bytes:
+def _little_endian_bytes(numbers: array[Any]) -> bytes:
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers.tobytes()
 
 
-def _numbers(code: str, data: bytes) -> array[Any]:
+def _read_array(code: str, data: bytes) -> array[Any]:
     numbers: array[Any] = array(code)
     numbers.frombytes(data)
     if sys.byteorder == "big":

@@ -34,7 +34,7 @@ def encode_rows(path: str, rows: Sequence[dict[str, Any]], separator: str = "") 
         letters = f"{string.ascii_letters} {string.digits} {string.punctuation}\n"  # for character-level models
         return (letters + "".join(f"{_longest(row)}\n" for row in rows)).encode()
     if suffix == ".bin":
-        return _numbers(rows)
+        return _token_id_bytes(rows)
     if suffix == ".parquet":
         return _parquet(path, rows)
     return (json.dumps(list(rows), ensure_ascii=False, indent=1) + "\n").encode()
@@ -72,7 +72,7 @@ def _features(columns: dict[str, str]) -> list[str]:
         elif kind in ("images", "audios"):
             lines.append(f"    sequence: {kind.removesuffix('s')}")
         elif kind in ("chat", "asked", "answered", "turns", "exchanges"):
-            keys = _KEYS.get(kind, ("role", "content"))
+            keys = _MESSAGE_KEYS.get(kind, ("role", "content"))
             lines += ["    list:", *(part for key in keys for part in (f"    - name: {key}", "      dtype: string"))]
         elif kind == "parts":
             parts = [("index", "int64"), ("text", "string"), ("type", "string")]
@@ -83,12 +83,12 @@ def _features(columns: dict[str, str]) -> list[str]:
         elif kind == "ints":
             lines.append("    sequence: int64")
         else:
-            lines.append(f"    dtype: {_TYPES.get(kind, 'string')}")
+            lines.append(f"    dtype: {_ARROW_DTYPES.get(kind, 'string')}")
     return lines
 
 
-_KEYS = {"turns": ("from", "value"), "exchanges": ("user", "assistant")}
-_TYPES = {"int": "int64", "label": "int64", "float": "float64", "flag": "bool"}
+_MESSAGE_KEYS = {"turns": ("from", "value"), "exchanges": ("user", "assistant")}
+_ARROW_DTYPES = {"int": "int64", "label": "int64", "float": "float64", "flag": "bool"}
 
 
 def _lines(rows: Sequence[dict[str, Any]]) -> bytes:
@@ -104,7 +104,7 @@ def _csv(rows: Sequence[dict[str, Any]], separator: str) -> bytes:
     return buffer.getvalue().encode()
 
 
-def _numbers(rows: Sequence[dict[str, Any]]) -> bytes:
+def _token_id_bytes(rows: Sequence[dict[str, Any]]) -> bytes:
     """Token ids as 16-bit integers, as many as there are words; small ones, which are in any vocabulary.
 
     Every other id is 0, so that they are still small if the file is read as 32-bit integers.

@@ -10,7 +10,7 @@ import json
 import random
 from typing import Any
 
-_WORDS = tuple("of to in it is be as at so we he by or on do if me my up an go no us am".split())  # noqa: SIM905
+_FILLER_WORDS = tuple("of to in it is be as at so we he by or on do if me my up an go no us am".split())  # noqa: SIM905
 
 # The columns of each format and their kinds: text(s), int(s), float, flag(s), label, image(s) and so on; chat
 # (messages with role and content), message (one of them, an answer), parts (chat with content parts), asked, answered
@@ -44,7 +44,7 @@ FORMATS: dict[str, dict[str, str]] = {
 }
 
 # The share of a row's tokens by column name; any other column gets a fifth.
-_SHARES = {
+_LENGTH_SHARES = {
     "text": 0.97, "messages": 0.97, "conversations": 0.97, "output": 0.6, "completion": 0.6, "response": 0.6,
     "answer": 0.6, "chosen": 0.6, "rejected": 0.55, "rejected_response": 0.36,
     "answer_zh": 0.6, "answer_en": 0.55, "content": 0.97, "prompt": 0.3, "instruction": 0.25, "input": 0.1,
@@ -97,7 +97,7 @@ def kind_by_name(column: str) -> str:
 
 def text(tokens: int, number: int) -> str:
     """A text of that many words, different for each ``number``."""
-    return " ".join(random.Random(number).choices(_WORDS, k=max(1, tokens)))
+    return " ".join(random.Random(number).choices(_FILLER_WORDS, k=max(1, tokens)))
 
 
 class Maker:
@@ -107,7 +107,9 @@ class Maker:
         self.columns = columns
         self.tokens = tokens
         self.media = media
-        self._shares = {name: _SHARES.get(name, 0.2) for name, kind in columns.items() if _is_long_text_kind(kind)}
+        self._shares = {
+            name: _LENGTH_SHARES.get(name, 0.2) for name, kind in columns.items() if _is_long_text_kind(kind)
+        }
 
     def row(self, number: int) -> dict[str, Any]:
         """One row: alternately somewhat longer than ``tokens`` and a fifth shorter."""

@@ -24,15 +24,15 @@ def _varint(number: int) -> bytes:
     return bytes(out)
 
 
-def _number(field: int, value: int) -> bytes:
+def _varint_field(field: int, value: int) -> bytes:
     return _varint(field << 3) + _varint(value)
 
 
-def _bytes(field: int, value: bytes) -> bytes:
+def _length_delimited(field: int, value: bytes) -> bytes:
     return _varint(field << 3 | 2) + _varint(len(value)) + value
 
 
-def _kind(layout: TokenizerLayout, token: str) -> int:
+def _token_type(layout: TokenizerLayout, token: str) -> int:
     if token == layout.unk:
         return _UNKNOWN
     if token in layout.special_tokens().values():
@@ -42,27 +42,29 @@ def _kind(layout: TokenizerLayout, token: str) -> int:
 
 def sentencepiece_model(layout: TokenizerLayout, tokens: list[str]) -> bytes:
     """The model with these tokens in the order of their ids; earlier ones are merged first."""
-    tokens = tokens[: _own(layout)]
+    tokens = tokens[: _count_model_tokens(layout)]
     if layout.class_name == "XLMRobertaTokenizer":  # has its own first four tokens; shifts ids by one
         tokens = ["<unk>", "<s>", "</s>", *tokens[4:]]
     numbers = {token: number for number, token in enumerate(tokens)}
     special = set(layout.special_tokens().values())
     out = bytearray()
     for number, token in enumerate(tokens):
-        kind = _kind(layout, token) if token in special or token.startswith("<0x") else _NORMAL
-        piece = _bytes(1, token.encode()) + _varint(2 << 3 | 5) + struct.pack("<f", -float(number))
-        out += _bytes(1, piece + _number(3, kind))
+        kind = _token_type(layout, token) if token in special or token.startswith("<0x") else _NORMAL
+        piece = _length_delimited(1, token.encode()) + _varint(2 << 3 | 5) + struct.pack("<f", -float(number))
+        out += _length_delimited(1, piece + _varint_field(3, kind))
     ids = ((40, layout.unk), (41, layout.bos), (42, layout.eos), (43, layout.pad))
-    trainer = _number(3, _UNIGRAM if layout.kind == "unigram" else _BPE) + _number(4, layout.size)
-    trainer += b"".join(_number(field, numbers.get(token or "", -1)) for field, token in ids)
+    trainer = _varint_field(3, _UNIGRAM if layout.kind == "unigram" else _BPE) + _varint_field(4, layout.size)
+    trainer += b"".join(_varint_field(field, numbers.get(token or "", -1)) for field, token in ids)
     if layout.kind == "pieces":
-        trainer += _number(35, 1)
-    out += _bytes(2, trainer)
-    out += _bytes(3, _bytes(1, b"identity") + _number(3, 1) + _number(4, 0) + _number(5, 1))
+        trainer += _varint_field(35, 1)
+    out += _length_delimited(2, trainer)
+    out += _length_delimited(
+        3, _length_delimited(1, b"identity") + _varint_field(3, 1) + _varint_field(4, 0) + _varint_field(5, 1)
+    )
     return bytes(out)
 
 
-def _own(layout: TokenizerLayout) -> int:
+def _count_model_tokens(layout: TokenizerLayout) -> int:
     """How many tokens are in the model file; the class itself adds those after them (``<extra_id_0>``)."""
     last, special = layout.size, layout.special_tokens()
     while last - 1 in special:

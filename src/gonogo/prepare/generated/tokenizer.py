@@ -15,7 +15,7 @@ _MODEL_FILES = {
     "DebertaV2Tokenizer": "spm.model",
 }  # fmt: skip
 # The pre-tokenization regex of GPT-2 and Qwen, in the syntax of Rust's regex crate.
-_SPLIT = (
+_SPLIT_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 
@@ -28,7 +28,7 @@ def tokenizer_files(layout: TokenizerLayout, processor: str | None = None) -> di
     tokens = tokens_by_id(layout, [*singles, *("".join(merge) for merge in merges)])
     vocabulary = {token: number for number, token in enumerate(tokens)}
     files = {
-        "tokenizer.json": _json(_whole(layout, tokens, vocabulary, merges)),
+        "tokenizer.json": _json(_tokenizer_json(layout, tokens, vocabulary, merges)),
         "tokenizer_config.json": _json(_config(layout, processor)),
         "special_tokens_map.json": _json(_roles(layout)),
     }
@@ -50,7 +50,7 @@ def _json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, indent=None if len(value) > 100 else 2).encode()
 
 
-def _whole(
+def _tokenizer_json(
     layout: TokenizerLayout, tokens: list[str], vocabulary: dict[str, int], merges: list[tuple[str, str]]
 ) -> dict[str, Any]:
     """The content of ``tokenizer.json``."""
@@ -76,15 +76,22 @@ def _whole(
                  "end_of_word_suffix": "</w>" if layout.kind == "clip" else None, "fuse_unk": pieces,
                  "byte_fallback": pieces, "vocab": vocabulary,
                  "merges": [f"{first} {second}" for first, second in merges]}  # fmt: skip
-    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added, **parts,
-            "post_processor": _around(layout, vocabulary) or parts["post_processor"], "model": model}  # fmt: skip
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": added,
+        **parts,
+        "post_processor": _post_processor(layout, vocabulary) or parts["post_processor"],
+        "model": model,
+    }
 
 
 def _score(token: str) -> float:
     return -20.0 if token.startswith("<") else -10.0 / (1 + len(token))
 
 
-def _around(layout: TokenizerLayout, vocabulary: dict[str, int]) -> dict[str, Any] | None:
+def _post_processor(layout: TokenizerLayout, vocabulary: dict[str, int]) -> dict[str, Any] | None:
     """The post-processor that adds special tokens before and after a text; None if there are none."""
     before, after = (layout.bos if layout.add_bos else None), (layout.eos if layout.add_eos else None)
     if layout.cls is not None:
@@ -104,14 +111,15 @@ def _around(layout: TokenizerLayout, vocabulary: dict[str, int]) -> dict[str, An
     return {"type": "TemplateProcessing", "single": single, "pair": [*single, *second], "special_tokens": named}
 
 
-_BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+_BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
 _PARTS: dict[str, dict[str, Any]] = {
     "bytes": {
         "normalizer": None,
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
-            {"type": "Split", "pattern": {"Regex": _SPLIT}, "behavior": "Isolated", "invert": False}, _BYTES]},
-        "post_processor": _BYTES,
-        "decoder": _BYTES,
+            {"type": "Split", "pattern": {"Regex": _SPLIT_PATTERN}, "behavior": "Isolated", "invert": False},
+            _BYTE_LEVEL]},
+        "post_processor": _BYTE_LEVEL,
+        "decoder": _BYTE_LEVEL,
     },
     "pieces": {
         "normalizer": {"type": "Sequence", "normalizers": [
@@ -139,10 +147,10 @@ _PARTS: dict[str, dict[str, Any]] = {
         "normalizer": {"type": "Lowercase"},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
             {"type": "Split", "pattern": {"Regex": r"[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"}, "behavior": "Removed",
-             "invert": True}, _BYTES]},
+             "invert": True}, _BYTE_LEVEL]},
         "post_processor": None,
         "decoder": {"type": "Sequence", "decoders": [
-            _BYTES, {"type": "Replace", "pattern": {"String": "</w>"}, "content": " "}]},
+            _BYTE_LEVEL, {"type": "Replace", "pattern": {"String": "</w>"}, "content": " "}]},
     },
 }  # fmt: skip
 

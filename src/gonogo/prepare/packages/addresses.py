@@ -21,7 +21,7 @@ from gonogo.prepare.packages.building import BuildFailed, BuiltWheel, built
 from gonogo.prepare.packages.places import Say
 from gonogo.prepare.packages.sources import SourceUnavailable, clone_repository, download, download_archive, shown
 
-_WHEEL = re.compile(r"([\w.]+)-([\w.!+%]+)(?:-\d\w*)?-[\w.]+-[\w.]+-[\w.]+\.whl")
+_WHEEL_NAME_PATTERN = re.compile(r"([\w.]+)-([\w.!+%]+)(?:-\d\w*)?-[\w.]+-[\w.]+-[\w.]+\.whl")
 _ARCHIVE = re.compile(r"\.(?:tar\.gz|tgz|tar\.bz2|tar\.xz|zip)$|/(?:archive|zipball|tarball)/")
 
 PACKAGE_NOT_INSTALLED = translated(
@@ -80,7 +80,7 @@ def _build_wheel_from_url(
     file_name = path.partition("?")[0].rpartition("/")[2].replace("%2B", "+").replace("%2b", "+")
     if not re.match(r"https?://", address):
         raise SourceUnavailable("only addresses of git+https, git+ssh, https and http are fetched")
-    if (wheel := _WHEEL.fullmatch(file_name)) is not None:
+    if (wheel := _WHEEL_NAME_PATTERN.fullmatch(file_name)) is not None:
         folder.mkdir()
         download(path, folder / file_name, is_index_url=False)
         stated = re.search(r"(?:^|&)sha256=([0-9a-f]{64})\b", fragment)
@@ -99,10 +99,10 @@ def installed_from(name: str, address: str) -> bool:
     except (metadata.PackageNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
         return False
     url = told.get("url") if isinstance(told, dict) else None
-    return isinstance(url, str) and _place(url) == _place(address)
+    return isinstance(url, str) and _normalize_address(url) == _normalize_address(address)
 
 
-def _place(address: str) -> str:
+def _normalize_address(address: str) -> str:
     """A URL without its revision and optional parts, for comparison."""
     bare = shown(address).removeprefix("git+").partition("#")[0]
     scheme, _, rest = bare.partition("://")

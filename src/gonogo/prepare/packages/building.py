@@ -51,14 +51,14 @@ _MAX_WHEEL_BYTES = 2 << 30
 _MAX_PYPROJECT_BYTES = 1 << 20
 _MAX_OUTPUT_BYTES = 1 << 16
 _BUILD_PROGRAM_PATH = str(Path(__file__).with_name("build_program.py"))
-_LEGACY = "setuptools.build_meta:__legacy__"
+_LEGACY_BUILD_BACKEND = "setuptools.build_meta:__legacy__"
 BUILD_REQUIRES_TORCH = ("deepspeed",)
 """Packages whose build imports torch, and therefore gets this Python's."""
 BUILD_PACKAGES = (SETUPTOOLS_WITH_PKG_RESOURCES, "wheel", "packaging", "py-cpuinfo", "psutil", "ninja")
 """What such builds, and other old ones, import without declaring it."""
-_NOT_THERE = re.compile(r"No module named '[\w.]+'")
-_WHEEL = re.compile(r"[\w.!+]+-[\w.!+]+(?:-\w+)?-[\w.]+-[\w.]+-[\w.]+\.whl")
-_VARIABLES = {"DS_BUILD_OPS": "0"}
+_MISSING_MODULE_PATTERN = re.compile(r"No module named '[\w.]+'")
+_WHEEL_NAME_PATTERN = re.compile(r"[\w.!+]+-[\w.!+]+(?:-\w+)?-[\w.]+-[\w.]+-[\w.]+\.whl")
+_BUILD_VARIABLES = {"DS_BUILD_OPS": "0"}
 """By default DeepSpeed then doesn't compile its operators."""
 
 
@@ -80,7 +80,7 @@ def built(source: PackageSource, name: str, report_progress: Say, *, unconfined:
 
     Raises BuildFailed, and UserError if this machine has no means to confine the build.
     """
-    kept = cache_folder().parent / "built" / _key(source, name)
+    kept = cache_folder().parent / "built" / _cache_key(source, name)
     if (found := _find_wheel(kept)) is not None:
         return found
     kept.parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +98,7 @@ def built(source: PackageSource, name: str, report_progress: Say, *, unconfined:
     return found
 
 
-def _key(source: PackageSource, name: str) -> str:
+def _cache_key(source: PackageSource, name: str) -> str:
     torch = ""
     if name in BUILD_REQUIRES_TORCH:
         torch = str(installed_version("torch"))
@@ -173,7 +173,7 @@ class _WheelBuild:
         try:
             return self._steps(backend, backend_path)
         except BuildFailed as error:
-            if with_own or not _NOT_THERE.search(str(error)):
+            if with_own or not _MISSING_MODULE_PATTERN.search(str(error)):
                 raise
         # The build imports packages that it doesn't declare, as packages do whose installation instructions say
         # `pip install --no-build-isolation`.
@@ -280,7 +280,7 @@ class _WheelBuild:
     def _read_wheel(self, folder: Path) -> bytes | None:
         with contextlib.suppress(OSError):  # the build may have deleted the folder
             for name in sorted(os.listdir(folder)):
-                if _WHEEL.fullmatch(name):
+                if _WHEEL_NAME_PATTERN.fullmatch(name):
                     self._wheel_name = name
                     return read_untrusted(folder / name, _MAX_WHEEL_BYTES)
         return None
@@ -288,7 +288,7 @@ class _WheelBuild:
     def _run(self, world: World, words: list[str], shared: Path) -> tuple[int, str]:
         environment = {
             "PATH": os.pathsep.join([str(self._environment / "bin"), os.environ.get("PATH", os.defpath)]),
-            "HOME": str(shared / "home"), "TMPDIR": str(shared / "tmp"), "LANG": "C.UTF-8", **_VARIABLES,
+            "HOME": str(shared / "home"), "TMPDIR": str(shared / "tmp"), "LANG": "C.UTF-8", **_BUILD_VARIABLES,
             **{name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
         }  # fmt: skip
         process = subprocess.Popen(
@@ -345,7 +345,7 @@ def _build_system(table: bytes | None) -> dict[str, Any]:
     requires, path = told.get("requires", []), told.get("backend-path", [])
     found = {
         "requires": [one for one in requires if isinstance(one, str)] if isinstance(requires, list) else [],
-        "build-backend": told.get("build-backend", _LEGACY),
+        "build-backend": told.get("build-backend", _LEGACY_BUILD_BACKEND),
         "backend-path": [one for one in path if isinstance(one, str)] if isinstance(path, list) else [],
     }
     if not isinstance(found["build-backend"], str):

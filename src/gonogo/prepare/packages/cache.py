@@ -204,7 +204,7 @@ def _run_pip(display_name: str, pip_target: str, target: Path, report_progress: 
         output.seek(0)
         text = output.read().decode(errors="replace")
     if process.returncode != 0:
-        raise PackageNotInstallable(_failure_reason(text), _versions(text))
+        raise PackageNotInstallable(_failure_reason(text), _listed_versions(text))
 
 
 def _failure_reason(text: str) -> str:
@@ -214,7 +214,7 @@ def _failure_reason(text: str) -> str:
     return (raised or errors or lines or ["pip said nothing"])[-1][:300]
 
 
-def _versions(text: str) -> tuple[Version, ...]:
+def _listed_versions(text: str) -> tuple[Version, ...]:
     """The versions that pip lists if none of them matches."""
     match = re.search(r"\(from versions: ([^)]*)\)", text)
     found = []

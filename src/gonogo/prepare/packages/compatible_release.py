@@ -74,7 +74,7 @@ def find_compatible_release(
             for release in available_releases(name)
             if release != installed_version and (release < installed_version) == older
         ]
-        found = _first(way[::-1] if older else way, lambda version: not is_wrong_alike(version))
+        found = _bisect_first(way[::-1] if older else way, lambda version: not is_wrong_alike(version))
         return found if found is not None and fits(found) else None
     except (PackageNotInstallable, UserError):
         return None
@@ -90,7 +90,7 @@ def _requires_newer(requirement: Requirement, overlay_versions: Mapping[str, Ver
     )
 
 
-def _first(candidates: list[Version], predicate: Callable[[Version], bool]) -> Version | None:
+def _bisect_first(candidates: list[Version], predicate: Callable[[Version], bool]) -> Version | None:
     """The first candidate for which ``predicate`` holds, by binary search: it must then hold for all later ones."""
     low, high = 0, len(candidates)
     while low < high:

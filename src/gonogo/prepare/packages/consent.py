@@ -47,22 +47,22 @@ class PlannedInstall:
     notes: tuple[Text, ...] = ()
 
 
-_HEAD = translated(
+_INSTALL_SUMMARY = translated(
     "{file} requires packages that are not installed: {count} would be installed{size} into gonogo's own "
     "folder {folder}"
 )
-_SIZE = translated(" (at most {size} to download)")
+_DOWNLOAD_SIZE = translated(" (at most {size} to download)")
 _PACKAGES_FROM_HOST = translated("  from {host}: {names}")
 _THIS_MACHINE = translated("local files")
 _BUILT = translated("  built from source on this machine, confined: {names}")
-_TORCH = translated("  and torch (a CPU build, or this Python's own) with its dependencies")
+_AND_TORCH = translated("  and torch (a CPU build, or this Python's own) with its dependencies")
 _QUESTION = translated("Install these packages ({count})? [Y/n] ")
 _CANNOT_ASK = translated(
     "{file} requires packages that are not installed ({count}){size}; installing them into gonogo's own "
     "folder {folder} needs confirmation, and there is no terminal to ask: add --yes, or --environment "
     "none to rehearse with the installed packages"
 )
-_DECLINED = translated(
+_INSTALL_DECLINED = translated(
     "the packages that {file} requires were not installed: --environment none rehearses with the installed packages"
 )
 
@@ -78,14 +78,14 @@ def agree(install_plan: PlannedInstall, *, yes: bool) -> None:
         if answer is None:
             raise InstallNotConfirmed(
                 _CANNOT_ASK.format(
-                    file=_said(install_plan.file),
+                    file=_display_name(install_plan.file),
                     count=len(install_plan.packages),
-                    size=_size(install_plan),
+                    size=_total_size(install_plan),
                     folder=install_plan.folder,
                 )
             )
         if not answer:
-            raise InstallNotConfirmed(_DECLINED.format(file=_said(install_plan.file)))
+            raise InstallNotConfirmed(_INSTALL_DECLINED.format(file=_display_name(install_plan.file)))
     _CONFIRMED_PROJECTS.add(project)
     _save_consent(project, install_plan.listed)
 
@@ -100,15 +100,20 @@ def has_consent_or_terminal(folder: Path) -> bool:
     return project in _CONFIRMED_PROJECTS or bool(_read_consent(project)) or can_ask()
 
 
-def _size(install_plan: PlannedInstall) -> Text:
+def _total_size(install_plan: PlannedInstall) -> Text:
     total = sum(one.size for one in install_plan.packages)
-    return _SIZE.format(size=size(total)) if total else Text("", "")
+    return _DOWNLOAD_SIZE.format(size=size(total)) if total else Text("", "")
 
 
 def _describe_packages(install_plan: PlannedInstall) -> list[Text]:
     count = len(install_plan.packages)
     lines = [
-        _HEAD.format(file=_said(install_plan.file), count=count, size=_size(install_plan), folder=install_plan.folder)
+        _INSTALL_SUMMARY.format(
+            file=_display_name(install_plan.file),
+            count=count,
+            size=_total_size(install_plan),
+            folder=install_plan.folder,
+        )
     ]
     by_host: dict[str, list[str]] = {}
     for one in install_plan.packages:
@@ -120,7 +125,7 @@ def _describe_packages(install_plan: PlannedInstall) -> list[Text]:
     if install_plan.built:
         names = [f"{name} {version}" for name, version in install_plan.built.items()]
         lines.append(_BUILT.format(names=", ".join(names)))
-    lines.append(_TORCH)
+    lines.append(_AND_TORCH)
     lines += [Text(f"  {one.en}", f"  {one.zh}") for one in (*install_plan.missing, *install_plan.notes)]
     return lines
 
@@ -145,21 +150,21 @@ def _read_kept_project(folder: Path) -> list[str]:
         return []
 
 
-def _said(file: Path) -> str:
+def _display_name(file: Path) -> str:
     """The file as the user knows it: for one that a rehearsal keeps, the names of the project's own files."""
     folder = file.absolute().resolve().parent
     kept = _read_kept_project(folder) if folder.name == FOLDER else []
     return kept[1] if len(kept) == 2 and kept[1] else str(file)
 
 
-def _place(project: str) -> Path:
+def _consent_path(project: str) -> Path:
     return state_folder() / "agreed" / f"{hashlib.sha256(project.encode()).hexdigest()[:24]}.json"
 
 
 def _read_consent(project: str) -> set[str]:
     """The requirements of the project that the user has confirmed."""
     try:
-        told = msgspec.json.decode(_place(project).read_bytes())
+        told = msgspec.json.decode(_consent_path(project).read_bytes())
     except (OSError, msgspec.MsgspecError, UnicodeError):
         return set()
     listed = told.get("listed") if isinstance(told, dict) and told.get("project") == project else None
@@ -168,7 +173,7 @@ def _read_consent(project: str) -> set[str]:
 
 def _save_consent(project: str, packages: Sequence[str]) -> None:
     """Remember the confirmation; if it can't be written, the user is asked again next time."""
-    place = _place(project)
+    place = _consent_path(project)
     together = sorted({*_read_consent(project), *packages})
     content = json.dumps({"project": project, "listed": together}, indent=1, ensure_ascii=False)
     with contextlib.suppress(OSError):

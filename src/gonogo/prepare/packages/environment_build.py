@@ -54,7 +54,7 @@ GONOGO_DEPENDENCIES = ("msgspec", "safetensors")
 
 Consent = Callable[[PlannedInstall], None]
 """Gets what is about to be installed; raises if the user does not agree."""
-_NOT_FOLLOWED = translated(
+_INDEX_LINE_IGNORED = translated(
     "ignored: {line} (packages are installed only from the indexes in your own pip and uv configuration)"
 )
 _CUDA_ONLY_PACKAGES = (
@@ -131,7 +131,7 @@ def make_environment(
                 listed=(*requested.requirements, *(f"{name} @ {address}" for name, address in requested.addresses)),
                 packages=tuple(chosen),
                 built={**fetched.built, **resolving.built},
-                missing=tuple(_missing(name, *one) for name, one in missing.items()),
+                missing=tuple(_missing_package_text(name, *one) for name, one in missing.items()),
                 notes=ignored_index_lines(requested_versions),
             )
         )
@@ -244,14 +244,14 @@ def _install(
     )  # the project may pin older ones
 
 
-def _missing(name: str, address: str, reason: str) -> Text:
+def _missing_package_text(name: str, address: str, reason: str) -> Text:
     what, how = describe_package_url(name, address), PACKAGE_NOT_INSTALLED.format(why=reason, name=name)
     return Text(f"{what.en}: {how.en}", f"{what.zh}：{how.zh}")
 
 
 def ignored_index_lines(requested_versions: RequestedVersions) -> tuple[Text, ...]:
     """A note for each index line in a file: it is not followed."""
-    return tuple(_NOT_FOLLOWED.format(line=line) for line in requested_versions.index_lines)
+    return tuple(_INDEX_LINE_IGNORED.format(line=line) for line in requested_versions.index_lines)
 
 
 def rewrite_shebangs(folder: Path) -> None:
@@ -263,9 +263,9 @@ def rewrite_shebangs(folder: Path) -> None:
         head, newline, rest = content.partition(b"\n")
         if head.startswith(b"#!/bin/sh") and rest.startswith(b"'''exec' "):  # the path was too long for a shebang
             head, newline, rest = b"#!" + rest.split(b" ", 2)[1].strip(b"'\""), b"\n", rest.partition(b"' '''\n")[2]
-        if newline and head[2:].strip() in _names():
+        if newline and head[2:].strip() in _interpreter_paths():
             file.write_bytes(_RELOCATABLE_SHEBANG + rest)
 
 
-def _names() -> set[bytes]:
+def _interpreter_paths() -> set[bytes]:
     return {str(path).encode() for path in (sys.executable, Path(sys.executable).resolve(), Path(sys.executable))}

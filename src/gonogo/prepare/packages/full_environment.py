@@ -57,7 +57,7 @@ _RETRY_AFTER_SECONDS = 3600.0
 
 
 @dataclass
-class _Made:
+class _BuildOutcome:
     """An environment's Python, and how it differs from its file, as (what, explanation)."""
 
     python: Path
@@ -89,14 +89,14 @@ def build_full_environment(
     that can't be read, if the environment can't be created, or if the cache can't be written.
     """
     pins = requested_by_options(with_packages, (wanted := requested_by_file(file)).specifiers)
-    if (own := _own(wanted, pins)) is not None:
+    if (own := _installed_overlay(wanted, pins)) is not None:
         return own
     asked, made = _resolve_request(wanted, pins, _parse_date(as_of) if as_of is not None else last_commit_date(file))
     folder = _folder_of(asked, file)
     made.python = python_of(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(folder, report_progress):
+        with _environment_lock(folder, report_progress):
             kept = _read_manifest(folder)
             if kept is None or _is_missing_source_reachable(folder, kept):
                 make_environment(folder, asked, file, wanted, report_progress, consent, unconfined=unconfined)
@@ -110,22 +110,26 @@ def build_full_environment(
                 "can't create the environment of {file} in {path} ({why}): point XDG_CACHE_HOME to a writable folder"
             ).format(file=file, path=folder.parent, why=error.strerror or error)
         ) from None
-    return _overlay(made, kept, asked, file, wanted, has_explicit_date=as_of is not None)
+    return _build_overlay(made, kept, asked, file, wanted, has_explicit_date=as_of is not None)
 
 
 def existing_environment(file: Path, with_packages: tuple[str, ...], as_of: str | None) -> PackageOverlay | None:
     """What :func:`build_full_environment` would return, if the environment already exists; creates nothing."""
     pins = requested_by_options(with_packages, (wanted := requested_by_file(file)).specifiers)
-    if (own := _own(wanted, pins)) is not None:
+    if (own := _installed_overlay(wanted, pins)) is not None:
         return own
     asked, made = _resolve_request(wanted, pins, _parse_date(as_of) if as_of is not None else last_commit_date(file))
     folder = _folder_of(asked, file)
     kept = _read_manifest(folder)
     made.python = python_of(folder)
-    return _overlay(made, kept, asked, file, wanted, has_explicit_date=as_of is not None) if kept is not None else None
+    return (
+        _build_overlay(made, kept, asked, file, wanted, has_explicit_date=as_of is not None)
+        if kept is not None
+        else None
+    )
 
 
-def _own(requested_versions: RequestedVersions, pins: dict[str, SpecifierSet]) -> PackageOverlay | None:
+def _installed_overlay(requested_versions: RequestedVersions, pins: dict[str, SpecifierSet]) -> PackageOverlay | None:
     """This Python's packages if they satisfy all requirements, else None."""
     addresses = {name: address for name, address in requested_versions.addresses.items() if name not in pins}
     any_version = dict.fromkeys((*requested_versions.without_version, *addresses), SpecifierSet())
@@ -160,8 +164,8 @@ def _is_missing_source_reachable(folder: Path, manifest: dict[str, Any]) -> bool
     )
 
 
-def _overlay(
-    outcome: _Made,
+def _build_overlay(
+    outcome: _BuildOutcome,
     manifest: dict[str, Any],
     requested: EnvironmentRequest,
     file: Path,
@@ -169,7 +173,7 @@ def _overlay(
     *,
     has_explicit_date: bool,
 ) -> PackageOverlay:
-    _report(outcome, manifest, requested, file, requested_versions, has_explicit_date=has_explicit_date)
+    _environment_report(outcome, manifest, requested, file, requested_versions, has_explicit_date=has_explicit_date)
     return PackageOverlay(
         python=outcome.python,
         versions={n: Version(v) for n, v in manifest["versions"].items() if n not in outcome.names_differing},
@@ -190,8 +194,8 @@ def _parse_date(text: str) -> str:
 
 def _resolve_request(
     requested_versions: RequestedVersions, pins: dict[str, SpecifierSet], cutoff_date: str | None
-) -> tuple[EnvironmentRequest, _Made]:
-    made = _Made(Path())
+) -> tuple[EnvironmentRequest, _BuildOutcome]:
+    made = _BuildOutcome(Path())
     here = platform.python_version_tuple()[:2]
     python = ".".join(here)
     if requested_versions.python is not None and not _allows_python(requested_versions.python, python):
@@ -269,7 +273,7 @@ def last_commit_date(file: Path) -> str | None:
 
 
 @contextlib.contextmanager
-def _alone(folder: Path, report_progress: Say) -> Iterator[None]:
+def _environment_lock(folder: Path, report_progress: Say) -> Iterator[None]:
     """Lock the environment's folder against other processes that create it."""
     with open(folder.with_name(f".{folder.name}.lock"), "w") as lock:
         started = time.monotonic()
@@ -307,8 +311,8 @@ def _drop_oldest(folder: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def _report(
-    outcome: _Made,
+def _environment_report(
+    outcome: _BuildOutcome,
     manifest: dict[str, Any],
     requested: EnvironmentRequest,
     file: Path,
@@ -319,7 +323,7 @@ def _report(
     """Add the differences and notes that are reported about the environment."""
     versions, torch = manifest["versions"], manifest.get("torch")
     if torch is not None and not SpecifierSet(torch).contains(Version(versions["torch"]).public):
-        outcome.differ("torch", torch, _OTHER.format(name="torch", version=versions["torch"]))
+        outcome.differ("torch", torch, _OTHER_VERSION_REHEARSED.format(name="torch", version=versions["torch"]))
     for name in requested.built_for_cuda:
         if name in versions:  # torchvision or torchaudio, with a CPU build of torch
             outcome.differ(name, "", _WITHOUT_COMPILED_OPS.format(name=name, version=versions[name]))
@@ -329,7 +333,7 @@ def _report(
         specifier = next((line for line in requested.requirements if Requirement(line).name == name), name)[len(name) :]
         how = translated("could not be installed: {why}").format(why=why)
         if name in versions:
-            other = _OTHER.format(name=name, version=versions[name])
+            other = _OTHER_VERSION_REHEARSED.format(name=name, version=versions[name])
             how = translated("{other}; it {how}").format(other=other, how=how)
         outcome.differ(name, specifier, how)
     for name, (address, why) in manifest["missing"].items():
@@ -355,7 +359,7 @@ def _report(
     outcome.notes += ignored_index_lines(requested_versions)
 
 
-_OTHER = translated("rehearsed with {name} {version}")
+_OTHER_VERSION_REHEARSED = translated("rehearsed with {name} {version}")
 _WITHOUT_COMPILED_OPS = translated(
     "rehearsed with {name} {version} without its compiled ops, which need CUDA libraries"
 )

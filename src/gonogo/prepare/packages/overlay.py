@@ -201,13 +201,13 @@ def _not_installable_error(name: str, specifier: SpecifierSet, error: PackageNot
         translated("no {what} for Python {python}: the nearest are {nearest}, the newest is {newest}").format(
             what=f"{name}{specifier}",
             python=platform.python_version(),
-            nearest=", ".join(map(str, _nearest(releases, specifier))),
+            nearest=", ".join(map(str, _nearest_releases(releases, specifier))),
             newest=releases[-1],
         )
     )
 
 
-def _nearest(releases: list[Version], specifier: SpecifierSet) -> list[Version]:
+def _nearest_releases(releases: list[Version], specifier: SpecifierSet) -> list[Version]:
     """Two releases below and two above the version in a specifier."""
     if not specifier:
         return releases[-2:]

@@ -33,7 +33,7 @@ _ANSWER_TIMEOUT = 60.0
 _DOWNLOAD_TIMEOUT = 900.0
 _CLONE_TIMEOUT = 600.0
 _MAX_BYTES = 4 << 30
-_BLOCK = 1 << 20
+_CHUNK_BYTES = 1 << 20
 # The protocols that are allowed for repositories: git knows others, some of which run commands.
 _ALLOWED_GIT_PROTOCOLS = ("https", "http", "ssh", "git")
 _GIT_URL_PATTERN = re.compile(r"git\+((?:https?|ssh|git)://[^\s'\"\\]+)")
@@ -157,12 +157,12 @@ def download(url: str, file: Path, *, is_index_url: bool, most: int = _MAX_BYTES
     if credentials := _credentials_in_url(url) or (_credentials(host) if is_index_url else None):
         word = base64.b64encode(":".join(credentials).encode()).decode()
         request.add_unredirected_header("Authorization", f"Basic {word}")
-    opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=_context(host)))
+    opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=_ssl_context(host)))
     started = time.monotonic()
     try:
         with opener.open(request, timeout=_ANSWER_TIMEOUT) as answer, open(file, "wb") as target:
             written = 0
-            while block := answer.read(_BLOCK):
+            while block := answer.read(_CHUNK_BYTES):
                 written += len(block)
                 target.write(block)
                 if written > most or time.monotonic() - started > _DOWNLOAD_TIMEOUT:
@@ -193,7 +193,7 @@ def _credentials(host: str) -> tuple[str, str] | None:
     return (known[0], known[2] or "") if known is not None else None
 
 
-def _context(host: str) -> ssl.SSLContext:
+def _ssl_context(host: str) -> ssl.SSLContext:
     """An SSL context with the certificates that pip and uv are configured with."""
     context = ssl.create_default_context()
     settings = settings_of_pip()
@@ -247,7 +247,7 @@ def is_reachable(address: str) -> bool:
             return True
         parts = urllib.parse.urlsplit(address)
         request = urllib.request.Request(shown(address.partition("#")[0]), method="HEAD")
-        opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=_context(parts.hostname or "")))
+        opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=_ssl_context(parts.hostname or "")))
         with opener.open(request, timeout=10):
             return True
     except (SourceUnavailable, OSError, ValueError):

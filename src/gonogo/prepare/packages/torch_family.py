@@ -77,7 +77,7 @@ def install_torch(venv: Path, torch: str | None, filling: Path, what: Text, say:
         does("uninstall", "torch")
         return False
 
-    wanted = [] if torch is None else [f"torch{one}" for one in _nearest(SpecifierSet(torch))]
+    wanted = [] if torch is None else [f"torch{one}" for one in _candidate_specifiers(SpecifierSet(torch))]
     if not any(lies_here(one) or does("install", "--no-deps", "--torch-backend", "cpu", one) for one in wanted):
         return None
     packages = next((venv / "lib").glob("python3.*/site-packages"))
@@ -110,7 +110,7 @@ def install_for_torch(
                     raise
 
 
-def _nearest(torch: SpecifierSet) -> list[SpecifierSet]:
+def _candidate_specifiers(torch: SpecifierSet) -> list[SpecifierSet]:
     """The specifiers to try: that torch, then another patch release; for unsupported old ones the oldest known."""
     if any(map(torch.contains, _OLDER_RELEASES)) and not any(map(torch.contains, _TORCH_RELEASES)):
         return [SpecifierSet(f"=={OLDEST_TORCH}.*")]

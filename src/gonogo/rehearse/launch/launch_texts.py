@@ -21,13 +21,15 @@ _MAX_FILE_BYTES = 1 << 20
 _MAX_PATH_CHECKS = 5000
 _SHELL_SUFFIXES = (".sh", ".bash", ".sbatch", ".slurm", ".env", ".mk")
 _CONFIG_SUFFIXES = (".yaml", ".yml", ".json", ".jsonc", ".toml", ".cfg", ".ini", ".conf")
-_WORD = re.compile(r"[\w./~${}@%+-]{2,4096}")
-_SOURCED = re.compile(r"(?:^|[ \t;&|(])(?:source|\.|bash|sh)[ \t]+[\"']?([\w./~${}-]{1,4096})", re.MULTILINE)
+_PATH_WORD_PATTERN = re.compile(r"[\w./~${}@%+-]{2,4096}")
+_SOURCED_SCRIPT_PATTERN = re.compile(
+    r"(?:^|[ \t;&|(])(?:source|\.|bash|sh)[ \t]+[\"']?([\w./~${}-]{1,4096})", re.MULTILINE
+)
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+([.\w]{1,400})[ \t]+import[ \t]+\(?([^\n#]{0,2000})|import[ \t]+([^\n#]{1,2000}))",
     re.MULTILINE,
 )
-_MODULE = re.compile(r"(?:^|[ \t])-m[ \t]*([A-Za-z_][\w.]{0,400})", re.MULTILINE)
+_MODULE_OPTION_PATTERN = re.compile(r"(?:^|[ \t])-m[ \t]*([A-Za-z_][\w.]{0,400})", re.MULTILINE)
 _VARIABLE = re.compile(r"\$(?:\{[^}]*\}?|\w+)")
 
 
@@ -56,7 +58,7 @@ class _FileWalk:
         room, files = _MAX_BYTES, 0
         while self._waiting and room > 0 and files < _MAX_FILES:
             path = self._waiting.popleft()
-            text = _read(path, min(room, _MAX_FILE_BYTES))
+            text = _read_text_start(path, min(room, _MAX_FILE_BYTES))
             if text is None:
                 continue
             room -= len(text)
@@ -71,13 +73,13 @@ class _FileWalk:
                 self._roots.append(folder)
             self._follow_imports(text, folder)
             return
-        for word in _WORD.findall(text):
+        for word in _PATH_WORD_PATTERN.findall(text):
             if word.endswith((".py", *_SHELL_SUFFIXES, *_CONFIG_SUFFIXES)):
                 self.add_path(word, folder)
         if not path.endswith(_CONFIG_SUFFIXES):
-            for word in _SOURCED.findall(text):
+            for word in _SOURCED_SCRIPT_PATTERN.findall(text):
                 self.add_path(word, folder)
-            for module in _MODULE.findall(text):
+            for module in _MODULE_OPTION_PATTERN.findall(text):
                 self.add_module(module, folder)
 
     def _follow_imports(self, text: str, folder: str) -> None:
@@ -136,7 +138,7 @@ def _imported_names(import_list: str) -> list[str]:
     return [word for part in import_list.strip("() \t\r").split(",") for word in part.split()[:1]]
 
 
-def _read(path: str, max_bytes: int) -> str | None:
+def _read_text_start(path: str, max_bytes: int) -> str | None:
     """The beginning of a text file; None if it can't be read or isn't text."""
     try:
         with opened(path) as file:

@@ -10,7 +10,7 @@ import gonogo
 # `python -m` puts the current folder first on sys.path, so that a user's `datasets/` or `types.py` would shadow the
 # real module; `-P` needs Python 3.11. gonogo's own folder comes last, and only for the Python that runs gonogo:
 # it may be a site-packages folder, whose packages another environment must not see.
-_RUN = (
+_RUN_MODULE_CODE = (
     "import sys; sys.path[0:1] = []; import runpy; {first}runpy.run_module({module!r}, run_name='__main__', "
     "alter_sys=True)"
 )
@@ -25,4 +25,4 @@ def python_module(python: str, module: str, *arguments: str, dies_with_parent: b
     first = _DIE_WITH_PARENT if dies_with_parent else ""
     if python == sys.executable:
         first += f"sys.path.append({str(Path(gonogo.__file__).resolve().parent.parent)!r}); "
-    return [python, "-c", _RUN.format(module=module, first=first), *arguments]
+    return [python, "-c", _RUN_MODULE_CODE.format(module=module, first=first), *arguments]

@@ -22,7 +22,7 @@ from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.request import RehearsalRequest
 
-_NAMES = {
+_GPU_BY_ACCELERATOR = {
     "nvidia-tesla-t4": "T4",
     "nvidia-l4": "L4",
     "nvidia-tesla-a100": "A100-40G",
@@ -35,7 +35,7 @@ _NAMES = {
     "v100": "V100-16G",
 }
 """Accelerator names in Google's labels and SkyPilot that differ from those used here."""
-_SHOWN = 4
+_MAX_SHOWN = 4
 _NOT_EXACTLY_ONE_JOB = translated(
     "{path}: not exactly one job with a command (PyTorchJob, TrainJob, JobSet, Job, MPIJob, RayJob, Pod, "
     "or a SkyPilot task): give the command after --"
@@ -91,7 +91,7 @@ def _find_job(path: str, source: SourceFile) -> Workload:
     if len(found) != 1 or any(word.text is None for word in found[0].words):
         raise UserError(_NOT_EXACTLY_ONE_JOB.format(path=path))
     if names := unfilled_variables(found[0]):
-        shown = ", ".join(f"${name}" for name in names[:_SHOWN]) + (" …" if len(names) > _SHOWN else "")
+        shown = ", ".join(f"${name}" for name in names[:_MAX_SHOWN]) + (" …" if len(names) > _MAX_SHOWN else "")
         raise UserError(_UNFILLED_PLACEHOLDERS.format(path=path, names=shown))
     return found[0]
 
@@ -105,7 +105,7 @@ def _command_of_notebook(name: str) -> list[str]:
 
 def machine_of(workload: Workload) -> str | None:
     """``8xH100-80G``, or as much of it as the job states; None if it states neither number nor kind."""
-    name = _NAMES.get((workload.accelerator or "").lower(), workload.accelerator)
+    name = _GPU_BY_ACCELERATOR.get((workload.accelerator or "").lower(), workload.accelerator)
     instance = rented((name or "").removeprefix("ml."))  # SageMaker's names of EC2 instances
     if instance is not None:
         if workload.gpus in (None, instance[0].count):

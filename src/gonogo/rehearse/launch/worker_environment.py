@@ -10,7 +10,7 @@ from gonogo.prepare.provided_files import PATH_VARIABLE
 from gonogo.rehearse.launch.launch import LaunchedProcess, ResolvedLaunch
 
 # Values that make rehearsals reproducible and share the machine's cores among concurrent ranks.
-_FIXED = {
+_FIXED_VARIABLES = {
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONHASHSEED": "0",
     "PYTHONUNBUFFERED": "1",
@@ -35,7 +35,7 @@ _OFFLINE_VARIABLES = {
     "CLEARML_OFFLINE_MODE": "1",
 }
 # Caches that libraries write next to the program's files, some of them from native code.
-_FOLDERS = {
+_FOLDER_VARIABLES = {
     "HF_MODULES_CACHE": "hf_modules",
     "TORCH_EXTENSIONS_DIR": "torch_extensions",
     "TORCHINDUCTOR_CACHE_DIR": "torch_inductor",
@@ -59,9 +59,9 @@ def worker_environment(
 def reproducible_environment(environment: Mapping[str, str], scratch: Path) -> dict[str, str]:
     """Environment variables that redirect writing to ``scratch``, prevent downloads and make runs reproducible."""
     own = environment
-    environment = {**environment, **_FIXED}
+    environment = {**environment, **_FIXED_VARIABLES}
     environment.update(_OFFLINE_VARIABLES)
-    for name, folder in _FOLDERS.items():
+    for name, folder in _FOLDER_VARIABLES.items():
         path = scratch / folder
         path.mkdir(parents=True, exist_ok=True)
         environment[name] = str(path)

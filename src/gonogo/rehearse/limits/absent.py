@@ -18,7 +18,7 @@ from gonogo.prepare.missing_files import NO_PROGRAM, NO_SUCH_FILE, is_repository
 from gonogo.rehearse.limits.synthetic_data_failures import NO_ENVIRONMENT, PATH_MISSING
 from gonogo.rehearse.limits.world import ProjectWorld
 
-_TRAINING = frozenset({"forward", "backward", "step"})
+_TRAINING_PHASES = frozenset({"forward", "backward", "step"})
 _MAX_LOOKUPS = 60
 """How many of the last failed lookups are traced through the program's files."""
 _CODE = frozenset({".py", ".pyi", ".pyc", ".so"})
@@ -26,7 +26,7 @@ _METADATA = frozenset({".dist-info", ".egg-info"})
 """Metadata folders of installed packages, in which files such as entry_points.txt are optional."""
 _IMPORT_ERROR_TYPES = frozenset({"ModuleNotFoundError", "ImportError"})
 
-_NO_MODULE = translated(
+_MODULE_NOT_INSTALLED = translated(
     "the program looked for the module {name}, which is not installed here, and continued without it; the target "
     "machine may have it: pip install {package} here too, or rehearse with --with {package}"
 )
@@ -56,7 +56,7 @@ def explain_missing_inputs(rank: RankRecord, record: RehearsalRecord, world: Pro
     failure = rank.failure
     assert failure is not None
     for one in rank.absent[:_MAX_LOOKUPS]:
-        if _counts(one, failure, record, world) and _is_related_to_failure(one, failure):
+        if _is_machine_specific(one, failure, record, world) and _is_related_to_failure(one, failure):
             yield _told(one, is_prepared=world.prepared.environment != NO_ENVIRONMENT)
 
 
@@ -64,7 +64,7 @@ def explain_generated_files(rank: RankRecord) -> Text | None:
     """The file that gonogo generated and whose content may have led to a rank's failure while it loaded; None: none."""
     failure = rank.failure
     assert failure is not None
-    if set(rank.phases) & _TRAINING:
+    if set(rank.phases) & _TRAINING_PHASES:
         return None
     for one in rank.absent[:_MAX_LOOKUPS]:
         if one.kind == "made" and _leads_to_failure(one, failure):
@@ -83,14 +83,17 @@ def explain_missing_rank_output(rank: RankRecord, record: RehearsalRecord) -> Te
     return None
 
 
-def _counts(lookup: FailedLookup, failure: Failure, record: RehearsalRecord, world: ProjectWorld) -> bool:
+def _is_machine_specific(lookup: FailedLookup, failure: Failure, record: RehearsalRecord, world: ProjectWorld) -> bool:
     """Whether the absence may be specific to this machine, and not also hold on the one that trains."""
     if lookup.kind == "file":
         if lookup.asked.owner != "user" and _is_hub_repository(lookup.name, world):
             return False  # on every machine a library looks for a local folder before it asks the Hub
         path = Path(os.path.normpath(world.cwd / lookup.name))
         written = (
-            lookup.written or record.was_written_before(str(path)) or lookup.phase in _TRAINING or lookup.step > 0
+            lookup.written
+            or record.was_written_before(str(path))
+            or lookup.phase in _TRAINING_PHASES
+            or lookup.step > 0
         )  # output of the program itself
         is_as_installed = path.suffix in _CODE or path.parent.suffix in _METADATA
         of_package = is_as_installed and is_library(str(path))
@@ -144,7 +147,7 @@ def _leads_to_failure(lookup: FailedLookup, failure: Failure) -> bool:
 
 def _told(lookup: FailedLookup, *, is_prepared: bool) -> Text:
     if lookup.kind == "module":
-        return _NO_MODULE.format(name=lookup.name, package=distribution_of(lookup.name))
+        return _MODULE_NOT_INSTALLED.format(name=lookup.name, package=distribution_of(lookup.name))
     if lookup.kind == "program":
         return NO_PROGRAM.format(path=lookup.name)
     if lookup.kind == "library":

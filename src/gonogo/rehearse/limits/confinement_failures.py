@@ -17,7 +17,7 @@ from gonogo.finding import Text, translated
 
 _MAX_MESSAGE_LENGTH = 160
 
-_REFUSED = re.compile(
+_PERMISSION_DENIED_PATTERN = re.compile(
     r"\[[Ee]rrno (?:1|13|30)\]|\(os error (?:1|13|30)\)|\berrno = (?:1|13|30)\b|\bcode: (?:1|13|30), kind:"
     r"|[Pp]ermission denied|Operation not permitted|Read-only file system"
     r"|attempt to write a readonly database|unable to open database file|\bEACCES\b|\bEROFS\b"
@@ -27,8 +27,8 @@ _CROSS_DEVICE_PATTERN = re.compile(r"\[[Ee]rrno 18\]|\(os error 18\)|[Ii]nvalid 
 _UNMAPPED_ID_PATTERN = re.compile(r"\[[Ee]rrno 75\]|\(os error 75\)|Value too large for defined data type")
 """EOVERFLOW: overlayfs doesn't copy folders whose owner or group is unknown in the user namespace."""
 _CONNECTION_REFUSED_PATTERN = re.compile(r"\[Errno 111\]|\(os error 111\)|Connection refused")
-_MISSING = re.compile(r"\[Errno 2\]|\(os error 2\)|No such file or directory")
-_PATH = re.compile(r"['\"](/[^'\"\n]{1,1000}|[^'\"\n]{1,1000}/[^'\"\n]{0,1000})['\"]")
+_MISSING_FILE_PATTERN = re.compile(r"\[Errno 2\]|\(os error 2\)|No such file or directory")
+_QUOTED_PATH_PATTERN = re.compile(r"['\"](/[^'\"\n]{1,1000}|[^'\"\n]{1,1000}/[^'\"\n]{0,1000})['\"]")
 _HIDDEN_FOLDERS = ("/dev/", "/run/", "/var/run/")
 _CONNECT_CALL_PATTERN = re.compile(r"\bconnect(?:_ex)?\(")
 
@@ -89,11 +89,11 @@ def explain_refusal(failure: Failure, confinement: ConfinementKind, folder: Path
 
 def _explain_exception(exception: ChainedException, confinement: ConfinementKind, folder: Path) -> Text | None:
     message = exception.message
-    match = _PATH.search(message)
+    match = _QUOTED_PATH_PATTERN.search(message)
     path = match[1] if match is not None else ""
     what = path or _first_line(message)
     kind = exception.type.rpartition(".")[2]
-    if kind == "PermissionError" or _REFUSED.search(message):
+    if kind == "PermissionError" or _PERMISSION_DENIED_PATTERN.search(message):
         if confinement == "landlock":
             return _DENIED_BY_LANDLOCK.format(what=what)
         return None if path and _is_owned_by_user(folder / path) else _DENIED_TO_CURRENT_USER.format(what=what)
@@ -105,7 +105,7 @@ def _explain_exception(exception: ChainedException, confinement: ConfinementKind
         return _OTHER_OWNER_FOLDER.format(what=what)
     if kind == "ConnectionRefusedError" or (kind == "OSError" and _CONNECTION_REFUSED_PATTERN.search(message)):
         return _NO_SERVICE.format(what=what)
-    if kind == "FileNotFoundError" or _MISSING.search(message):
+    if kind == "FileNotFoundError" or _MISSING_FILE_PATTERN.search(message):
         if path.startswith(_HIDDEN_FOLDERS):
             return _HIDDEN_SOCKET_OR_DEVICE.format(what=path)
         if not path and _is_socket_error(exception):

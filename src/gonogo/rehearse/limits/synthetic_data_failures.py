@@ -34,7 +34,7 @@ _ROW_ERRORS = frozenset({
 })  # fmt: skip
 _ROW_READING_PATH_PATTERN = re.compile(r"-packages/datasets/|/torch/utils/data/|-packages/pyarrow/")
 _DATA_FUNCTION_NAME = re.compile(r"__getitem__|.*collat.*|.*dataset.*|.*preprocess.*|.*tokeniz.*", re.IGNORECASE)
-_ASSERTED = "device-side assert triggered"
+_DEVICE_ASSERT_MESSAGE = "device-side assert triggered"
 PATH_MISSING = translated(
     "{path} does not exist here, and gonogo prepare could not determine its format: put the file or "
     "folder there, or one with a few rows in the same format"
@@ -43,15 +43,15 @@ _NO_DATA_FILES = translated(
     "the data files that it looks for are not here: put a few there, in the same format as the project's "
     "preceding steps produce them"
 )
-_TRAINING = frozenset({"forward", "backward", "step"})
+_TRAINING_PHASES = frozenset({"forward", "backward", "step"})
 _NO_DATA_PATTERN = re.compile(r"(?:any data file|any data|data files?) at (\S+?)\.?(?:$|\s)")
-_NO_MODULE = re.compile(r"^No module named '(\w+)")
-_KEYWORD = re.compile(r"got an unexpected keyword argument '(\w+)'")
-_NOT_IN = re.compile(r"(?:is )?not in (?:list|tuple|deque|array)|^substring not found$")
+_MISSING_MODULE_PATTERN = re.compile(r"^No module named '(\w+)")
+_UNEXPECTED_KEYWORD_PATTERN = re.compile(r"got an unexpected keyword argument '(\w+)'")
+_NOT_IN_PATTERN = re.compile(r"(?:is )?not in (?:list|tuple|deque|array)|^substring not found$")
 _MUTABLE = re.compile(r"^mutable default <class '(?!list|dict|set)")
 NO_ENVIRONMENT = "none"
 """Used as a table's environment if nothing was prepared."""
-_NOT_MADE = re.compile(r"(\S+) is not among what gonogo prepare made for (\S+)")
+_NOT_GENERATED_PATTERN = re.compile(r"(\S+) is not among what gonogo prepare made for (\S+)")
 _NO_WEIGHTS = translated(
     "the program opens {file} of {name} itself, which gonogo prepare does not generate: hf download "
     "{name}, and use that folder in the command"
@@ -98,7 +98,7 @@ def explain_data_failure(
     if failure is None:
         return None
     missed = next((one.name for one in rank.missed if _may_be_caused_by(one, failure, rank)), None)
-    lacks = next((path for path in table.missing if not os.path.exists(path) and _names(failure, path)), None)
+    lacks = next((path for path in table.missing if not os.path.exists(path) and _mentions_path(failure, path)), None)
     if lacks is not None:
         lacks = _opened_path(failure, lacks, record.cwd)
     if (
@@ -108,15 +108,15 @@ def explain_data_failure(
         and not os.path.exists(match[1])
     ):
         lacks = match[1]
-    if lacks is None and not set(rank.phases) & _TRAINING:
+    if lacks is None and not set(rank.phases) & _TRAINING_PHASES:
         lacks = tested_path(failure, record.command, folder)
-    if (file := _NOT_MADE.search(f"{failure.message} {failure.cause}")) is not None:
+    if (file := _NOT_GENERATED_PATTERN.search(f"{failure.message} {failure.cause}")) is not None:
         return "missing", _NO_WEIGHTS.format(file=file[1], name=file[2])
     if missed is not None:  # the program caught that error and raised another one
         return "missing", _NO_NETWORK_DOWNLOAD.format(name=missed)
     if lacks is not None:
         return "missing", PATH_MISSING.format(path=lacks)
-    if found_no_files(failure) and not set(rank.phases) & _TRAINING:
+    if found_no_files(failure) and not set(rank.phases) & _TRAINING_PHASES:
         return "missing", _NO_DATA_FILES
     if (packages := _explain_package_failure(failure, table, record, folder)) is not None:
         return "packages", packages
@@ -129,7 +129,7 @@ def explain_data_failure(
         return "made", _SUBSTITUTE_MODEL.format(name=pair[0], chosen=pair[1])
     if table.guessed and _is_row_processing_failure(failure):
         return "made", _GUESSED.format(names=", ".join(table.guessed[:3]))
-    if made and _ASSERTED in failure.message:
+    if made and _DEVICE_ASSERT_MESSAGE in failure.message:
         return "made", _GUESSED.format(names=", ".join(made[:3]))  # a generated label may be out of range
     return None
 
@@ -142,14 +142,14 @@ def prepared_table(folder: Path) -> Prepared:
 def _may_be_caused_by(missing_input: MissingInput, failure: Failure, rank: RankRecord) -> bool:
     """Whether an input that wasn't fetched may be the cause: the message names it, or nothing was trained on yet."""
     named = "/" in missing_input.name and missing_input.name in failure.message
-    return named or (missing_input.kind == "data" and not set(rank.phases) & _TRAINING)
+    return named or (missing_input.kind == "data" and not set(rank.phases) & _TRAINING_PHASES)
 
 
 def _explain_package_failure(failure: Failure, table: Prepared, record: RehearsalRecord, folder: Path) -> Text | None:
     """Why the failure may be due to packages or a Python that no file declares; None if it isn't."""
     if table.environment not in ("", FILE):  # the user's own requirements
         return None
-    module = _NO_MODULE.match(_failed_import_message(failure))
+    module = _MISSING_MODULE_PATTERN.match(_failed_import_message(failure))
     if (name := asked_of(failure, table.absent)) is not None:
         return _NOT_LISTED.format(name=name)
     if any(frame.function == "mpi_discovery" for frame in failure.frames):  # a launcher is missing, not a package
@@ -190,7 +190,7 @@ def _opened_path(failure: Failure, path: str, cwd: str) -> str:
     return next((os.path.normpath(os.path.join(cwd, text)) for text in at), path)
 
 
-def _names(failure: Failure, path: str) -> bool:
+def _mentions_path(failure: Failure, path: str) -> bool:
     quoted = re.findall(r"['\"]([^'\"\n]+)['\"]", failure.message)
     return any(os.path.normpath(os.path.join(os.path.dirname(path), text)) == path for text in quoted) or any(
         os.path.basename(path) == os.path.basename(text) for text in quoted
@@ -204,10 +204,14 @@ def _is_row_processing_failure(failure: Failure) -> bool:
         return False
     if kind == "ZeroDivisionError" and failure.phase == "load":
         return True  # a step count, with fewer rows than one batch of all ranks
-    in_vain = kind in ("KeyError", "IndexError") or (kind == "ValueError" and _NOT_IN.search(failure.message))
+    in_vain = kind in ("KeyError", "IndexError") or (kind == "ValueError" and _NOT_IN_PATTERN.search(failure.message))
     if in_vain and failure.frames and failure.frames[-1].owner == "user":
         return True  # a failed lookup in a row
-    if kind == "TypeError" and (refused := _KEYWORD.search(failure.message)) and _is_call_keyword(refused[1], failure):
+    if (
+        kind == "TypeError"
+        and (refused := _UNEXPECTED_KEYWORD_PATTERN.search(failure.message))
+        and _is_call_keyword(refused[1], failure)
+    ):
         return False
     return kind in _ROW_ERRORS and any(
         _ROW_READING_PATH_PATTERN.search(frame.path)

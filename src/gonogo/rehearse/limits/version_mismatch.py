@@ -11,19 +11,19 @@ from gonogo.evidence.rehearsal.record import Failure, Frame, RankRecord
 from gonogo.finding import Text, translated
 
 # The exceptions that Python raises if code and its dependencies are of different versions.
-_KINDS = re.compile(
+_VERSION_ERROR_TYPES_PATTERN = re.compile(
     r"(?:.*\.)?(?:ImportError|ModuleNotFoundError|AttributeError|TypeError|NameError|RecursionError|NotImplementedError|"
     r"PackageNotFoundError|VersionConflict|KeyError|RuntimeError|ValueError|AssertionError|DeprecationWarning)"
 )
-_NOT_IN = re.compile(r"(?:cannot import name '\w+' from|^module) '(\w+)")
-_PACKAGE = re.compile(r".*-packages/[^/]+(?=/)")
-_NEAR = 6
+_IMPORT_NAME_PATTERN = re.compile(r"(?:cannot import name '\w+' from|^module) '(\w+)")
+_PACKAGE_PATH_PATTERN = re.compile(r".*-packages/[^/]+(?=/)")
+_INNERMOST_FRAME_COUNT = 6
 """A package with a file among this many innermost frames is a suspect."""
 _DIFFERS_FROM_REQUIRED = translated(
     "{package} differs from what the environment file requires (see below), which may be the reason"
 )
 # Distributions whose module has another name.
-_MODULES = {"pillow": "PIL", "scikit-learn": "sklearn", "opencv-python": "cv2", "pyyaml": "yaml"}
+_MODULE_BY_PACKAGE = {"pillow": "PIL", "scikit-learn": "sklearn", "opencv-python": "cv2", "pyyaml": "yaml"}
 
 
 def explain_version_mismatch(rank: RankRecord, differing: Sequence[str]) -> Text | None:
@@ -34,17 +34,17 @@ def explain_version_mismatch(rank: RankRecord, differing: Sequence[str]) -> Text
 
 
 def _may_be_caused_by(name: str, failure: Failure) -> bool:
-    if _KINDS.fullmatch(failure.type) is None:
+    if _VERSION_ERROR_TYPES_PATTERN.fullmatch(failure.type) is None:
         return False
-    module = _MODULES.get(name, name.replace("-", "_"))
+    module = _MODULE_BY_PACKAGE.get(name, name.replace("-", "_"))
     named = re.compile(rf"(?<![\w/]){re.escape(module)}\b|(?<![\w/]){re.escape(name)}\b")
     if named.search(failure.message) or named.search(failure.cause):
         return True
     frames = [frame for frame in failure.frames if "/lib/python3" not in frame.path or "-packages/" in frame.path]
-    near = frames[-_NEAR:]
+    near = frames[-_INNERMOST_FRAME_COUNT:]
     if name != "torch":
         return any(f"/{module}/" in frame.path for frame in near)
-    other = _NOT_IN.search(failure.message)
+    other = _IMPORT_NAME_PATTERN.search(failure.message)
     if other is not None and other[1] != module:  # the package that lacks the name has the declared version
         return False
     # A library for another torch fails in its own code, before anything is computed. If it rejects a value instead,
@@ -60,7 +60,7 @@ def _may_be_caused_by(name: str, failure: Failure) -> bool:
 
 def _is_internal_api_mismatch(message: str, caller: Frame) -> bool:
     """Whether a package calls its own function with wrong arguments, in a file that doesn't mention torch."""
-    refused, package = CALL_SIGNATURE_ERROR_PATTERN.search(message), _PACKAGE.match(caller.path)
+    refused, package = CALL_SIGNATURE_ERROR_PATTERN.search(message), _PACKAGE_PATH_PATTERN.match(caller.path)
     if refused is None or package is None:
         return False
     defined = re.compile(rf"^\s*(?:class|def) {refused[1]}\b", re.MULTILINE)

@@ -20,7 +20,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-_QUOTED = re.compile(r"""python_requires\s*=\s*['"]([^'"]+)['"]""")
+_PYTHON_REQUIRES_PATTERN = re.compile(r"""python_requires\s*=\s*['"]([^'"]+)['"]""")
 _POETRY_VERSION_PATTERN = re.compile(r"^[~^]\s*(\d+)(?:\.(\d+))?")
 
 
@@ -117,5 +117,5 @@ def _python_from_setup_cfg(text: str) -> str:
 
 
 def _python_from_setup_py(text: str) -> str:
-    found = _QUOTED.search(text)
+    found = _PYTHON_REQUIRES_PATTERN.search(text)
     return found[1] if found is not None else ""

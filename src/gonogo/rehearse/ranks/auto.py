@@ -21,7 +21,7 @@ _LOGGING_FUNCTIONS = frozenset(
     }
 )
 """Calls that only log or format something."""
-_SIZES = frozenset({"size", "degree", "parallelism"})
+_PARALLEL_SIZE_WORDS = frozenset({"size", "degree", "parallelism"})
 _RANK_DEPENDENT_CODE = translated("the code at {place} is not the same for all ranks")
 _MODEL_PARALLEL_OPTION = translated("{option} divides the model among ranks")
 _DIRECT_COLLECTIVES = translated("the program calls collectives itself ({place})")
@@ -30,7 +30,9 @@ _DEVICE_MESH = translated("the device mesh at {place} divides the model among ra
 _ROLES_NOTE = translated(
     "ranks {ranks} were rehearsed together, one for each role of a rank, since {why} (--ranks 0: only rank 0)"
 )
-_NOTE = translated("rank 0 and the last rank were rehearsed together, since {why} (--ranks 0: only that one)")
+_FIRST_AND_LAST_NOTE = translated(
+    "rank 0 and the last rank were rehearsed together, since {why} (--ranks 0: only that one)"
+)
 
 
 def resolve_auto_ranks(ranks_option: str, runs: Sequence[Run]) -> tuple[str, Text | None]:
@@ -47,7 +49,7 @@ def resolve_auto_ranks(ranks_option: str, runs: Sequence[Run]) -> tuple[str, Tex
             return f"{ROLES}{listed}", _ROLES_NOTE.format(ranks=listed.replace(",", ", "), why=why)
         sizes = [_MODEL_PARALLEL_OPTION.format(option=f"{name} {value}") for name, value in _parallel_sizes(run)]
         for why in (*sizes[:1], *([difference] if difference is not None else [])):
-            return FIRST_AND_LAST, _NOTE.format(why=why)
+            return FIRST_AND_LAST, _FIRST_AND_LAST_NOTE.format(why=why)
     return "0", None
 
 
@@ -125,7 +127,7 @@ def _parallel_sizes(run: Run) -> Iterator[tuple[str, int]]:
     """Options of the program that split a model: ``--tensor_model_parallel_size 2``."""
     for name in run.arguments.names():
         parts = set(words(_plain(name)))
-        if "parallel" in parts and parts & _SIZES:
+        if "parallel" in parts and parts & _PARALLEL_SIZE_WORDS:
             value = run.arguments.get(name).get(None)
             if isinstance(value, int | str) and str(value).isdigit() and int(value) > 1:
                 yield name, int(value)

@@ -27,7 +27,7 @@ from gonogo.virtual.protocol.messages import (
     WaitMode,
 )
 
-_MAX_KEPT = 4
+_MAX_LAST_CALLS = 4
 """How many of a rank's last calls are kept."""
 _FAILED: tuple[End, ...] = ("raised", "unsupported", "killed")
 
@@ -37,23 +37,23 @@ Send = Callable[[int, Reply], None]
 
 
 @dataclass
-class _Made:
+class _RankCall:
     """A call that a rank has made; ``index`` is its position within the group."""
 
     collective: Collective
     members: tuple[int, ...]
     index: int
     order: int
-    before: tuple[_Made, ...]
+    before: tuple[_RankCall, ...]
     of_thread: bool = False
     """Whether a thread that the program started made it."""
 
 
 @dataclass
-class _Rank:
+class _RankCalls:
     sites: dict[int, Site] = field(default_factory=dict)
-    waiting: _Made | None = None
-    last: deque[_Made] = field(default_factory=lambda: deque(maxlen=_MAX_KEPT))
+    waiting: _RankCall | None = None
+    last: deque[_RankCall] = field(default_factory=lambda: deque(maxlen=_MAX_LAST_CALLS))
     end: End | None = None
     made: int = 0
     context: RankContext = _EMPTY_CONTEXT
@@ -62,16 +62,16 @@ class _Rank:
 
 
 @dataclass
-class _Group:
+class _GroupCalls:
     members: tuple[int, ...]
-    pending: dict[int, deque[_Made]]
+    pending: dict[int, deque[_RankCall]]
     counts: dict[int, int]
-    agreed: _Made | None = None
+    agreed: _RankCall | None = None
     """The last call in which all members agreed."""
     only_asks: bool = False
-    of_threads: dict[int, _Made] = field(default_factory=dict)
+    of_threads: dict[int, _RankCall] = field(default_factory=dict)
     """The first call made by a thread that the program started, by rank."""
-    earlier: dict[int, _Made] | None = None
+    earlier: dict[int, _RankCall] | None = None
     """The first of the most recent agreeing calls that were made at different places in the code."""
 
 
@@ -79,11 +79,11 @@ class Comparison:
     """The calls of the rehearsed ranks. ``send`` is called with a rank and its reply; ``log`` keeps all calls."""
 
     def __init__(self, ranks: Iterable[int], send: Send, log: CallLog | None = None) -> None:
-        self.ranks = {rank: _Rank() for rank in ranks}
+        self.ranks = {rank: _RankCalls() for rank in ranks}
         self.divergence: Divergence | None = None
         self._send = send
         self._log = log
-        self._groups: dict[str, _Group] = {}
+        self._groups: dict[str, _GroupCalls] = {}
         self._over = False
 
     def hear(self, rank: int, message: Message) -> None:
@@ -100,7 +100,7 @@ class Comparison:
         elif isinstance(message, Group):
             if message.key not in self._groups:
                 rehearsed = [member for member in message.members if member in self.ranks]
-                self._groups[message.key] = _Group(
+                self._groups[message.key] = _GroupCalls(
                     message.members,
                     {member: deque() for member in rehearsed},
                     dict.fromkeys(rehearsed, 0),
@@ -108,7 +108,7 @@ class Comparison:
                 )
         elif isinstance(message, ThreadCall):
             group = self._groups[message.call.group]
-            group.of_threads[rank] = _Made(message.call, group.members, 0, state.made, (), of_thread=True)
+            group.of_threads[rank] = _RankCall(message.call, group.members, 0, state.made, (), of_thread=True)
         elif isinstance(message, RankEnded):
             state.steps = message.steps
             state.has_threads = message.has_threads
@@ -125,19 +125,19 @@ class Comparison:
         state.waiting = None
         self._detect_stall()
 
-    def _called(self, rank: int, state: _Rank, call: Collective) -> None:
+    def _called(self, rank: int, state: _RankCalls, call: Collective) -> None:
         if self._over:
             if call.waits:
                 self._send(rank, Reply("stop"))
             return
         group = self._groups[call.group]
-        made = _Made(call, group.members, group.counts[rank], state.made, tuple(state.last))
+        made = _RankCall(call, group.members, group.counts[rank], state.made, tuple(state.last))
         group.counts[rank] += 1
         if not group.only_asks:
             state.made += 1
             if self._log is not None:
                 self._log.called(rank, call, group.members, made.index)
-            state.last.append(_Made(call, group.members, made.index, made.order, ()))
+            state.last.append(_RankCall(call, group.members, made.index, made.order, ()))
         group.pending[rank].append(made)
         if call.waits:
             state.waiting = made
@@ -146,7 +146,7 @@ class Comparison:
         if state.waiting is not None and not self._over:
             self._detect_stall()
 
-    def _match(self, group: _Group) -> None:
+    def _match(self, group: _GroupCalls) -> None:
         """Compare the next calls while each rehearsed member has one."""
         while all(group.pending.values()):
             heads = {rank: pending.popleft() for rank, pending in group.pending.items()}
@@ -165,11 +165,11 @@ class Comparison:
                 group.earlier = heads
             self._reply_to(group, heads)
 
-    def _reply_to(self, group: _Group, pending_calls: dict[int, _Made]) -> None:
+    def _reply_to(self, group: _GroupCalls, pending_calls: dict[int, _RankCall]) -> None:
         waiting = [rank for rank, made in pending_calls.items() if self.ranks[rank].waiting is made]
         if not waiting:
             return
-        reply = _values(group, pending_calls)
+        reply = _sent_values(group, pending_calls)
         for rank in waiting:
             self.ranks[rank].waiting = None
             self._send(rank, reply)
@@ -209,7 +209,7 @@ class Comparison:
                 self._report_divergence("ended", group.of_threads, tuple(group.pending))
                 return
 
-    def _have_others_made_no_calls(self, group: _Group) -> bool:
+    def _have_others_made_no_calls(self, group: _GroupCalls) -> bool:
         """Whether the group's other members have called nothing in it, in any thread, and can't do so any more."""
         others = [rank for rank in group.pending if rank not in group.of_threads]
         return bool(others) and not any(group.counts[rank] or self.ranks[rank].has_threads for rank in others)
@@ -224,7 +224,7 @@ class Comparison:
     # -- the divergence -----------------------------------------------------------------------------------------------
 
     def _report_divergence(
-        self, kind: Kind, pending_calls: dict[int, _Made], involved_ranks: tuple[int, ...] | None = None
+        self, kind: Kind, pending_calls: dict[int, _RankCall], involved_ranks: tuple[int, ...] | None = None
     ) -> None:
         ended = [rank for rank, state in self.ranks.items() if state.end == "completed" and rank not in pending_calls]
         if involved_ranks is not None:
@@ -251,11 +251,11 @@ class Comparison:
                 state.waiting = None
                 self._send(rank, Reply("stop"))
 
-    def _sides(self, ranks: Iterable[list[int]], pending_calls: dict[int, _Made]) -> tuple[Side, ...]:
+    def _sides(self, ranks: Iterable[list[int]], pending_calls: dict[int, _RankCall]) -> tuple[Side, ...]:
         listed = [self._side(some, pending_calls.get(some[0])) for some in ranks]
         return tuple(sorted(listed, key=lambda side: (-len(side.ranks), side.ranks)))
 
-    def _side(self, ranks: list[int], recorded_call: _Made | None) -> Side:
+    def _side(self, ranks: list[int], recorded_call: _RankCall | None) -> Side:
         first = self.ranks[ranks[0]]
         before = recorded_call.before if recorded_call is not None else tuple(first.last)
         site = first.sites.get(recorded_call.collective.site) if recorded_call is not None else None
@@ -265,20 +265,20 @@ class Comparison:
         steps = in_step if in_step is not None else max(first.steps, first.context.steps)
         return Side(
             ranks=tuple(sorted(ranks)),
-            call=_call(first, recorded_call) if recorded_call is not None else None,
-            before=tuple(_call(first, one) for one in before),
+            call=_as_collective_call(first, recorded_call) if recorded_call is not None else None,
+            before=tuple(_as_collective_call(first, one) for one in before),
             batch=first.context.batch,
             batches=first.context.batches,
             steps=steps,
             functions=site.functions if site is not None else (),
         )
 
-    def _to_collective_call(self, recorded_call: _Made) -> CollectiveCall:
+    def _to_collective_call(self, recorded_call: _RankCall) -> CollectiveCall:
         rank = next(rank for rank in recorded_call.members if rank in self.ranks)
-        return _call(self.ranks[rank], recorded_call)
+        return _as_collective_call(self.ranks[rank], recorded_call)
 
 
-def _call(rank: _Rank, recorded_call: _Made) -> CollectiveCall:
+def _as_collective_call(rank: _RankCalls, recorded_call: _RankCall) -> CollectiveCall:
     collective = recorded_call.collective
     site = rank.sites.get(collective.site)
     return CollectiveCall(
@@ -297,7 +297,7 @@ def _call(rank: _Rank, recorded_call: _Made) -> CollectiveCall:
     )
 
 
-def _kind_of(pending_calls: dict[int, _Made]) -> Kind:
+def _kind_of(pending_calls: dict[int, _RankCall]) -> Kind:
     """Whether the calls differ, or are the same with different sizes or dtypes."""
     calls = {
         (made.collective.operator, made.collective.root, made.collective.parameters) for made in pending_calls.values()
@@ -306,7 +306,7 @@ def _kind_of(pending_calls: dict[int, _Made]) -> Kind:
     return "other-call" if len(calls) > 1 or groups_made else "other-size"
 
 
-def _values(group: _Group, pending_calls: dict[int, _Made]) -> Reply:
+def _sent_values(group: _GroupCalls, pending_calls: dict[int, _RankCall]) -> Reply:
     """What each member sent; members that aren't rehearsed send what the lowest rehearsed one does."""
     one = next(iter(pending_calls.values())).collective
     if one.payload_of_root:

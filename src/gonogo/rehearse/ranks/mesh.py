@@ -19,8 +19,8 @@ from gonogo.rehearse.launch.launch import ResolvedLaunch
 
 MESH = "mesh"
 _TENSOR_PARALLEL_OPTIONS = ("tensor_model_parallel_size", "parallelism.tensor_parallel_degree")
-_CONTEXT = ("context_parallel_size", "parallelism.context_parallel_degree")
-_EXPERT = ("expert_model_parallel_size", "parallelism.expert_parallel_degree")
+_CONTEXT_PARALLEL_OPTIONS = ("context_parallel_size", "parallelism.context_parallel_degree")
+_EXPERT_PARALLEL_OPTIONS = ("expert_model_parallel_size", "parallelism.expert_parallel_degree")
 _PIPELINE_PARALLEL_OPTIONS = ("pipeline_model_parallel_size", "parallelism.pipeline_parallel_degree")
 _SAMPLE_DIMENSIONS = frozenset({"dp", "data", "fsdp", "ddp", "replicate", "shard", "batch"})
 """Words of a device mesh's dimension whose ranks have the same part of the model, of other samples."""
@@ -100,7 +100,15 @@ def parse_mesh(arguments: Sequence[str], world: int) -> Mesh | None:
 
 def mesh_of_options(given: Mapping[str, str], world: int) -> Mesh | None:
     """The sizes that options give, by their names with ``_``; None where they give none, or don't divide the world."""
-    sizes = [_size(given, names) for names in (_TENSOR_PARALLEL_OPTIONS, _CONTEXT, _EXPERT, _PIPELINE_PARALLEL_OPTIONS)]
+    sizes = [
+        _option_as_integer(given, names)
+        for names in (
+            _TENSOR_PARALLEL_OPTIONS,
+            _CONTEXT_PARALLEL_OPTIONS,
+            _EXPERT_PARALLEL_OPTIONS,
+            _PIPELINE_PARALLEL_OPTIONS,
+        )
+    ]
     tensor, context, expert, pipeline = sizes
     held = tensor * context * pipeline
     if max(sizes) == 1 or min(sizes) < 1 or world % held:
@@ -118,6 +126,6 @@ def _options(arguments: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _size(options: Mapping[str, str], names: tuple[str, ...]) -> int:
+def _option_as_integer(options: Mapping[str, str], names: tuple[str, ...]) -> int:
     value = next((options[name] for name in names if name in options), "1")
     return int(value) if value.isdigit() else 0

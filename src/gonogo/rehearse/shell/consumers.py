@@ -33,7 +33,7 @@ def _is_reader_shell(descriptor: int) -> bool:
         if pipe is None or pipe in seen:
             return False
         seen.add(pipe)
-        readers = [process for process in _processes() if _is_reading_pipe(process, pipe)]
+        readers = [process for process in _process_ids() if _is_reading_pipe(process, pipe)]
         if shells.intersection(readers):
             return True
         outputs = [_pipe(f"/proc/{process}/fd/1") for process in readers if process != os.getpid()]
@@ -49,7 +49,7 @@ def _pipe(fd_path: str) -> str | None:
     return None
 
 
-def _processes() -> list[int]:
+def _process_ids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 

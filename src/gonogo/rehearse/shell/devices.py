@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gonogo.rehearse.shell.session import ShellSession
 
 _MIB = 1 << 20
-_DRIVER = "580.95.05"
+_DRIVER_VERSION = "580.95.05"
 """A driver for all releases of CUDA up to 13: with older ones accelerate disables peer-to-peer on some cards."""
 
 
@@ -30,7 +30,7 @@ def print_smi_output(session: ShellSession, name: str, arguments: list[str]) -> 
     if (name == "npu-smi") != (surroundings.device_type == "npu"):
         print(f"{name}: command not found", file=sys.stderr)
         return 127
-    text = _answer(surroundings, name, arguments)
+    text = _smi_output(surroundings, name, arguments)
     if text is None:
         session.skip([name, *arguments])
         return 0
@@ -55,7 +55,7 @@ def put_in(folder: Path, surroundings: LaunchMachine) -> Path:
     return folder
 
 
-def _answer(surroundings: LaunchMachine, name: str, arguments: list[str]) -> str | None:
+def _smi_output(surroundings: LaunchMachine, name: str, arguments: list[str]) -> str | None:
     return _npu_smi(surroundings, arguments) if name == "npu-smi" else _nvidia_smi(surroundings, arguments)
 
 
@@ -77,7 +77,7 @@ def _nvidia_smi(surroundings: LaunchMachine, arguments: list[str]) -> str | None
     query = options.get("--query-gpu")
     if query is not None:
         return _query(surroundings, query.split(","), options.get("--format", "csv").split(","), rows)
-    return None if options.keys() - {"-i", "--id"} else _table(surroundings, rows)
+    return None if options.keys() - {"-i", "--id"} else _nvidia_smi_table(surroundings, rows)
 
 
 def _options(arguments: list[str]) -> dict[str, str]:
@@ -113,13 +113,13 @@ def _query(surroundings: LaunchMachine, fields: list[str], format_options: list[
             "memory.used": f"0{units}",
             "utilization.gpu": "0" if "nounits" in format_options else "0 %",
             "compute_cap": f"{major}.{minor}",
-            "driver_version": _DRIVER,
+            "driver_version": _DRIVER_VERSION,
         }
         lines.append(", ".join(known.get(field.strip(), "[N/A]") for field in fields))
     return "".join(f"{line}\n" for line in lines)
 
 
-def _table(surroundings: LaunchMachine, rows: list[int]) -> str:
+def _nvidia_smi_table(surroundings: LaunchMachine, rows: list[int]) -> str:
     total = surroundings.total_bytes // _MIB
     rule = "+" + "-" * 77 + "+\n"
     lines = [f"| {index:>3}  {surroundings.product:<40} {0:>8}MiB / {total:>6}MiB |\n" for index in rows]
@@ -140,7 +140,7 @@ def _npu_smi(surroundings: LaunchMachine, arguments: list[str]) -> str | None:
 
 def _main(surroundings_json: str, name: str, arguments: list[str]) -> int:
     surroundings: Any = SimpleNamespace(**json.loads(surroundings_json))
-    text = _answer(surroundings, name, arguments)
+    text = _smi_output(surroundings, name, arguments)
     sys.stdout.write("" if text is None else text)
     return 0
 

@@ -26,7 +26,7 @@ _AT_FDCWD = 0xFFFFFF9C
 _MAX_SHEBANG_BYTES = 512
 _EXECS_PER_STAND_IN = 2
 """A stand-in becomes Python, and then possibly the program itself: these two calls are not replaced."""
-_STUB = '#!/bin/sh\nexec {words} "$@"\n'
+_WRAPPER_SCRIPT_TEMPLATE = '#!/bin/sh\nexec {words} "$@"\n'
 _OPENAT2 = 437
 _RESOLVE_IN_ROOT = 0x10
 
@@ -71,7 +71,7 @@ class Interception:
         first_line = files.first_line(shown, folder)
         if first_line is None:  # no such program: the caller goes on to look elsewhere
             return
-        if name in SHELLS and _depth(call.pid) > MAX_NESTING:
+        if name in SHELLS and _shell_depth(call.pid) > MAX_NESTING:
             self.failure = f"scripts call each other {MAX_NESTING} deep: {shown}"
         target = os.path.basename(os.path.realpath(shown))
         if name in ("sh", "dash") and target not in (name, "bash"):  # sh is not bash on this machine
@@ -105,7 +105,7 @@ class Interception:
 
 def write_stub(path: Path, session: ShellSession) -> None:
     """Write the program that becomes the stand-in."""
-    path.write_text(_STUB.format(words=shlex.join(session.stand_in("--replaced"))))
+    path.write_text(_WRAPPER_SCRIPT_TEMPLATE.format(words=shlex.join(session.stand_in("--replaced"))))
     path.chmod(0o755)
 
 
@@ -162,7 +162,7 @@ def _pid_in_namespace(pid: int) -> int | None:
     return None
 
 
-def _depth(pid: int) -> int:
+def _shell_depth(pid: int) -> int:
     """How deeply shells are nested, from bash's SHLVL."""
     with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/environ", "rb") as file:
         for entry in file.read().split(b"\0"):

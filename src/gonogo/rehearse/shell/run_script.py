@@ -31,13 +31,13 @@ from gonogo.rehearse.shell.unreached import UnreachedCommands
 # The time that a script gets after its first launch: for the next stage, a wait, a copy of the results.
 _SECONDS_AFTER_LAUNCH = 10.0
 # The time in which programs that a script leaves in the background are still recorded.
-_IN_BACKGROUND = 5.0
+_BACKGROUND_QUIET_SECONDS = 5.0
 _MAX_OUTPUT_BYTES = 1 << 20
 # Names in the world's root folder, so that no program's path is shorter.
 _STUB, _BASH = "g", "b"
 # Folders of the training machine's own software, which may not exist here.
 _SYSTEM_FOLDERS = ("/usr/", "/opt/", "/etc/")
-_NOT_THERE = re.compile(
+_MISSING_SCRIPT_PATTERN = re.compile(
     r": line \d+: (/[^:]+\.sh|/[^:]*/(?:activate|setenv|set_env|profile)[^:/]*): No such file or directory$"
 )
 
@@ -210,7 +210,7 @@ def _missing_sourced_files(output: Sequence[str]) -> list[str]:
     """Missing files of the training machine's own software that the script sources."""
     found = []
     for line in output:
-        match = _NOT_THERE.search(line)
+        match = _MISSING_SCRIPT_PATTERN.search(line)
         if match is not None and match[1].startswith(_SYSTEM_FOLDERS):
             found.append(match[1])
     return found
@@ -248,7 +248,11 @@ def _run(
                 if selector.select(timeout=0.05):
                     block = os.read(process.stdout.fileno(), 1 << 16)
                     if not block:  # the script and its background programs, except daemons, have ended
-                        quiet = min(deadline, time.monotonic() + _IN_BACKGROUND) if interception.has_daemons else 0.0
+                        quiet = (
+                            min(deadline, time.monotonic() + _BACKGROUND_QUIET_SECONDS)
+                            if interception.has_daemons
+                            else 0.0
+                        )
                         while not session.has_launched and time.monotonic() < quiet:
                             time.sleep(0.05)
                         break
@@ -259,7 +263,7 @@ def _run(
                     launched_at = now
                 if ended_at is None and process.poll() is not None:
                     ended_at = now
-                if ended_at is not None and now > ended_at + _IN_BACKGROUND:
+                if ended_at is not None and now > ended_at + _BACKGROUND_QUIET_SECONDS:
                     break
                 if launched_at is not None and now > launched_at + _SECONDS_AFTER_LAUNCH:
                     break

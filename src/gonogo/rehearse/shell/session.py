@@ -101,14 +101,14 @@ class ShellSession:
 
     def record_replaced(self, process: int, replaced_program: ReplacedProgram) -> None:
         """Record what a process (by its id in the world) was about to start."""
-        (self.readable / "replaced" / str(process)).write_bytes(_written(replaced_program))
+        (self.readable / "replaced" / str(process)).write_bytes(_encode_struct(replaced_program))
 
     def calls(self) -> list[ScriptCommand]:
         """The programs that would have been started, in order."""
         found = []
         for line in (read_untrusted(self.written / "calls", _MAX_BYTES) or b"").splitlines():
             with contextlib.suppress(ValueError, RecursionError):  # the script itself may have written there
-                found.append(_read(line, ScriptCommand))
+                found.append(_decode_struct(line, ScriptCommand))
         return found
 
     @property
@@ -137,14 +137,16 @@ class ShellSession:
 
     def replaced(self) -> ReplacedProgram:
         """What this process was about to start."""
-        return _read((self.readable / "replaced" / str(os.getpid())).read_bytes(), ReplacedProgram)
+        return _decode_struct((self.readable / "replaced" / str(os.getpid())).read_bytes(), ReplacedProgram)
 
     def call(self, kind: Literal["launch", "program"], words: list[str]) -> None:
         """Record a program that would have been started."""
         call = ScriptCommand(kind, words, self._outer_environment(), os.getcwd())
         descriptor = os.open(self.written / "calls", os.O_WRONLY | os.O_APPEND)
         try:
-            os.write(descriptor, _written(call) + b"\n")  # a single write, so that lines of two stand-ins never mix
+            os.write(
+                descriptor, _encode_struct(call) + b"\n"
+            )  # a single write, so that lines of two stand-ins never mix
         finally:
             os.close(descriptor)
 
@@ -167,13 +169,13 @@ class ShellSession:
         return outer
 
 
-def _written(value: msgspec.Struct) -> bytes:
+def _encode_struct(value: msgspec.Struct) -> bytes:
     """Encode as ASCII JSON: file names and words may be in any encoding, which msgspec doesn't support."""
     return json.dumps(msgspec.to_builtins(value)).encode()
 
 
-def _read(data: bytes, kind: type[T]) -> T:
-    """Decode what :func:`_written` encoded. Raises ValueError for anything else."""
+def _decode_struct(data: bytes, kind: type[T]) -> T:
+    """Decode what :func:`_encode_struct` encoded. Raises ValueError for anything else."""
     return msgspec.convert(json.loads(data), kind)
 
 

@@ -154,7 +154,7 @@ def _is_installed(path: str) -> bool:
     return os.path.basename(folder) == "bin" and any(is_python(name) for name in os.listdir(folder))
 
 
-def _missing(session: ShellSession, words: list[str]) -> int:
+def _answer_missing_command(session: ShellSession, words: list[str]) -> int:
     """Handle a command that this machine lacks: the one that trains may have it."""
     name = words[0]
     known = find_called_launcher(words) is not None or is_python(name) or name in commands.REPLACED
@@ -168,7 +168,7 @@ def main(readable: str, why: str, arguments: list[str]) -> int:
     """Handle the program that this process was about to start, or a missing command."""
     session = ShellSession(Path(readable))
     if why == "--missing":
-        return _missing(session, arguments)
+        return _answer_missing_command(session, arguments)
     replaced = session.replaced()
     return StandIn(session, replaced).answer([replaced.name, *arguments])
 

@@ -21,7 +21,7 @@ from gonogo.evidence.launch.command_words import SHELLS
 Process = tuple[int, str]
 """A process by its id and its start time, because ids are reused."""
 _DNS_PORT = 53
-_PATIENCE = 10.0
+_CONNECT_RETRY_SECONDS = 10.0
 """Seconds after which a process that keeps trying to connect is considered failed."""
 _MAX_FAILURES_PER_PROGRAM = 2
 """After this many failed commands, all commands of a program are skipped, unless another one has succeeded."""
@@ -49,7 +49,7 @@ class UnreachedCommands:
         """Whether a command failed in this run that the next run has to skip."""
         now = time.monotonic()
         for process, (words, since) in list(self._trying.items()):
-            if now > since + _PATIENCE:
+            if now > since + _CONNECT_RETRY_SECONDS:
                 del self._trying[process]
                 if process_start_time(process[0]) == process[1]:
                     self._fail(words)

@@ -18,7 +18,7 @@ from gonogo.rehearse.ranks.call_log import CallLog, LoggedCall
 
 VERSION = "2.10"
 PREFIX = "nccl_trace_rank_"
-_NAMES = {
+_FLIGHT_RECORDER_NAMES = {
     "allreduce": "all_reduce",
     "allreduce_coalesced": "allreduce_coalesced",
     "broadcast": "broadcast",
@@ -160,8 +160,8 @@ def _sizes(operator: str, sizes: tuple[int, ...], ranks: int) -> tuple[list[list
 
 def _name(operator: str, sizes: tuple[int, ...], ranks: int) -> str:
     if operator in ("allgather", "reduce_scatter") and sum(sizes) % ranks:
-        return f"{_NAMES[operator]}_v"
-    return _NAMES[operator]
+        return f"{_FLIGHT_RECORDER_NAMES[operator]}_v"
+    return _FLIGHT_RECORDER_NAMES[operator]
 
 
 def _message_key(rank: int, members: tuple[int, ...], source: int | None) -> str:

@@ -16,7 +16,7 @@ from gonogo.evidence.rehearsal.trace import ACTIONS, TRACKS, DeviceEvents, RankT
 
 _COMPRESSION_LEVEL = 3
 _EVENTS_PER_CHUNK = 4096
-_APART = 32
+_COUNTER_INTERVAL = 32
 """The memory counter has one point for this many operators: the highest value among them."""
 _FIRST_THREAD = 1
 """Perfetto treats thread 0 as the idle thread, which belongs to no process."""
@@ -27,12 +27,12 @@ def write(file: IO[bytes], traces: Mapping[int, RankTrace], compress: bool) -> N
     """Write the trace of all ranks in chunks, gzipped if ``compress``."""
     if compress:
         with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=_COMPRESSION_LEVEL, mtime=0) as packed:
-            _write(packed, traces)
+            _write_traces(packed, traces)
     else:
-        _write(file, traces)
+        _write_traces(file, traces)
 
 
-def _write(file: IO[bytes] | gzip.GzipFile, traces: Mapping[int, RankTrace]) -> None:
+def _write_traces(file: IO[bytes] | gzip.GzipFile, traces: Mapping[int, RankTrace]) -> None:
     file.write(b'{"displayTimeUnit":"ns","otherData":{"clock":"1 us = 1 operator","made by":"gonogo rehearse"},')
     file.write(b'"traceEvents":[')
     pieces: list[str] = []
@@ -76,11 +76,11 @@ def _counters(process: int, device: DeviceEvents) -> Iterator[str]:
     """Allocated and reserved bytes: the highest moment in each interval."""
     name = _encode(f"memory of {device.device}").decode()
     reserved = allocated = 0
-    until, highest = _APART, (0, 0, 0)
+    until, highest = _COUNTER_INTERVAL, (0, 0, 0)
     for action, _, nbytes, _, clock, _ in device.rows():
         if clock >= until:
             yield _counter(process, name, highest)
-            until, highest = clock - clock % _APART + _APART, (clock, allocated, reserved)
+            until, highest = clock - clock % _COUNTER_INTERVAL + _COUNTER_INTERVAL, (clock, allocated, reserved)
         kind = ACTIONS[action]
         if kind in ("alloc", "free"):
             allocated += nbytes if kind == "alloc" else -nbytes

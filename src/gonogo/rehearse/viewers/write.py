@@ -32,12 +32,12 @@ def write_viewer_files(
     """Write the files; returns notes on ranks without events. Raises UserError if they can't be written."""
     traces = dict(_traces(assignments)) if files.needs_events else {}
     if files.memory_viz is not None:
-        _file("--memory-viz", files.memory_viz, lambda file: memory_viz.write(file, traces, record.world_size))
+        _write_file("--memory-viz", files.memory_viz, lambda file: memory_viz.write(file, traces, record.world_size))
     if files.trace is not None:
         compressed = files.trace.suffix == ".gz"
-        _file("--trace", files.trace, lambda file: trace_events.write(file, traces, compressed))
+        _write_file("--trace", files.trace, lambda file: trace_events.write(file, traces, compressed))
     if files.flight_recorder is not None and calls is not None:
-        _folder("--flight-recorder", files.flight_recorder, flight_recorder.dumps(calls, record))
+        _write_folder("--flight-recorder", files.flight_recorder, flight_recorder.dumps(calls, record))
     missing = [one.plan.rank for one in assignments if one.plan.rank not in traces] if files.needs_events else []
     if not missing:
         return []
@@ -52,7 +52,7 @@ def _traces(assignments: Sequence[Assignment]) -> Iterator[tuple[int, RankTrace]
             yield assignment.plan.rank, decode(read_untrusted(assignment.plan.trace, _MAX_TRACE_BYTES) or b"")
 
 
-def _file(option: str, path: Path, write: Write) -> None:
+def _write_file(option: str, path: Path, write: Write) -> None:
     path = Path(os.path.realpath(path))
     try:
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -69,7 +69,7 @@ def _file(option: str, path: Path, write: Write) -> None:
         raise refused(option, path, error) from None
 
 
-def _folder(option: str, path: Path, dumps: Iterator[tuple[str, bytes]]) -> None:
+def _write_folder(option: str, path: Path, dumps: Iterator[tuple[str, bytes]]) -> None:
     path = Path(os.path.realpath(path))
     try:
         temporary = tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent)

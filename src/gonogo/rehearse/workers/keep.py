@@ -19,9 +19,9 @@ from gonogo.finding.errors import UserError
 from gonogo.finding.redaction import Redactor
 from gonogo.rehearse.workers.workers import Assignment
 
-_MAX_TEXT = 16 << 20
+_MAX_TEXT_FILE_BYTES = 16 << 20
 """In larger files only known secrets are masked, not everything that has the format of a secret."""
-_BLOCK = 4 << 20
+_CHUNK_BYTES = 4 << 20
 _CHUNK_OVERLAP_BYTES = 128 << 10
 """No environment variable can be longer, so that no secret is missed between two blocks."""
 
@@ -47,10 +47,10 @@ def keep_records(folder: Path, record: RehearsalRecord, assignments: Sequence[As
             own = folder / f"rank-{assignment.plan.rank}"
             own.mkdir()
             for path, name in ((assignment.plan_file, "plan.json"), (assignment.log, "output.log")):
-                _copy(path, own / name, redactor)
+                _copy_redacted(path, own / name, redactor)
             for name in ("record.json", "progress.jsonl"):
                 with contextlib.suppress(OSError):  # the program may have put a link there
-                    _copy(assignment.folder / name, own / name, redactor)
+                    _copy_redacted(assignment.folder / name, own / name, redactor)
         worlds = {assignment.world.tree: None for assignment in assignments if assignment.world is not None}
         for tree in worlds:
             _copy_changes(tree, folder / "changed", redactor)
@@ -85,7 +85,7 @@ def _mask(path: Path, redactor: Redactor) -> None:
     """Mask secrets in a file: a program may get them from the launch script or from a project file."""
     with open(path, "r+b") as file:
         size = os.fstat(file.fileno()).st_size
-        if size <= _MAX_TEXT:
+        if size <= _MAX_TEXT_FILE_BYTES:
             data = file.read()
             if b"\0" not in data:
                 masked = redactor.text(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
@@ -97,14 +97,14 @@ def _mask(path: Path, redactor: Redactor) -> None:
                 file.write(masked)
             return
         for start, end in data_in(file.fileno(), size):
-            for at in range(start, end, _BLOCK):
-                data = os.pread(file.fileno(), min(_BLOCK + _CHUNK_OVERLAP_BYTES, end - at), at)
+            for at in range(start, end, _CHUNK_BYTES):
+                data = os.pread(file.fileno(), min(_CHUNK_BYTES + _CHUNK_OVERLAP_BYTES, end - at), at)
                 masked = redactor.data(data, formats=False)
                 if masked != data:
                     os.pwrite(file.fileno(), masked, at)
 
 
-def _copy(source: Path, target: Path, redactor: Redactor) -> None:
+def _copy_redacted(source: Path, target: Path, redactor: Redactor) -> None:
     """Copy a file with secrets masked. It is untrusted, because programs may have written it."""
     data = read_untrusted(source)
     if data is not None:

@@ -85,7 +85,7 @@ class _PoolRun:
         self._running: dict[Any, Assignment] = {self._start(assignment): assignment for assignment in assignments}
 
     def _start(self, assignment: Assignment) -> Any:
-        task = self._ray.remote(_rank).options(
+        task = self._ray.remote(_run_rank).options(
             num_cpus=self._cpu_fraction_per_rank, max_retries=0, scheduling_strategy="SPREAD"
         )
         return task.remote(msgspec.msgpack.encode(pack(assignment)), assignment.plan.rank, self._board, self._between)
@@ -221,7 +221,7 @@ class _ProgressActor:
         self._ending = outcome
 
 
-def _rank(shipment_bytes: bytes, rank: int, progress_board: Any, report_interval_seconds: float) -> bytes:
+def _run_rank(shipment_bytes: bytes, rank: int, progress_board: Any, report_interval_seconds: float) -> bytes:
     """The task. It ends with the rehearsal that started it, because without the board its reports fail."""
     ray: Any = importlib.import_module("ray")
 

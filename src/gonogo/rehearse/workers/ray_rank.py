@@ -49,7 +49,7 @@ def _run(
 ) -> RankResult:
     confinement = Confinement(folder, unconfined=shipment.plan.confinement == "none")
     assignment = unpack(shipment, confinement)
-    with confinement.world(below=assignment.below) as world, _line_of(assignment) as line:
+    with confinement.world(below=assignment.below) as world, _relay_connection(assignment) as line:
         assignment = replace(assignment, world=world)
         where = assignment.plan.exchange
         if where is not None:
@@ -58,7 +58,7 @@ def _run(
 
 
 @contextlib.contextmanager
-def _line_of(assignment: Assignment) -> Iterator[int | None]:
+def _relay_connection(assignment: Assignment) -> Iterator[int | None]:
     """The worker's end of a relay to the exchange on another machine: only this process has network access."""
     where = assignment.plan.exchange
     if where is None:
@@ -69,11 +69,11 @@ def _line_of(assignment: Assignment) -> Iterator[int | None]:
     here = Connection(ours.detach())
     with there, here, theirs:
         for source, target in ((there, here), (here, there)):
-            threading.Thread(target=_pass_on, args=(source, target), daemon=True, name="gonogo-line").start()
+            threading.Thread(target=_forward_messages, args=(source, target), daemon=True, name="gonogo-line").start()
         yield theirs.fileno()
 
 
-def _pass_on(source: Connection, target: Connection) -> None:
+def _forward_messages(source: Connection, target: Connection) -> None:
     with contextlib.suppress(OSError, EOFError):
         while True:
             target.send_bytes(source.recv_bytes())

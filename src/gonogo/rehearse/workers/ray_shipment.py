@@ -24,7 +24,7 @@ from gonogo.finding import Text, translated
 from gonogo.rehearse.workers.workers import Assignment
 from gonogo.virtual.protocol.plan import WorkerPlan
 
-_COMPARED = ("torch", "deepspeed", "transformers", "accelerate", "peft")
+_COMPARED_PACKAGES = ("torch", "deepspeed", "transformers", "accelerate", "peft")
 
 
 class Shipment(msgspec.Struct, frozen=True):
@@ -133,7 +133,7 @@ def refusal(shipment: Shipment, node: str) -> Text | None:
 def versions() -> dict[str, str]:
     """The versions that must agree between nodes."""
     found = {"gonogo": gonogo.__version__, "python": ".".join(map(str, sys.version_info[:2]))}
-    for name in _COMPARED:
+    for name in _COMPARED_PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
     return found

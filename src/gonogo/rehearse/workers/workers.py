@@ -25,7 +25,7 @@ from gonogo.virtual.protocol.plan import ExchangeAddress, Progress, WorkerPlan
 
 _MAX_BYTES = 48 << 20
 _MAX_TAIL_BYTES = 1 << 16
-_CUT = b"\n... [cut: the program printed more than fits here; its last lines follow] ...\n"
+_TRUNCATION_MARK = b"\n... [cut: the program printed more than fits here; its last lines follow] ...\n"
 
 
 class CappedLogFile:
@@ -55,7 +55,7 @@ class CappedLogFile:
                     self._cut = True
             if self._cut:
                 try:
-                    file.write(_CUT + self._last)
+                    file.write(_TRUNCATION_MARK + self._last)
                 except OSError:
                     return
 

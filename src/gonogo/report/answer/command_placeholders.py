@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gonogo.finding import Finding, Report, Skipped, Text
 from gonogo.finding.call import Invocation
 
-_PLACEHOLDER = "-- COMMAND"
+_COMMAND_PLACEHOLDER = "-- COMMAND"
 """The placeholder in sentences that are written before the command is known."""
 
 
@@ -30,9 +30,9 @@ def called(report: Report, call: Invocation) -> Report:
 
 def _make_filler(command: str) -> Callable[[Text], Text]:
     def filled(text: Text) -> Text:
-        if _PLACEHOLDER not in text.en and _PLACEHOLDER not in text.zh:
+        if _COMMAND_PLACEHOLDER not in text.en and _COMMAND_PLACEHOLDER not in text.zh:
             return text
-        return Text(*(said.replace(_PLACEHOLDER, f"-- {command}") for said in (text.en, text.zh)))
+        return Text(*(said.replace(_COMMAND_PLACEHOLDER, f"-- {command}") for said in (text.en, text.zh)))
 
     return filled
 

@@ -22,7 +22,7 @@ EVERYTHING = translated("everything")
 
 FILES_ONLY = translated("files only")
 REGRESSED = translated("REGRESSED")
-_UNCHANGED = translated("{now} (as before)")
+_UNCHANGED_VALUE = translated("{now} (as before)")
 _BADGES = {"same": translated("SAME"), "better": translated("BETTER"), "regressed": REGRESSED}
 
 
@@ -80,7 +80,7 @@ def _scope(report: Report) -> Text | None:
     if report.verdict is not Verdict.GO:
         return None
     if report.rehearsal is not None:
-        return _rehearsed(report.rehearsal)
+        return _rehearsed_ranks(report.rehearsal)
     if report.guarded_run is not None:
         return translated("{ranks} ranks, {steps} steps").format(
             ranks=len(report.guarded_run.ranks), steps=report.guarded_run.steps
@@ -97,7 +97,7 @@ def _scope(report: Report) -> Text | None:
     return of_command.get(report.command)
 
 
-def _rehearsed(rehearsal: Rehearsal) -> Text:
+def _rehearsed_ranks(rehearsal: Rehearsal) -> Text:
     ranks = [rank.rank for rank in rehearsal.ranks]
     world = max(rehearsal.world_size, len(ranks))
     names = {"world": world, "steps": rehearsal.steps, "count": len(ranks), "ranks": ", ".join(map(str, ranks))}
@@ -147,7 +147,7 @@ def _compared(comparison: RehearsalComparison) -> Text:
 def _finding_reason(report: Report) -> Text:
     cause = decisive_finding(report)
     if cause is not None:
-        return _said(cause)
+        return _finding_text(cause)
     if report.verdict is Verdict.CANNOT_TELL:
         return _inconclusive_reason(report)
     if report.plan is not None:
@@ -168,7 +168,7 @@ def decisive_finding(report: Report) -> Finding | None:
     return next(iter(found), None)
 
 
-def _said(finding: Finding) -> Text:
+def _finding_text(finding: Finding) -> Text:
     place = f" ({finding.spans[0].path}:{finding.spans[0].line})" if finding.spans else ""
     where = f"（{finding.spans[0].path}:{finding.spans[0].line}）" if finding.spans else ""
     title = finding.title
@@ -242,7 +242,7 @@ def _went_through(rehearsal: Rehearsal) -> Text:
         *after,
     ]
     said = listed([PHASE_NAMES["load"], *parts], ", ", "、")
-    fullest = _fullest(rehearsal)
+    fullest = _fullest_device(rehearsal)
     free = ""
     if fullest is not None:
         free = size(fullest.free_bytes)
@@ -250,7 +250,7 @@ def _went_through(rehearsal: Rehearsal) -> Text:
     return translated("It ran to the end ({said})").format(said=said)
 
 
-def _fullest(rehearsal: Rehearsal) -> Device | None:
+def _fullest_device(rehearsal: Rehearsal) -> Device | None:
     devices = [device for rank in rehearsal.ranks for device in rank.devices if device.peak_allocated_bytes]
     return max(devices, key=lambda device: device.percent, default=None)
 
@@ -263,47 +263,47 @@ def _figures(report: Report) -> list[Figure]:
         found += _rehearsal_figures(report.rehearsal)
     elif report.plan is not None and report.plan.fitting:
         best, plan = report.plan.fitting[0], report.plan
-        found.append(_part(_GPU, best.reserved_bytes, plan.capacity_bytes))
-        found.append(_part(_HOST, best.host_bytes_of_node, plan.host_memory_bytes))
-        found += _speed(best.seconds_of_step, best.tokens_per_second_per_gpu)
+        found.append(_memory_figure(_GPU_MEMORY_LABEL, best.reserved_bytes, plan.capacity_bytes))
+        found.append(_memory_figure(_HOST_MEMORY_LABEL, best.host_bytes_of_node, plan.host_memory_bytes))
+        found += _speed_figures(best.seconds_of_step, best.tokens_per_second_per_gpu)
     elif report.guarded_run is not None:
         ranks = report.guarded_run.ranks
         if gpu := max((rank.gpu_peak_used_bytes or rank.gpu_peak_reserved_bytes for rank in ranks), default=0):
-            found.append(Figure(_GPU, _same(size(gpu))))
+            found.append(Figure(_GPU_MEMORY_LABEL, _untranslated(size(gpu))))
         if host := max((rank.host_peak_bytes for rank in ranks), default=0):
-            found.append(Figure(_HOST_MEMORY_PER_RANK, _same(size(host))))
+            found.append(Figure(_HOST_MEMORY_PER_RANK, _untranslated(size(host))))
         if step := max((rank.seconds_per_step or 0.0 for rank in ranks), default=0.0):
-            found.append(Figure(_STEP, _same(_seconds(step))))
+            found.append(Figure(_STEP_TIME_LABEL, _untranslated(_format_seconds(step))))
     elif report.cure is not None and (seen := report.cure.after or report.cure.before) is not None:
         if seen.peak_reserved_bytes is not None and seen.capacity_bytes:
-            found.append(_part(_GPU, seen.peak_reserved_bytes, seen.capacity_bytes))
+            found.append(_memory_figure(_GPU_MEMORY_LABEL, seen.peak_reserved_bytes, seen.capacity_bytes))
         if seen.host_peak_bytes:
-            found.append(Figure(_HOST, _same(size(seen.host_peak_bytes))))
+            found.append(Figure(_HOST_MEMORY_LABEL, _untranslated(size(seen.host_peak_bytes))))
         if seen.seconds_of_step is not None:
-            found += _speed(seen.seconds_of_step, None)
+            found += _speed_figures(seen.seconds_of_step, None)
     if report.skipped:
         found.append(Figure(_NOT_COVERED, _not_covered(report)))
     return found
 
 
-_GPU = translated("GPU memory used")
-_HOST = translated("host memory used per node")
+_GPU_MEMORY_LABEL = translated("GPU memory used")
+_HOST_MEMORY_LABEL = translated("host memory used per node")
 _HOST_MEMORY_PER_RANK = translated("host memory per rank")
-_STEP = translated("time per step")
-_TOKENS = translated("tokens/s per GPU")
+_STEP_TIME_LABEL = translated("time per step")
+_TOKENS_PER_SECOND_LABEL = translated("tokens/s per GPU")
 _NOT_COVERED = translated("not looked at")
 
 
 def _rehearsal_figures(rehearsal: Rehearsal) -> list[Figure]:
     found = []
-    fullest = _fullest(rehearsal)
+    fullest = _fullest_device(rehearsal)
     if fullest is not None:
-        found.append(_part(_GPU, fullest.total_bytes - fullest.free_bytes, fullest.total_bytes))
+        found.append(_memory_figure(_GPU_MEMORY_LABEL, fullest.total_bytes - fullest.free_bytes, fullest.total_bytes))
     node = rehearsal.host_per_node
     if node is not None and node.peak_bytes:
-        found.append(_part(_HOST, node.peak_bytes, node.capacity_bytes))
+        found.append(_memory_figure(_HOST_MEMORY_LABEL, node.peak_bytes, node.capacity_bytes))
     if rehearsal.seconds_of_step is not None:
-        found += _speed(rehearsal.seconds_of_step, rehearsal.tokens_per_second_per_gpu)
+        found += _speed_figures(rehearsal.seconds_of_step, rehearsal.tokens_per_second_per_gpu)
     return found
 
 
@@ -312,13 +312,13 @@ def _comparison_figures(comparison: RehearsalComparison) -> list[Figure]:
     found = []
     for change in comparison.changes:
         if change.is_headline:
-            value = translated("{was} → {now}, {change}") if change.change.en else _UNCHANGED
+            value = translated("{was} → {now}, {change}") if change.change.en else _UNCHANGED_VALUE
             value = value.format(was=change.before, now=change.after, change=change.change)
             found.append(Figure(capitalize_text(change.what), value))
     return found[:_MAX_COMPARED]
 
 
-def _part(name: Text, used: int, total: int | None) -> Figure:
+def _memory_figure(name: Text, used: int, total: int | None) -> Figure:
     if not total:
         return Figure(name, translated("{used} (capacity not given)").format(used=size(used)))
     share = 100 * used / total
@@ -326,18 +326,18 @@ def _part(name: Text, used: int, total: int | None) -> Figure:
     return Figure(name, Text(f"{said} ({share:.0f} %)", f"{said}（{share:.0f} %）"), share)
 
 
-def _speed(seconds: float, tokens: float | None) -> list[Figure]:
-    found = [Figure(_STEP, translated("about {step} (estimate)").format(step=_seconds(seconds)))]
+def _speed_figures(seconds: float, tokens: float | None) -> list[Figure]:
+    found = [Figure(_STEP_TIME_LABEL, translated("about {step} (estimate)").format(step=_format_seconds(seconds)))]
     if tokens:
-        found.append(Figure(_TOKENS, translated("about {tokens:,.0f}").format(tokens=tokens)))
+        found.append(Figure(_TOKENS_PER_SECOND_LABEL, translated("about {tokens:,.0f}").format(tokens=tokens)))
     return found
 
 
-def _seconds(seconds: float) -> str:
+def _format_seconds(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds < 100 else f"{seconds:,.0f} s"
 
 
-def _same(said: str) -> Text:
+def _untranslated(said: str) -> Text:
     return Text(said, said)
 
 

@@ -12,23 +12,25 @@ from gonogo.finding import Applicability, Certainty, Finding, Report, Severity, 
 from gonogo.finding.call import LIFE_OPTIONS, Invocation
 from gonogo.finding.rehearsal import ChangedSetting
 
-_NOTHING = translated("nothing is left to do")
+_NOTHING_LEFT = translated("nothing is left to do")
 _ON_GPUS = translated("on the machine with the GPUs")
 _DOES_CURE = translated("finds the smallest change that makes it GO")
 _DOES_EXPLAIN = translated("what it is, and how to cure it")
 _DOES_REHEARSE = translated("runs the program itself, on virtual GPUs")
 _DOES_BUILD_ENVIRONMENT = translated("creates that environment, and rehearses in it")
 _DOES_PROVE_CURE = translated("proves the cure before the next launch")
-_KEEPS = translated("keeps what each rank printed")
+_DOES_KEEP_RECORDS = translated("keeps what each rank printed")
 _DOES_EXTEND_TIMEOUT = translated("gives it more time")
 _DOES_APPLY_FIX = translated("applies the suggested fix")
 _DOES_WRITE_LAUNCH_FILES = translated("writes the files to launch it with")
 _DOES_PLAN = translated("says how many are enough")
 _DOES_READ_RUN_FILES = translated("reads the run's own files along with the logs")
 _RECORDS_FOLDER = "rehearsal-records"
-_NAMED = re.compile(r"gonogo (?:prepare|rehearse) [^;,()]*?-- [^;,()]+?(?=$|[;,()]| (?:makes|generates|once|shows)\b)")
+_NAMED_COMMAND_PATTERN = re.compile(
+    r"gonogo (?:prepare|rehearse) [^;,()]*?-- [^;,()]+?(?=$|[;,()]| (?:makes|generates|once|shows)\b)"
+)
 """A complete command that a sentence tells the user to run."""
-_OPTION = re.compile(r"((?:--(?:env|with) [A-Za-z_][\w.=-]*\w ?)+|--yes\b)")
+_REQUIRED_OPTION_PATTERN = re.compile(r"((?:--(?:env|with) [A-Za-z_][\w.=-]*\w ?)+|--yes\b)")
 
 
 class NextStep(msgspec.Struct, frozen=True):
@@ -59,7 +61,7 @@ def next_step(report: Report) -> NextStep:
         "env": _after_env,
         "compare": _after_comparison,
     }.get(report.command)
-    return step(report, call) if step is not None else NextStep("", _NOTHING)
+    return step(report, call) if step is not None else NextStep("", _NOTHING_LEFT)
 
 
 def _recorded(report: Report) -> Invocation:
@@ -68,7 +70,7 @@ def _recorded(report: Report) -> Invocation:
     return Invocation(about.command) if about is not None else Invocation()
 
 
-def _gonogo(
+def _gonogo_command(
     name: str, call: Invocation, *options: str, files: Sequence[str] = (), with_machine_options: bool = True
 ) -> str:
     again = call.own_options if name in ("rehearse", "cure") and with_machine_options else ()
@@ -83,7 +85,9 @@ def _step_to_explain(report: Report) -> NextStep:
     """Suggest the page that explains the most certain error, or else the first finding."""
     found = _errors(report) or report.findings
     return (
-        NextStep(f"gonogo explain {shlex.quote(found[0].hazard)}", _DOES_EXPLAIN) if found else NextStep("", _NOTHING)
+        NextStep(f"gonogo explain {shlex.quote(found[0].hazard)}", _DOES_EXPLAIN)
+        if found
+        else NextStep("", _NOTHING_LEFT)
     )
 
 
@@ -102,7 +106,7 @@ def _step_to_fix(report: Report, call: Invocation) -> NextStep | None:
             if fix.edits and fix.applicability is not Applicability.MANUAL:
                 unsafe = () if fix.applicability is Applicability.SAFE else ("--unsafe-fixes",)
                 return NextStep(
-                    _gonogo(
+                    _gonogo_command(
                         "check",
                         call,
                         "--fix",
@@ -125,7 +129,7 @@ def _after_comparison(report: Report, call: Invocation) -> NextStep:
         words = ["gonogo", "compare", *call.files, "--open"]
         return NextStep(shlex.join(words), translated("shows both memory curves"))
     if not found.next_command:
-        return NextStep("", _NOTHING)
+        return NextStep("", _NOTHING_LEFT)
     known = (
         _ON_GPUS,
         _DOES_CURE,
@@ -133,7 +137,7 @@ def _after_comparison(report: Report, call: Invocation) -> NextStep:
         _DOES_REHEARSE,
         _DOES_BUILD_ENVIRONMENT,
         _DOES_PROVE_CURE,
-        _KEEPS,
+        _DOES_KEEP_RECORDS,
         _DOES_EXTEND_TIMEOUT,
         _DOES_APPLY_FIX,
     )
@@ -148,43 +152,43 @@ def _after_check(report: Report, call: Invocation) -> NextStep:
         return _step_to_explain(report)
     if not call.command:
         likely = [one for one in _errors(report) if one.certainty is Certainty.LIKELY]
-        return _step_to_explain(report) if likely else NextStep("", _NO_LAUNCH)
-    return NextStep(_gonogo("rehearse", call), _DOES_REHEARSE)
+        return _step_to_explain(report) if likely else NextStep("", _NO_LAUNCH_COMMAND)
+    return NextStep(_gonogo_command("rehearse", call), _DOES_REHEARSE)
 
 
-_NO_LAUNCH = translated("gonogo rehearse takes the command that launches the run, after --")
+_NO_LAUNCH_COMMAND = translated("gonogo rehearse takes the command that launches the run, after --")
 
 
 def _after_rehearsal(report: Report, call: Invocation) -> NextStep:
     if report.regressed and report.verdict is Verdict.GO:
         if report.comparison is not None and report.comparison.before:
             call = msgspec.structs.replace(call, options=(*call.options, "--against", report.comparison.before))
-        return NextStep(_gonogo("rehearse", call, "--open"), translated("shows what uses the memory"))
+        return NextStep(_gonogo_command("rehearse", call, "--open"), translated("shows what uses the memory"))
     if report.rehearsal is not None and report.rehearsal.changed is not msgspec.UNSET:
         return _after_changed(report, report.rehearsal.changed, call)
     if report.verdict is Verdict.GO:
         if not call.command:
-            return NextStep("", _NO_LAUNCH)
-        return NextStep(_gonogo("run", call, with_machine_options=False), _ON_GPUS)
+            return NextStep("", _NO_LAUNCH_COMMAND)
+        return NextStep(_gonogo_command("run", call, with_machine_options=False), _ON_GPUS)
     if (fixing := _step_to_fix(report, call)) is not None:
         return fixing
     if report.verdict is Verdict.NO_GO:
-        return NextStep(_gonogo("cure", call), _DOES_CURE) if call.command else _step_to_explain(report)
+        return NextStep(_gonogo_command("cure", call), _DOES_CURE) if call.command else _step_to_explain(report)
     likely = [one for one in _errors(report) if one.certainty is Certainty.LIKELY]
     if likely:
         return _step_to_explain(report)
     outcomes = {rank.outcome for rank in report.rehearsal.ranks} if report.rehearsal is not None else set()
     for skipped in report.skipped:
-        if match := _NAMED.search(skipped.why.en):
+        if match := _NAMED_COMMAND_PATTERN.search(skipped.why.en):
             return NextStep(match[0].strip(), translated("generates what is missing here"))
-        if (match := _OPTION.search(skipped.why.en)) and call.command:
+        if (match := _REQUIRED_OPTION_PATTERN.search(skipped.why.en)) and call.command:
             return NextStep(
-                _gonogo("rehearse", call, *match[1].split()),
+                _gonogo_command("rehearse", call, *match[1].split()),
                 _DOES_BUILD_ENVIRONMENT if match[1] == "--yes" else _DOES_REHEARSE,
             )
     if "timed-out" in outcomes:
-        return NextStep(_gonogo("rehearse", call, "--timeout", "3600"), _DOES_EXTEND_TIMEOUT)
-    return NextStep(_gonogo("rehearse", call, "--keep", _RECORDS_FOLDER), _KEEPS)
+        return NextStep(_gonogo_command("rehearse", call, "--timeout", "3600"), _DOES_EXTEND_TIMEOUT)
+    return NextStep(_gonogo_command("rehearse", call, "--keep", _RECORDS_FOLDER), _DOES_KEEP_RECORDS)
 
 
 def _after_changed(report: Report, changed: Sequence[ChangedSetting], call: Invocation) -> NextStep:
@@ -196,30 +200,30 @@ def _after_changed(report: Report, changed: Sequence[ChangedSetting], call: Invo
     if _errors(report):
         return _step_to_explain(report)
     words = [word for one in changed for word in ("--set", f"{one.name}={one.value}")]
-    return NextStep(_gonogo("rehearse", call, *words, "--keep", _RECORDS_FOLDER), _KEEPS)
+    return NextStep(_gonogo_command("rehearse", call, *words, "--keep", _RECORDS_FOLDER), _DOES_KEEP_RECORDS)
 
 
 def _after_diagnosis(report: Report, call: Invocation) -> NextStep:
     if report.verdict is Verdict.GO:
-        return NextStep("", _NOTHING)
+        return NextStep("", _NOTHING_LEFT)
     errors = _errors(report)
     if call.command and errors:
-        return NextStep(_gonogo("rehearse", call), _DOES_PROVE_CURE)
+        return NextStep(_gonogo_command("rehearse", call), _DOES_PROVE_CURE)
     if errors:
         return _step_to_explain(report)
     if call.command:
-        return NextStep(_gonogo("rehearse", call), _DOES_REHEARSE)
+        return NextStep(_gonogo_command("rehearse", call), _DOES_REHEARSE)
     files = call.files or ("LOG",)
     return NextStep(shlex.join(["gonogo", "diagnose", *files, "--project", "."]), _DOES_READ_RUN_FILES)
 
 
 def _after_run(report: Report, call: Invocation) -> NextStep:
     if report.verdict is Verdict.GO:
-        return NextStep("", _NOTHING)
+        return NextStep("", _NOTHING_LEFT)
     errors = _errors(report)
     if errors:
         return _step_to_explain(report)
-    return NextStep(_gonogo("rehearse", call, with_machine_options=False), _DOES_REHEARSE)
+    return NextStep(_gonogo_command("rehearse", call, with_machine_options=False), _DOES_REHEARSE)
 
 
 def _after_cure(report: Report, call: Invocation) -> NextStep:
@@ -234,10 +238,10 @@ def _after_cure(report: Report, call: Invocation) -> NextStep:
             return NextStep(shlex.join(["pip", "install", *cure.pins]), translated("the versions it needs"))
         if cure.command:
             call = msgspec.structs.replace(call, command=cure.command)
-        return NextStep(_gonogo("run", call, with_machine_options=False), _ON_GPUS)
+        return NextStep(_gonogo_command("run", call, with_machine_options=False), _ON_GPUS)
     if report.findings:
         return _step_to_explain(report)
-    return NextStep(_gonogo("rehearse", call), _DOES_REHEARSE)
+    return NextStep(_gonogo_command("rehearse", call), _DOES_REHEARSE)
 
 
 def _after_bisection(report: Report, call: Invocation) -> NextStep:
@@ -247,10 +251,10 @@ def _after_bisection(report: Report, call: Invocation) -> NextStep:
         pin = f"{found.package}=={found.nearest_good}"
         return NextStep(shlex.join(["pip", "install", pin]), translated("the nearest release that works"))
     if report.verdict is Verdict.NO_GO:
-        return NextStep(_gonogo("cure", call), _DOES_CURE)
+        return NextStep(_gonogo_command("cure", call), _DOES_CURE)
     if report.verdict is Verdict.GO:
-        return NextStep(_gonogo("run", call, with_machine_options=False), _ON_GPUS)
-    return NextStep(_gonogo("rehearse", call), _DOES_REHEARSE)
+        return NextStep(_gonogo_command("run", call, with_machine_options=False), _ON_GPUS)
+    return NextStep(_gonogo_command("rehearse", call), _DOES_REHEARSE)
 
 
 def _after_plan(report: Report, call: Invocation) -> NextStep:
@@ -260,10 +264,10 @@ def _after_plan(report: Report, call: Invocation) -> NextStep:
         if "--write" in call.options:
             folder = call.options[call.options.index("--write") + 1]
             return NextStep(shlex.join(["bash", f"{folder}/launch_deepspeed.sh"]), _ON_GPUS)
-        return NextStep(_gonogo("plan", call, "--write", "launch", files=call.files), _DOES_WRITE_LAUNCH_FILES)
+        return NextStep(_gonogo_command("plan", call, "--write", "launch", files=call.files), _DOES_WRITE_LAUNCH_FILES)
     if plan.solve:
         return NextStep("gonogo gpus", translated("lists larger GPUs"))
-    return NextStep(_gonogo("plan", call, "--solve", "gpus", files=call.files), _DOES_PLAN)
+    return NextStep(_gonogo_command("plan", call, "--solve", "gpus", files=call.files), _DOES_PLAN)
 
 
 def _after_env(report: Report, call: Invocation) -> NextStep:

@@ -20,7 +20,7 @@ from gonogo.report.html.markup import element, text
 from gonogo.report.html.sections import sections
 from gonogo.report.json_ import report_object
 
-_STATIC = Path(__file__).parent / "static"
+_STATIC_FOLDER = Path(__file__).parent / "static"
 _MAX_EMBEDDED_CHARS = 2000
 _ESCAPED_IN_SCRIPT_PATTERN = re.compile(r"[<>&\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _LANGUAGES = {"en": "English", "zh": "中文"}
@@ -103,7 +103,7 @@ def _language_buttons(language: str) -> list[str]:
 
 
 def _static(name: str) -> str:
-    return (_STATIC / name).read_text(encoding="utf-8").strip()
+    return (_STATIC_FOLDER / name).read_text(encoding="utf-8").strip()
 
 
 def _content_security_policy(style: str, script: str) -> str:

@@ -15,7 +15,7 @@ from gonogo.report.table import short_place
 from gonogo.report.untrusted import clean_line
 
 _MAX_STALLS = 200
-_WORDS = {
+_CHART_LABELS = {
     **CATEGORIES,
     **WORDS,
     **{f"phase {name}": text for name, text in PHASE_NAMES.items()},
@@ -50,7 +50,8 @@ def chart_data(report: Report) -> dict[str, Any]:
     """All data for the page's script; without a rehearsal only the labels."""
     return {
         "words": {
-            language: {name: text.in_language(language) for name, text in _WORDS.items()} for language in ("en", "zh")
+            language: {name: text.in_language(language) for name, text in _CHART_LABELS.items()}
+            for language in ("en", "zh")
         },
         "timelines": [
             {**_timeline(rank, timeline), "capacity": _capacity(report, rank, timeline.device)}
@@ -78,7 +79,7 @@ def timelines(report: Report) -> list[tuple[int, MemoryTimeline]]:
 
 def has_modules(report: Report) -> bool:
     """Whether the peak of any device is attributed to modules."""
-    return _fullest(report) is not None
+    return _fullest_device(report) is not None
 
 
 def _timeline(rank: int, timeline: MemoryTimeline) -> dict[str, Any]:
@@ -120,7 +121,7 @@ def _capacity(report: Report, number: int, name: str) -> int:
     return next((device.total_bytes - device.allowance_bytes for device in devices), 0)
 
 
-def _fullest(report: Report) -> tuple[RehearsedRank, Device] | None:
+def _fullest_device(report: Report) -> tuple[RehearsedRank, Device] | None:
     if report.rehearsal is None:
         return None
     devices = [(rank, device) for rank in report.rehearsal.ranks for device in rank.devices if device.modules]
@@ -132,7 +133,7 @@ def _modules(report: Report) -> dict[str, Any]:
 
     The first list is that of the fullest device: it is shown if there is no timeline, or its modules are unknown.
     """
-    fullest = _fullest(report)
+    fullest = _fullest_device(report)
     shown: list[tuple[ModuleMemory, ...]] = [fullest[1].modules if fullest is not None else ()]
     of = []
     for rank, timeline in timelines(report):

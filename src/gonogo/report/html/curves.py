@@ -55,10 +55,12 @@ def _pair(pair: CurvePair) -> dict[str, Any]:
     }
 
 
-_Run = tuple[int, int] | None
+_PointRange = tuple[int, int] | None
 
 
-def _align_phases(before: MemoryCurve, after: MemoryCurve) -> Iterator[tuple[tuple[str, int], _Run, _Run]]:
+def _align_phases(
+    before: MemoryCurve, after: MemoryCurve
+) -> Iterator[tuple[tuple[str, int], _PointRange, _PointRange]]:
     """((phase, step), points before, points after) in chronological order; None if one run lacks the phase."""
     old, new = ([(phase, step) for phase, step, _, _ in one.phases] for one in (before, after))
     for kind, at, to, other, end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -70,11 +72,11 @@ def _align_phases(before: MemoryCurve, after: MemoryCurve) -> Iterator[tuple[tup
         yield from ((run[:2], None, run[2:]) for run in after.phases[other:end])
 
 
-def _width(run: _Run) -> int:
+def _width(run: _PointRange) -> int:
     return run[1] - run[0] + 1 if run is not None else 0
 
 
-def _stretch_points(run: _Run, point_count: int) -> list[int | None]:
+def _stretch_points(run: _PointRange, point_count: int) -> list[int | None]:
     """The run's point indices, stretched over ``point_count`` points."""
     if run is None:
         return [None] * point_count

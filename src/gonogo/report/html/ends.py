@@ -11,16 +11,16 @@ from gonogo.report.html.markup import element, heading, lines, text
 from gonogo.report.html.over_time import over_time
 from gonogo.report.untrusted import clean_line
 
-_ORDER = translated("Order in which the ranks failed")
+_FAILURE_ORDER_TITLE = translated("Order in which the ranks failed")
 _AXIS = translated("seconds after the first failure")
-_READ = translated("Solid: failed on its own. Hollow: failed because of another rank.")
-_FIRST = translated("Showing the first {shown} of {count}.")
+_MARKERS_LEGEND = translated("Solid: failed on its own. Hollow: failed because of another rank.")
+_SHOWN_FIRST_ONLY = translated("Showing the first {shown} of {count}.")
 _IN_LOG = translated("The decisive lines in their context")
 _STEPS = translated("The steps of all ranks")
-_SHOWN = translated("Shown")
+_SHOWN_LABEL = translated("Shown")
 _TIME = translated("time of a step")
-_GPU = translated("GPU memory reserved")
-_HOST = translated("host memory")
+_GPU_MEMORY_LABEL = translated("GPU memory reserved")
+_HOST_MEMORY_LABEL = translated("host memory")
 _STEP_CHART_REMARK = translated(
     "One line per rank; where several steps share a point, the maximum is drawn. Shaded: a rank stalled. "
     "Drag to zoom, double-click to reset; keyboard: arrows, + and -, 0."
@@ -40,7 +40,7 @@ def log_sections(logs: Logs, language: str) -> Iterator[str]:
 def guarded_sections(run: GuardedRunSummary, language: str) -> Iterator[str]:
     """The sections about a guarded run."""
     if run.over_time is not None:
-        yield _steps(run.over_time, language)
+        yield _steps_chart(run.over_time, language)
     first = run.first_failed
     ends = []
     for rank in run.ranks:
@@ -53,15 +53,15 @@ def guarded_sections(run: GuardedRunSummary, language: str) -> Iterator[str]:
     yield from time_axis(sorted(ends, key=lambda end: end.time), language)
 
 
-def _steps(steps: StepsOverTime, language: str) -> str:
+def _steps_chart(steps: StepsOverTime, language: str) -> str:
     """The chart that draws a line per rank, and the selector of what it shows."""
-    kinds = {"seconds": _TIME, "gpu_bytes": _GPU, "host_bytes": _HOST}
+    kinds = {"seconds": _TIME, "gpu_bytes": _GPU_MEMORY_LABEL, "host_bytes": _HOST_MEMORY_LABEL}
     options = (
         (kind, said.in_language(language))
         for kind, said in kinds.items()
         if any(any(getattr(rank, kind)) for rank in steps.ranks)
     )
-    return over_time(_STEPS, _SHOWN, options, _STEP_CHART_REMARK, language)
+    return over_time(_STEPS, _SHOWN_LABEL, options, _STEP_CHART_REMARK, language)
 
 
 def time_axis(ends: Sequence[RankEnd], language: str) -> Iterator[str]:
@@ -70,7 +70,7 @@ def time_axis(ends: Sequence[RankEnd], language: str) -> Iterator[str]:
     ends = ends[:_MAX_RANKS]
     if not ends or ends[-1].time == ends[0].time:
         return
-    title = _ORDER.in_language(language)
+    title = _FAILURE_ORDER_TITLE.in_language(language)
     begin, last = ends[0].time, ends[-1].time - ends[0].time
     height = _ROW * (len(ends) + 2)
     marks = [_label(_LEFT, height - 4, f"0 … {last:,.3g}  {_AXIS.in_language(language)}", "start")]
@@ -84,7 +84,7 @@ def time_axis(ends: Sequence[RankEnd], language: str) -> Iterator[str]:
             _label(x + 12, y + 4, f"+{end.time - begin:,.2f} s  {clean_line(end.what)[:60]}", "start"),
         ]
     picture = element("svg", *marks, viewBox=f"0 0 {_WIDTH} {height}", role="img", aria_label=title)
-    said = [_READ, *([_FIRST.format(shown=len(ends), count=count)] if count > len(ends) else [])]
+    said = [_MARKERS_LEGEND, *([_SHOWN_FIRST_ONLY.format(shown=len(ends), count=count)] if count > len(ends) else [])]
     remarks = (element("p", text(one.in_language(language)), klass="remark") for one in said)
     yield element("section", heading(2, title), element("div", picture, klass="wide", tabindex="0", role="group",
                                                         aria_label=title), *remarks)  # fmt: skip

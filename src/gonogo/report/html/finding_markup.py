@@ -27,11 +27,20 @@ def finding_markup(alike: FindingGroup, language: str, number: int, moment: str 
     cause = element("p", element("strong", text(word("cause", language))), colon(language),
                     prose(finding.cause.in_language(language)))  # fmt: skip
     return element(
-        "article", title, _facts(finding, language), moment, *(_place(span, language) for span in finding.spans), cause,
-        _advice("help", finding.cure, language), _advice("confirm", finding.remaining_confirmations, language),
-        *(_fix(fix, language) for fix in finding.fixes), *_other_places(alike, language), *_sources(finding, language),
-        klass=f"finding {finding.level.value}", aria_labelledby=name,
-    )  # fmt: skip
+        "article",
+        title,
+        _facts(finding, language),
+        moment,
+        *(_span_figure(span, language) for span in finding.spans),
+        cause,
+        _advice("help", finding.cure, language),
+        _advice("confirm", finding.remaining_confirmations, language),
+        *(_fix(fix, language) for fix in finding.fixes),
+        *_other_places(alike, language),
+        *_sources(finding, language),
+        klass=f"finding {finding.level.value}",
+        aria_labelledby=name,
+    )
 
 
 def _facts(finding: Finding, language: str) -> str:
@@ -43,7 +52,7 @@ def _facts(finding: Finding, language: str) -> str:
     return element("p", " · ".join(facts), klass="facts")
 
 
-def _place(span: Span, language: str) -> str:
+def _span_figure(span: Span, language: str) -> str:
     place = element("span", text(f"{span.path}:{span.line}:{span.column}"), klass="place")
     label = element("figcaption", place, *([" ", prose(span.label.in_language(language))] if span.label else []))
     source = clean(span.text).replace("\n", " ").rstrip()

@@ -13,31 +13,31 @@ from gonogo.report.table import short_place
 from gonogo.report.untrusted import clean_line
 
 _TITLE = translated("Ranks side by side")
-_READ = translated(
+_LANES_LEGEND = translated(
     "Each lane shows the last collectives of a rank, the latest on the right; the first one that differs "
     "between ranks is marked. Below: the call stacks of each side."
 )
-_ENDED = translated("has ended")
-_NUMBER = translated("number {number} in its group")
+_ENDED_LABEL = translated("has ended")
+_CALL_NUMBER = translated("number {number} in its group")
 _MAX_LANES = 16
 """If one side has more ranks than this, they share a lane."""
 
 
 def lanes(divergence: Divergence, language: str) -> str:
     """The section about ranks that diverge."""
-    rows = sorted(_rows(divergence), key=lambda row: row[0])
+    rows = sorted(_lanes(divergence), key=lambda row: row[0])
     width = max(len(side.before) for _, side in rows)
     drawn = element("table", element("tbody", *(_lane(ranks, side, width, language) for ranks, side in rows)),
                     klass="lanes")  # fmt: skip
     title = _TITLE.in_language(language)
     return element(
-        "section", heading(2, title), element("p", text(_READ.in_language(language)), klass="remark"),
+        "section", heading(2, title), element("p", text(_LANES_LEGEND.in_language(language)), klass="remark"),
         element("div", drawn, klass="wide", tabindex="0", role="group", aria_label=title),
         element("div", *(_stack(side, language) for side in divergence.sides), klass="stacks"),
     )  # fmt: skip
 
 
-def _rows(divergence: Divergence) -> Iterator[tuple[tuple[int, ...], Side]]:
+def _lanes(divergence: Divergence) -> Iterator[tuple[tuple[int, ...], Side]]:
     apart = sum(len(side.ranks) for side in divergence.sides) <= _MAX_LANES
     for side in divergence.sides:
         if apart:
@@ -50,7 +50,7 @@ def _lane(ranks: tuple[int, ...], side: Side, width: int, language: str) -> str:
     name = element("th", text(ranks_text(ranks).in_language(language)), scope="row")
     cells = [element("td")] * (width - len(side.before)) + [_cell(call, "call", language) for call in side.before]
     if side.call is None:
-        cells.append(element("td", element("strong", text(_ENDED.in_language(language))), klass="apart"))
+        cells.append(element("td", element("strong", text(_ENDED_LABEL.in_language(language))), klass="apart"))
     else:
         cells.append(_cell(side.call, "apart", language))
     return element("tr", name, *cells)
@@ -58,7 +58,7 @@ def _lane(ranks: tuple[int, ...], side: Side, width: int, language: str) -> str:
 
 def _cell(call: CollectiveCall, css_class: str, language: str) -> str:
     name = text(call.operator)
-    said = [_NUMBER.format(number=call.index + 1).in_language(language)]
+    said = [_CALL_NUMBER.format(number=call.index + 1).in_language(language)]
     if call.module:
         said.append(clean_line(call.module))
     marked = element("strong", name) if css_class == "apart" else name
@@ -68,7 +68,7 @@ def _cell(call: CollectiveCall, css_class: str, language: str) -> str:
 def _stack(side: Side, language: str) -> str:
     ranks = ranks_text(side.ranks).in_language(language)
     if side.call is None:
-        said = f"{ranks}: {_ENDED.in_language(language)}"
+        said = f"{ranks}: {_ENDED_LABEL.in_language(language)}"
         return element("div", heading(3, said))
     call = side.call
     phase = PHASE_NAMES.get(call.phase)

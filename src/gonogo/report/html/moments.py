@@ -7,7 +7,7 @@ from gonogo.finding.rehearsal import MemoryTimeline, RehearsedRank
 from gonogo.report.html.charts import timelines
 from gonogo.report.html.markup import element, text
 
-_ENDED = translated("show where it ended")
+_SHOW_END_LABEL = translated("show where it ended")
 _HIGHEST = translated("show the peak of this module")
 
 
@@ -31,7 +31,7 @@ def moment_button(finding: Finding, report: Report, language: str) -> str:
 
 def _moment(finding: Finding, rank: RehearsedRank, timeline: MemoryTimeline) -> tuple[int, Text] | None:
     if finding.severity is Severity.ERROR and finding.ranks and rank.outcome not in ("completed", "interrupted"):
-        return len(timeline.phases) - 1, _ENDED
+        return len(timeline.phases) - 1, _SHOW_END_LABEL
     if not finding.module:
         return None
     held = [sum(column) for column in zip(*timeline.by_category.values(), strict=True)]

@@ -15,19 +15,19 @@ from gonogo.report.trials.plan import strategy_name
 from gonogo.report.words import colon
 
 _TITLE = translated("Memory against speed")
-_READ = translated(
+_SCATTER_LEGEND = translated(
     "Further right is faster, higher takes more memory; the error bars show the uncertainty of the "
     "memory estimate. Select a point to see its config and launch command. Hollow: does not fit."
 )
-_ALL = translated("gonogo plan --write DIR writes these and all other files of the best strategy.")
+_WRITE_FILES_REMARK = translated("gonogo plan --write DIR writes these and all other files of the best strategy.")
 _SPEED = translated("tokens/s/GPU")
-_MEMORY = translated("GPU memory")
+_GPU_MEMORY_LABEL = translated("GPU memory")
 _CAPACITY = translated("capacity {size}")
 _ALL_STRATEGIES = translated("All strategies")
 _WIDTH, _HEIGHT, _LEFT, _BELOW, _ABOVE = 760, 380, 76, 44, 16
 _GIB = 1 << 30
 _RADIUS = 9
-_APART = 2 * 13  # twice the radius with which points are drawn on a phone
+_MIN_POINT_DISTANCE = 2 * 13  # twice the radius with which points are drawn on a phone
 _MAX_CAPACITY_SHARE = 1.5
 """Strategies that need more than this share of the accelerator's memory are left out of the plot."""
 
@@ -55,11 +55,11 @@ def scatter(plan: Plan, language: str) -> Iterator[str]:
         "section", heading(2, title),
         element("div", _picture(plan, language, title), klass="scatter wide", tabindex="0", role="group",
                 aria_label=title),
-        element("p", text(_READ.in_language(language)), klass="remark"),
+        element("p", text(_SCATTER_LEGEND.in_language(language)), klass="remark"),
     )  # fmt: skip
     if plan.files:
-        choices = (_choice(plan, number, language) for number in range(len(plan.files)))
-        remark = element("p", text(_ALL.in_language(language)), klass="remark")
+        choices = (_strategy_details(plan, number, language) for number in range(len(plan.files)))
+        remark = element("p", text(_WRITE_FILES_REMARK.in_language(language)), klass="remark")
         yield element("section", heading(2, _ALL_STRATEGIES.in_language(language)), *choices, remark)
 
 
@@ -99,7 +99,7 @@ def _axes(plan: Plan, language: str, scales: _Scales) -> Iterator[str]:
     for tick in _round_ticks(scales.slowest, scales.fastest):
         yield _label(x(tick), bottom + 16, f"{tick:,g}", "middle")
     yield _label(_WIDTH - 4, bottom + 34, _SPEED.in_language(language), "end")
-    yield _label(_LEFT + 6, _ABOVE + 4, _MEMORY.in_language(language), "start")
+    yield _label(_LEFT + 6, _ABOVE + 4, _GPU_MEMORY_LABEL.in_language(language), "start")
 
 
 def _round_ticks(minimum: float, maximum: float) -> list[float]:
@@ -115,8 +115,8 @@ def _apart(choices: Sequence[StrategySummary], scales: _Scales) -> list[float]:
     taken: list[tuple[float, float]] = []
     for choice in choices:
         across, up = scales.x(choice.tokens_per_second_per_gpu), scales.y(choice.reserved_bytes)
-        while any(abs(across - x) < _APART and abs(up - y) < _APART for x, y in taken):
-            across += _APART + 1
+        while any(abs(across - x) < _MIN_POINT_DISTANCE and abs(up - y) < _MIN_POINT_DISTANCE for x, y in taken):
+            across += _MIN_POINT_DISTANCE + 1
         taken.append((across, up))
     return [across for across, _ in taken]
 
@@ -156,7 +156,7 @@ def _label(x: float, y: float, content: str, anchor: str) -> str:
     return element("text", text(content), x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor)
 
 
-def _choice(plan: Plan, number: int, language: str) -> str:
+def _strategy_details(plan: Plan, number: int, language: str) -> str:
     choice = plan.fitting[number]
     files = [
         element("div", heading(3, name), copyable(content, name, language)) for name, content in plan.files[number]

@@ -46,11 +46,11 @@ _MODULE_HINT = translated("Select a part to see what it consists of.")
 _DEVICE = translated("Device")
 _MAX_SHORT_VALUE_CHARS = 40
 """Figures of up to this many characters are shown large; longer ones are sentences."""
-_SHORT = 24
+_MAX_SHORT_CELL_LENGTH = 24
 """Cells of up to this many characters are never wrapped: "node-a" would else be one letter wide on a phone."""
 _MAX_SHORT_TABLE_ROWS = 40
 """Tables of up to this many rows are shown whole: longer ones, such as 512 ranks, scroll."""
-_WHY = translated("Why")
+_WHY_TITLE = translated("Why")
 
 
 def sections(report: Report, language: str) -> Iterator[str]:
@@ -97,7 +97,7 @@ def sections(report: Report, language: str) -> Iterator[str]:
     if report.plan is not None:
         for name, sentences in reasons(report.plan, language):
             listed = element("ul", *(element("li", text(sentence)) for sentence in sentences))
-            title = f"{_WHY.in_language(language)}{colon(language)}{name}"
+            title = f"{_WHY_TITLE.in_language(language)}{colon(language)}{name}"
             yield element("section", heading(2, title), listed)
     if report.covered:
         listed = element("ul", *(element("li", prose(one.in_language(language))) for one in report.covered))
@@ -207,7 +207,9 @@ def _cell(cell: str, is_numeric: bool, is_share: bool) -> str:
         over = {"low": "1", "high": "99", "optimum": "0"} if float(share) > 100 else {}  # above 100 %: red
         bar = element("meter", min="0", max="100", value=share, aria_hidden="true", **over)
         return element("td", bar, element("span", shown), klass="share")  # equal width of the figures aligns the bars
-    return element("td", shown, klass="figure" if is_numeric and not is_share else len(cell) <= _SHORT and "short")
+    return element(
+        "td", shown, klass="figure" if is_numeric and not is_share else len(cell) <= _MAX_SHORT_CELL_LENGTH and "short"
+    )
 
 
 def releases(bisection: Bisection, language: str) -> str:

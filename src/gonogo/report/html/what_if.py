@@ -37,7 +37,7 @@ _MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 _LENGTH_FACTORS = (0.125, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8, 12, 16)
 """Multiples of the rehearsed length that can be chosen."""
 _ACCUMULATION_STEPS = (1, 2, 4, 8, 16, 32, 64, 128)
-_STAGES = ("0", "1", "2", "3")
+_ZERO_STAGES = ("0", "1", "2", "3")
 _DEVICES = ("none", "cpu", "nvme")
 _OFFLOAD_DEVICES = {"cpu": "cpu", "nvme": "nvme"}
 WORDS = {
@@ -103,7 +103,7 @@ def what_if_data(report: Report) -> dict[str, Any] | None:
         "eager": "eager" in run.attention,
         "masks": "sdpa" in run.attention,
         "rollout": "rollout" in curve.held_mib or "generate" in rank.phases,
-        "command": _command(report, rehearsal),
+        "command": _command_template(report, rehearsal),
         "count": rehearsal.ranks_per_node,
     }
 
@@ -132,7 +132,7 @@ def what_if_section(report: Report, language: str) -> str:
     ]  # fmt: skip
     choices: dict[str, list[tuple[str, str]]] = {}
     if base["stage"] is not None:
-        choices["stage"] = [(stage, f"ZeRO-{stage}") for stage in _STAGES]
+        choices["stage"] = [(stage, f"ZeRO-{stage}") for stage in _ZERO_STAGES]
         devices = [(name, WORDS[name].in_language(language)) for name in _DEVICES]
         choices |= {"offload-optimizer": devices, "offload-parameters": devices}
     own = found["own"][0]
@@ -198,12 +198,12 @@ def _rehearsed_settings(rehearsal: Rehearsal, rank: RehearsedRank) -> dict[str, 
         "seq-len": run.tokens[1],
         "accumulation": run.accumulation[1] if run.accumulation else 1,
         "stage": run.stage,
-        "offload-optimizer": _place(run.states_on),
-        "offload-parameters": _place(run.weights_on),
+        "offload-optimizer": _offload_device(run.states_on),
+        "offload-parameters": _offload_device(run.weights_on),
     }
 
 
-def _place(places: tuple[str, ...]) -> str:
+def _offload_device(places: tuple[str, ...]) -> str:
     """The device of the most frequent placement, in the terms of ``--set``."""
     return _OFFLOAD_DEVICES.get(places[0], "none") if places else "none"
 
@@ -242,7 +242,7 @@ def _with_own_value(own: int, values: tuple[int, ...]) -> list[int]:
     return sorted({own, *values})
 
 
-def _command(report: Report, rehearsal: Rehearsal) -> dict[str, Any]:
+def _command_template(report: Report, rehearsal: Rehearsal) -> dict[str, Any]:
     """The command that rehearses the choice, split where the chosen settings are inserted."""
     call = report.call
     options = list(call.options) if call is not None else []

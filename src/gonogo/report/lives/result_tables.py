@@ -63,10 +63,10 @@ def result_tables(rehearsal: Rehearsal, language: str) -> list[Table]:
     result = rehearsal.result
     if isinstance(result, UnsetType):
         return []
-    return [_states(result, _WORDS[language]), _stages(result, _WORDS[language])]
+    return [_states_table(result, _WORDS[language]), _stages(result, _WORDS[language])]
 
 
-def _states(result: ResultReport, words: dict[str, Any]) -> Table:
+def _states_table(result: ResultReport, words: dict[str, Any]) -> Table:
     kinds: dict[tuple[str, str], list[StateRow]] = {}
     for row in result.states:
         kinds.setdefault(("model" if row.status == "drawn-anew" else row.kind, row.status), []).append(row)
@@ -74,7 +74,7 @@ def _states(result: ResultReport, words: dict[str, Any]) -> Table:
     for (kind, status), same in kinds.items():
         lost = status not in ("restored", "unchanged")
         names = ", ".join(clean_line(row.name) for row in same[:_NAMES_SHOWN]) if lost else ""
-        files = dict.fromkeys(_short(file) for row in same for file in (row.read_from or row.written_to))
+        files = dict.fromkeys(_short_path(file) for row in same for file in (row.read_from or row.written_to))
         rows.append(
             (
                 words[kind],
@@ -88,7 +88,7 @@ def _states(result: ResultReport, words: dict[str, Any]) -> Table:
     return Table(title, words["columns"], tuple(rows), frozenset({1}))
 
 
-def _short(file: str) -> str:
+def _short_path(file: str) -> str:
     return clean_line("/".join(file.split("/")[-2:]))
 
 

@@ -29,7 +29,7 @@ _INTERRUPTED_COLUMNS = {
     "en": ("killed after writing", "the resume", "why"),
     "zh": ("写完以下文件后被终止", "恢复", "原因"),
 }
-_WORDS = {
+_TABLE_TEXTS = {
     "en": {
         "title": "State, saved and resumed",
         "counters": "Counters, data and random numbers",
@@ -120,18 +120,18 @@ def life_tables(rehearsal: Rehearsal, language: str) -> list[Table]:
     if isinstance(life, UnsetType):
         return []
     told = "zh" if language == "zh" else "en"
-    tables = [_states(life, told), _counters(life, told), _costs(life, told)]
+    tables = [_states_table(life, told), _counters_table(life, told), _costs_table(life, told)]
     return [*tables, _interruptions(life, told)] if life.interruptions else tables
 
 
-def _states(life_report: LifeReport, language: str) -> Table:
-    words = _WORDS[language]
+def _states_table(life_report: LifeReport, language: str) -> Table:
+    words = _TABLE_TEXTS[language]
     kinds: dict[tuple[str, str], list[StateRow]] = {}
     for row in life_report.states:
         kinds.setdefault((_kind(row), row.status), []).append(row)
     rows = []
     for (kind, status), same in kinds.items():
-        files = list(dict.fromkeys(_short(file) for row in same for file in row.written_to))
+        files = list(dict.fromkeys(_short_path(file) for row in same for file in row.written_to))
         lost = status not in ("restored", "unchanged")
         names = ", ".join(_name(row, language) for row in same[:_MAX_NAMES_SHOWN]) if lost else ""
         rows.append(
@@ -157,17 +157,17 @@ def _name(row: StateRow, language: str) -> str:
     return clean_line(state_text(row.name).in_language(language))
 
 
-def _short(file: str) -> str:
+def _short_path(file: str) -> str:
     return clean_line("/".join(file.split("/")[-2:])) or "-"
 
 
-def _counters(life_report: LifeReport, language: str) -> Table:
-    words = _WORDS[language]
+def _counters_table(life_report: LifeReport, language: str) -> Table:
+    words = _TABLE_TEXTS[language]
     rows: list[tuple[str, ...]] = []
     for counter in life_report.counters:
         key = "average-counter" if counter.kind == "average" else counter.kind
         what = words[key].format(name=clean_line(counter.name))
-        rows.append((what, _number(counter.saved), _number(counter.resumed), words[counter.status]))
+        rows.append((what, _format_number(counter.saved), _format_number(counter.resumed), words[counter.status]))
     rows.append((words["data"], "", "", words[life_report.data]))
     for one in life_report.random:
         status = words["restored"] if one.status == "restored" else words[f"random-{one.status}"]
@@ -175,11 +175,11 @@ def _counters(life_report: LifeReport, language: str) -> Table:
     return Table(words["counters"], _COUNTER_COLUMNS[language], tuple(rows), frozenset({1, 2}))
 
 
-def _costs(life_report: LifeReport, language: str) -> Table:
-    words, costs = _WORDS[language], life_report.costs
+def _costs_table(life_report: LifeReport, language: str) -> Table:
+    words, costs = _TABLE_TEXTS[language], life_report.costs
     rows = (
         (words["save"], size(costs.save_gpu_bytes), size(costs.save_host_bytes), size(costs.disk_bytes),
-         f"{costs.disk_files:,}", _seconds(costs.disk_bytes)),
+         f"{costs.disk_files:,}", _format_write_time(costs.disk_bytes)),
         (words["resume"], size(costs.resume_gpu_bytes), size(costs.resume_host_bytes), "", "", ""),
     )  # fmt: skip
     return Table(words["costs"], _COST_COLUMNS[language], rows, frozenset(range(1, 6)))
@@ -187,10 +187,10 @@ def _costs(life_report: LifeReport, language: str) -> Table:
 
 def _interruptions(life: LifeReport, language: str) -> Table:
     """The moments of interruption; consecutive ones with the same outcome share a row."""
-    words = _WORDS[language]
+    words = _TABLE_TEXTS[language]
     rows: list[tuple[str, str, str, str]] = []
     for one in life.interruptions:
-        after = words["half of"].format(file=_short(one.after)) if one.torn else _short(one.after)
+        after = words["half of"].format(file=_short_path(one.after)) if one.torn else _short_path(one.after)
         came_to = words[f"resume-{one.kind}"], clean_line((language == "zh" and one.why_zh) or one.why)
         if rows and rows[-1][2:] == came_to:
             rows[-1] = (rows[-1][0], after, *came_to)
@@ -200,10 +200,10 @@ def _interruptions(life: LifeReport, language: str) -> Table:
     return Table(words["interruptions"], _INTERRUPTED_COLUMNS[language], shown, frozenset())
 
 
-def _seconds(nbytes: int) -> str:
+def _format_write_time(nbytes: int) -> str:
     """How long writing takes on a disk of 1 GB/s."""
     return f"{nbytes / 1e9:,.0f} s" if nbytes >= 1e9 else "< 1 s"
 
 
-def _number(value: float | None) -> str:
+def _format_number(value: float | None) -> str:
     return "" if value is None else f"{value:g}"

@@ -21,8 +21,8 @@ _COLUMNS = (
     translated("time per step"),
     translated("tokens/s per GPU"),
 )
-_NOTE = translated("GPU memory of the first rank; time and speed are estimates")
-_NOTHING = "-"
+_ESTIMATES_NOTE = translated("GPU memory of the first rank; time and speed are estimates")
+_NO_VALUE = "-"
 
 
 def also_table(report: Report, language: str) -> Table | None:
@@ -33,7 +33,11 @@ def also_table(report: Report, language: str) -> Table | None:
     rows = [_own_row(report, rehearsal, language), *(_row(one, rehearsal) for one in rehearsal.also)]
     columns = tuple(column.in_language(language) for column in _COLUMNS)
     return Table(
-        _TITLE.in_language(language), columns, tuple(rows), frozenset({2, 3, 4, 5, 6}), _NOTE.in_language(language)
+        _TITLE.in_language(language),
+        columns,
+        tuple(rows),
+        frozenset({2, 3, 4, 5, 6}),
+        _ESTIMATES_NOTE.in_language(language),
     )
 
 
@@ -44,8 +48,8 @@ def _own_row(report: Report, rehearsal: Rehearsal, language: str) -> tuple[str, 
         _AS_IT_IS.in_language(language),
         report.verdict.value,
         *_gpu(rank.peak_reserved_bytes, rehearsal),
-        size(node.peak_bytes) if node is not None else _NOTHING,
-        *_speed(rehearsal.seconds_of_step, rehearsal.tokens_per_second_per_gpu),
+        size(node.peak_bytes) if node is not None else _NO_VALUE,
+        *_speed_cells(rehearsal.seconds_of_step, rehearsal.tokens_per_second_per_gpu),
     )
 
 
@@ -54,17 +58,17 @@ def _row(one: AlsoRehearsed, rehearsal: Rehearsal) -> tuple[str, ...]:
         clean_line(", ".join(f"{name}={value}" for name, value in one.settings.items())),
         one.verdict,
         *_gpu(one.peak_reserved_bytes, rehearsal),
-        size(one.host_bytes_of_node) if one.host_bytes_of_node else _NOTHING,
-        *_speed(one.seconds_of_step, one.tokens_per_second_per_gpu),
+        size(one.host_bytes_of_node) if one.host_bytes_of_node else _NO_VALUE,
+        *_speed_cells(one.seconds_of_step, one.tokens_per_second_per_gpu),
     )
 
 
 def _gpu(reserved: int, rehearsal: Rehearsal) -> tuple[str, str]:
     if not reserved:
-        return _NOTHING, _NOTHING
+        return _NO_VALUE, _NO_VALUE
     used = reserved + rehearsal.allowance_bytes
     return size(used), f"{100 * used / rehearsal.accelerator_bytes:.0f} %"
 
 
-def _speed(seconds: float | None, tokens: float | None) -> tuple[str, str]:
-    return f"{seconds:.3g} s" if seconds else _NOTHING, f"{tokens:,.0f}" if tokens else _NOTHING
+def _speed_cells(seconds: float | None, tokens: float | None) -> tuple[str, str]:
+    return f"{seconds:.3g} s" if seconds else _NO_VALUE, f"{tokens:,.0f}" if tokens else _NO_VALUE

@@ -9,12 +9,12 @@ from gonogo.report.untrusted import clean_line
 
 _TITLE = translated("Before and after")
 _COLUMNS = (Text("", ""), translated("before"), translated("after"), translated("change"))
-_FILES = translated("before: {before}; after: {after}")
+_COMPARED_FILES = translated("before: {before}; after: {after}")
 _THIS_REHEARSAL = translated("this rehearsal")
 _WORSE = translated("worse")
 _BETTER = translated("better")
-_MOVED = translated("New and gone")
-_KINDS = {
+_DIFFERENCES_TITLE = translated("New and gone")
+_DIFFERENCE_KIND_TEXTS = {
     "finding": translated("finding"),
     "assumption": translated("assumption"),
     "covered": translated("covered"),
@@ -22,12 +22,16 @@ _KINDS = {
 }
 _NEW, _GONE = translated("new"), translated("gone")
 _MAX_SHOWN = 12
-_MORE = translated("and {count} more, in --format json")
+_AND_MORE_IN_JSON = translated("and {count} more, in --format json")
 
 
 def comparison_tables(comparison: RehearsalComparison, language: str) -> list[Table]:
     """The tables that have rows."""
-    return [table for table in (_changes_table(comparison, language), _moved(comparison, language)) if table.rows]
+    return [
+        table
+        for table in (_changes_table(comparison, language), _differences_table(comparison, language))
+        if table.rows
+    ]
 
 
 def _changes_table(comparison: RehearsalComparison, language: str) -> Table:
@@ -40,16 +44,20 @@ def _changes_table(comparison: RehearsalComparison, language: str) -> Table:
         rows.append((*(clean_line(cell.in_language(language)) for cell in cells), comma.join(filter(None, moved))))
     columns = tuple(column.in_language(language) for column in _COLUMNS)
     after = clean_line(comparison.after) or _THIS_REHEARSAL.in_language(language)
-    note = _FILES.format(before=clean_line(comparison.before), after=after).in_language(language)
+    note = _COMPARED_FILES.format(before=clean_line(comparison.before), after=after).in_language(language)
     return Table(_TITLE.in_language(language), columns, tuple(rows), note=note)
 
 
-def _moved(comparison: RehearsalComparison, language: str) -> Table:
+def _differences_table(comparison: RehearsalComparison, language: str) -> Table:
     def row(difference: ReportDifference) -> tuple[str, str, str]:
         change = (_NEW if difference.is_new else _GONE).in_language(language)
-        return change, _KINDS[difference.kind].in_language(language), clean_line(difference.what.in_language(language))
+        return (
+            change,
+            _DIFFERENCE_KIND_TEXTS[difference.kind].in_language(language),
+            clean_line(difference.what.in_language(language)),
+        )
 
     shown = comparison.differences[:_MAX_SHOWN]
     more = len(comparison.differences) - len(shown)
-    note = _MORE.format(count=more).in_language(language) if more else ""
-    return Table(_MOVED.in_language(language), ("", "", ""), tuple(map(row, shown)), note=note)
+    note = _AND_MORE_IN_JSON.format(count=more).in_language(language) if more else ""
+    return Table(_DIFFERENCES_TITLE.in_language(language), ("", "", ""), tuple(map(row, shown)), note=note)

@@ -12,17 +12,17 @@ from gonogo.finding.words import size
 from gonogo.report.table import Table
 from gonogo.report.untrusted import clean, clean_line
 
-_STEP = translated("Cure step {number}: {title}")
+_CURE_STEP_TITLE = translated("Cure step {number}: {title}")
 _STEP_REASON = translated("{hazard}: {why}")
 _UNSAFE = translated("it does more than fix the error: review it")
 _TO_DO = translated("Next steps")
 _PATCH = translated("the patch is in {file}; in {folder}, run one of")
 _GIT, _PLAIN = translated("git apply {file}"), translated("patch -p1 < {file}")
-_APPLIED = translated("the patch {file} has been applied")
+_PATCH_APPLIED = translated("the patch {file} has been applied")
 _INSTALL = translated("install: pip install {pins}")
 _EXPORT = translated("set: export {name}={value}")
 _LAUNCH = translated("launch: {command}")
-_COMPARED = translated("Before and after")
+_COMPARISON_TITLE = translated("Before and after")
 _COLUMNS = (
     Text("", ""),
     translated("verdict"),
@@ -34,7 +34,7 @@ _COLUMNS = (
 )
 _BEFORE, _AFTER, _OR = translated("before"), translated("after"), translated("or: {title}")
 _ROOFLINE = translated("GPU memory: reserved / usable; step time: roofline estimate, for comparison only")
-_TRIED = translated("Tried and rejected")
+_REJECTED_TITLE = translated("Tried and rejected")
 _TRIED_COLUMNS = (translated("against"), translated("change", "edit"), translated("outcome"))
 _COST = translated("{count} rehearsals, {seconds:.0f} s")
 
@@ -54,14 +54,14 @@ def cure_summary(cure: Cure, language: str) -> str:
 
 def cure_sections(cure: Cure, language: str) -> list[Section]:
     """The steps, and what else is to be done; nothing for a run that needs no cure."""
-    sections = [_step(number, step, language) for number, step in enumerate(cure.steps, 1)]
+    sections = [_step_section(number, step, language) for number, step in enumerate(cure.steps, 1)]
     if cure.steps and (to_do := _to_do(cure, language)):
         sections.append(Section(_TO_DO.in_language(language), tuple(to_do)))
     return sections
 
 
-def _step(number: int, step: CureStep, language: str) -> Section:
-    title = _STEP.format(number=number, title=step.title).in_language(language)
+def _step_section(number: int, step: CureStep, language: str) -> Section:
+    title = _CURE_STEP_TITLE.format(number=number, title=step.title).in_language(language)
     said = [_STEP_REASON.format(hazard=step.hazard, why=step.why).in_language(language)]
     if not step.safe:
         said.append(_UNSAFE.in_language(language))
@@ -73,7 +73,7 @@ def _to_do(cure: Cure, language: str) -> list[str]:
     if cure.patch and cure.patch_file is not None:
         file = clean_line(shlex.quote(cure.patch_file))
         if cure.applied:
-            texts.append(_APPLIED.format(file=file))
+            texts.append(_PATCH_APPLIED.format(file=file))
         else:
             texts += [_PATCH.format(file=file, folder=clean_line(cure.folder)), _GIT.format(file=file)]
             texts.append(_PLAIN.format(file=file))
@@ -97,14 +97,14 @@ def cure_tables(cure: Cure, language: str) -> list[Table]:
         columns = tuple(column.in_language(language) for column in _COLUMNS)
         tables.append(
             Table(
-                _COMPARED.in_language(language), columns, tuple(rows), frozenset({4, 5, 6}),
+                _COMPARISON_TITLE.in_language(language), columns, tuple(rows), frozenset({4, 5, 6}),
                 _ROOFLINE.in_language(language),
             )
         )  # fmt: skip
     if cure.tried:
         tables.append(
             Table(
-                _TRIED.in_language(language),
+                _REJECTED_TITLE.in_language(language),
                 tuple(column.in_language(language) for column in _TRIED_COLUMNS),
                 tuple(
                     (
@@ -130,11 +130,11 @@ def _row(name: Text, trial_outcome: TrialOutcome, language: str) -> tuple[str, .
         clean_line(trial_outcome.ranks),
         memory,
         size(trial_outcome.host_peak_bytes) if trial_outcome.host_peak_bytes is not None else "-",
-        _seconds(trial_outcome.seconds_of_step),
+        _format_seconds(trial_outcome.seconds_of_step),
     )
 
 
-def _seconds(seconds: float | None) -> str:
+def _format_seconds(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.1f} ms"

@@ -10,8 +10,8 @@ from gonogo.report.trials.cure import Section
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon
 
-_UPSTREAM = translated("Other releases")
-_READ = translated("Read by {model}; {count} of {all} claims hold; not certain by itself")
+_OTHER_RELEASES_TITLE = translated("Other releases")
+_READ_BY_MODEL = translated("Read by {model}; {count} of {all} claims hold; not certain by itself")
 _NO_CLAIMS = translated("Read by {model}; it made no claim that can be checked")
 _NO_VALID_CLAIMS = translated("Read by {model}; none of its {all} claims holds: don't rely on it")
 _NO_ANSWER = translated("{model} at {server} gave no answer: {why}")
@@ -19,10 +19,10 @@ _CAUSE = translated("it says")
 _HOLDS = translated("holds")
 _REJECTED = translated("rejected")
 _CHANGE = translated("it proposes")
-_NEXT = translated("it suggests checking")
-_PROVEN = translated("proven by rehearsal")
+_SUGGESTED_CHECK_LABEL = translated("it suggests checking")
+_PROVEN_BY_REHEARSAL = translated("proven by rehearsal")
 _NOT_PROVEN = translated("not proven")
-_KINDS = {
+_CLAIM_KIND_TEXTS = {
     "quote": translated("quote"),
     "place": translated("place"),
     "version": translated("version"),
@@ -35,7 +35,7 @@ def reader_sections(report: Report, language: str) -> Iterator[Section]:
     """The sections; none for a report without such content."""
     if report.upstream:
         yield Section(
-            _UPSTREAM.in_language(language),
+            _OTHER_RELEASES_TITLE.in_language(language),
             tuple(clean_line(one.said.in_language(language)) for one in report.upstream),
         )
     if report.reading is not None:
@@ -59,14 +59,14 @@ def _section(reading: ModelReading, language: str) -> Section:
         said.append(_labelled(_CHANGE, reading.change, language))
     diff = ""
     if reading.proof is not None:
-        head = _PROVEN if reading.proof.proven else _NOT_PROVEN
+        head = _PROVEN_BY_REHEARSAL if reading.proof.proven else _NOT_PROVEN
         said.append(_labelled(head, reading.proof.outcome.in_language(language), language))
         if reading.proof.pins:
             said.append(clean_line(_PINS.format(pins=", ".join(reading.proof.pins)).in_language(language)))
         diff = clean(reading.proof.patch)
     if reading.next_step:
-        said.append(_labelled(_NEXT, reading.next_step, language))
-    title = _NO_CLAIMS if not reading.claims else _READ if reading.holding else _NO_VALID_CLAIMS
+        said.append(_labelled(_SUGGESTED_CHECK_LABEL, reading.next_step, language))
+    title = _NO_CLAIMS if not reading.claims else _READ_BY_MODEL if reading.holding else _NO_VALID_CLAIMS
     titled = title.format(model=model, count=reading.holding, all=len(reading.claims))
     return Section(titled.in_language(language), tuple(said), diff)
 
@@ -77,7 +77,11 @@ def _labelled(label: Text, text: str, language: str) -> str:
 
 def _claim(claim: CheckedClaim, language: str) -> str:
     verdict = (_HOLDS if claim.holds else _REJECTED).in_language(language)
-    kind = _KINDS[claim.kind].in_language(language) if claim.kind in _KINDS else clean_line(claim.kind)
+    kind = (
+        _CLAIM_KIND_TEXTS[claim.kind].in_language(language)
+        if claim.kind in _CLAIM_KIND_TEXTS
+        else clean_line(claim.kind)
+    )
     why = clean_line(claim.why.in_language(language))
     said = clean_line(claim.said)
     shown = f"{said[:200]} …" if len(said) > 200 else said

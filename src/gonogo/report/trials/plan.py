@@ -13,7 +13,7 @@ MAX_EXPLAINED_STRATEGIES = 3
 """How many strategies are explained."""
 _BAR = 48
 """Characters of a bar that represents the whole memory of an accelerator."""
-_LETTERS = {
+_LETTER_BY_CATEGORY = {
     "parameters": "P",
     "gradients": "G",
     "optimizer": "O",
@@ -46,15 +46,15 @@ _SOLVE_TEXTS = {
     "gpus": (translated("The fewest GPUs that hold it"), translated("GPUs", "number")),
 }
 """Per quantity solved for: the titles of the table and of its column."""
-_SOURCES = {
+_BAND_LEGENDS = {
     "rehearsed": translated("± {band:.0%}: rehearsed at full depth"),
     "extended": translated("± {band:.0%}: extrapolated from short rehearsals"),
     "formula": translated("± {band:.0%}: by formula; slower strategies were not rehearsed"),
 }
-_BATCH = translated("batch: micro-batch x gradient accumulation steps")
+_BATCH_LEGEND = translated("batch: micro-batch x gradient accumulation steps")
 
 
-def _say(text: Text, language: str) -> str:
+def _to_line(text: Text, language: str) -> str:
     return clean_line(text.in_language(language))
 
 
@@ -65,7 +65,8 @@ def plan_summary(plan: Plan, language: str) -> str:
     count = f"{plan.gpus} x {plan.accelerator}"
     if plan.nodes > 1:
         count = f"{plan.nodes} x {count}"
-    said = [f"{clean_line(model.model_class)}{'，' if chinese else ', '}{_parameters(model.parameters, language)}"]
+    comma = "，" if chinese else ", "
+    said = [f"{clean_line(model.model_class)}{comma}{_format_parameter_count(model.parameters, language)}"]
     if trained < 1:
         said[0] += f"，训练其中 {trained:.2%}" if chinese else f" ({trained:.2%} trained)"
     said.append(count if plan.solve != "gpus" else plan.accelerator)
@@ -80,7 +81,7 @@ def plan_summary(plan: Plan, language: str) -> str:
     return ("；" if chinese else "; ").join(said)
 
 
-def _parameters(count: int, language: str) -> str:
+def _format_parameter_count(count: int, language: str) -> str:
     figure = f"{count / 1e9:.1f} B" if count >= 5e7 else f"{count / 1e6:.1f} M"
     return translated("{figure} parameters").format(figure=figure).in_language(language)
 
@@ -88,7 +89,9 @@ def _parameters(count: int, language: str) -> str:
 def plan_tables(plan: Plan, language: str) -> list[Table]:
     """The ranking, the costs, and the strategies that do not fit."""
     return [
-        table for table in (_fitting(plan, language), _costs(plan, language), _too_large(plan, language)) if table.rows
+        table
+        for table in (_fitting_table(plan, language), _costs_table(plan, language), _too_large(plan, language))
+        if table.rows
     ]
 
 
@@ -97,7 +100,7 @@ def strategy_name(strategy: StrategySummary | Cost, language: str) -> str:
     return clean_line(Text(strategy.strategy, strategy.strategy_zh or strategy.strategy).in_language(language))
 
 
-def _fitting(plan: Plan, language: str) -> Table:
+def _fitting_table(plan: Plan, language: str) -> Table:
     unknown = plan.solve
     rows = tuple(
         (
@@ -107,7 +110,7 @@ def _fitting(plan: Plan, language: str) -> Table:
             f"{choice.micro_batch} x {choice.gradient_accumulation}",
             f"{size(choice.reserved_bytes)} ± {choice.band:.0%}",
             f"{choice.tokens_per_second_per_gpu:,.0f}",
-            _say(choice.limit_said, language),
+            _to_line(choice.limit_said, language),
         )
         for number, choice in enumerate(plan.fitting, 1)
     )
@@ -138,7 +141,10 @@ def solution(plan: Plan, choice: StrategySummary, language: str) -> str:
 def _note(choices: tuple[StrategySummary, ...], language: str) -> str:
     """How to read the table: what a batch is, and what each error band is based on."""
     bands = {choice.source: choice.band for choice in choices}
-    said = [_BATCH, *(text.format(band=bands[source]) for source, text in _SOURCES.items() if source in bands)]
+    said = [
+        _BATCH_LEGEND,
+        *(text.format(band=bands[source]) for source, text in _BAND_LEGENDS.items() if source in bands),
+    ]
     return ("；" if language == "zh" else "; ").join(text.in_language(language) for text in said)
 
 
@@ -146,8 +152,8 @@ def _too_large(plan: Plan, language: str) -> Table:
     rows = tuple(
         (
             strategy_name(choice, language),
-            _say(choice.shortfall, language),
-            ("；" if language == "zh" else "; ").join(_say(text, language) for text in choice.would_fit),
+            _to_line(choice.shortfall, language),
+            ("；" if language == "zh" else "; ").join(_to_line(text, language) for text in choice.would_fit),
         )
         for choice in plan.too_large
     )
@@ -165,7 +171,7 @@ _COST_NOTE = translated(
 )
 
 
-def _costs(plan: Plan, language: str) -> Table:
+def _costs_table(plan: Plan, language: str) -> Table:
     currency = clean_line(plan.currency)
     columns = (Text("", ""), _COLUMNS[1], translated("hours"), translated("cost"))
     rows = tuple(
@@ -189,14 +195,16 @@ def _format_range(low: float, high: float) -> str:
 def reasons(plan: Plan, language: str) -> list[tuple[str, tuple[str, ...]]]:
     """The best strategies' names, and the sentences that explain each."""
     return [
-        (f"{number}. {strategy_name(choice, language)}", tuple(_say(text, language) for text in choice.why))
+        (f"{number}. {strategy_name(choice, language)}", tuple(_to_line(text, language) for text in choice.why))
         for number, choice in enumerate(plan.fitting[:MAX_EXPLAINED_STRATEGIES], 1)
     ]
 
 
 def shares(choice: StrategySummary, capacity_bytes: int) -> dict[str, float]:
     """The parts of the accelerator's memory as shares of its capacity, in the picture's order."""
-    found = {name: choice.by_category.get(name, 0) / capacity_bytes for name in CATEGORIES if name in _LETTERS}
+    found = {
+        name: choice.by_category.get(name, 0) / capacity_bytes for name in CATEGORIES if name in _LETTER_BY_CATEGORY
+    }
     found["reserve"] = max(0.0, (choice.reserved_bytes - choice.allocated_bytes) / capacity_bytes)
     found["free"] = max(0.0, 1 - sum(found.values()))
     return found
@@ -208,14 +216,14 @@ def bar(choice: StrategySummary, capacity_bytes: int) -> list[tuple[str, str]]:
     reached = 0.0
     for name, share in shares(choice, capacity_bytes).items():
         start, reached = round(reached * _BAR), reached + share
-        drawn.append((name, _LETTERS[name] * (min(round(reached * _BAR), _BAR) - min(start, _BAR))))
+        drawn.append((name, _LETTER_BY_CATEGORY[name] * (min(round(reached * _BAR), _BAR) - min(start, _BAR))))
     return drawn
 
 
 def legend(language: str, plan: Plan) -> str:
     """The meaning of the letters in a bar."""
     named = category_labels(language, plan).items()
-    return "  ".join(f"{_LETTERS[name]} {said}" for name, said in named if name != "free")
+    return "  ".join(f"{_LETTER_BY_CATEGORY[name]} {said}" for name, said in named if name != "free")
 
 
 def category_labels(language: str, plan: Plan) -> dict[str, str]:
@@ -227,7 +235,7 @@ def category_labels(language: str, plan: Plan) -> dict[str, str]:
 
 def bar_category_labels(language: str) -> dict[str, str]:
     """The names of all categories of a bar, in the picture's order."""
-    names = {name: word(name, language) for name in CATEGORIES if name in _LETTERS}
+    names = {name: word(name, language) for name in CATEGORIES if name in _LETTER_BY_CATEGORY}
     names["reserve"] = translated("reserved, unused").in_language(language)
     names["free"] = translated("free").in_language(language)
     return names

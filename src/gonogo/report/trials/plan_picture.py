@@ -41,7 +41,7 @@ _MARGIN, _BAR_WIDTH, _BAR_HEIGHT, _ROW = 24, 720, 24, 66
 _WIDTH = _MARGIN + _BAR_WIDTH + 160
 _GREY, _RED = "#57606a", "#cf222e"
 _TITLE = translated("Memory of one GPU")
-_TOO_LARGE = translated("does not fit")
+_DOES_NOT_FIT = translated("does not fit")
 _NO_CHINESE_FONT = translated(
     "{path}: this machine has no Chinese font, so the picture is in English; an .svg can be in Chinese"
 )
@@ -105,7 +105,7 @@ def draw(plan: Plan, language: str) -> Drawing:
         shapes += _row(choice, number, capacity, top, unit, details, language)
         top += _ROW
     for choice in too_large:
-        details = f"{_batch(choice)}  ·  {_TOO_LARGE.in_language(language)}"
+        details = f"{_describe_batch(choice)}  ·  {_DOES_NOT_FIT.in_language(language)}"
         shapes += _row(choice, None, capacity, top, unit, details, language)
         top += _ROW
     if too_large:
@@ -161,13 +161,13 @@ def _row(
     return shapes
 
 
-def _batch(choice: StrategySummary) -> str:
+def _describe_batch(choice: StrategySummary) -> str:
     return f"micro-batch {choice.micro_batch} x {choice.gradient_accumulation}"
 
 
 def _speed(choice: StrategySummary, language: str) -> str:
     speed = translated("{speed:,.0f} tokens/s/GPU").format(speed=choice.tokens_per_second_per_gpu)
-    return f"{_batch(choice)}  ·  {speed.in_language(language)}"
+    return f"{_describe_batch(choice)}  ·  {speed.in_language(language)}"
 
 
 def _legend(top: float, names: dict[str, str]) -> list[Box | Words | Line]:

@@ -20,8 +20,8 @@ _COLOURS = {
     "reserve": "dim",
     "free": "dim",
 }
-_MEMORY = translated("Memory of one GPU")
-_WHY = translated("Why")
+_GPU_MEMORY_TITLE = translated("Memory of one GPU")
+_WHY_TITLE = translated("Why")
 
 
 def print_plan(plan: Plan, page: Page, language: str) -> None:
@@ -41,7 +41,7 @@ def print_plan(plan: Plan, page: Page, language: str) -> None:
 
 def _print_memory(plan: Plan, page: Page, language: str) -> None:
     page.line()
-    page.rule(_MEMORY.in_language(language))
+    page.rule(_GPU_MEMORY_TITLE.in_language(language))
     capacity = plan.capacity_bytes
     for number, choice in enumerate(plan.fitting[:MAX_EXPLAINED_STRATEGIES], 1):
         drawn = Styled(f"{number} |")
@@ -54,7 +54,7 @@ def _print_memory(plan: Plan, page: Page, language: str) -> None:
 
 def _print_reasons(plan: Plan, page: Page, language: str) -> None:
     page.line()
-    page.rule(_WHY.in_language(language))
+    page.rule(_WHY_TITLE.in_language(language))
     for name, said in reasons(plan, language):
         page.line(Styled(name, "bold"))
         for sentence in said:

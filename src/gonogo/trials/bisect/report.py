@@ -19,8 +19,8 @@ _BOTH_WORK = translated("it runs with both {package} {good} and {bad}: there is 
 _BOTH_FAIL = translated(
     "it fails with both {package} {good} and {bad}: the version makes no difference, or --good is not a working release"
 )
-_NOT_TOLD = translated("{package} {version} can't be judged, so the bisection has no starting point")
-_INTERRUPTED = translated("interrupted: partial result")
+_NO_STARTING_POINT = translated("{package} {version} can't be judged, so the bisection has no starting point")
+_INTERRUPTED_NOTE = translated("interrupted: partial result")
 _RELEASE_NAME = translated("{package} {version}")
 
 
@@ -30,9 +30,9 @@ def bisect_report(result: BisectState) -> Report:
     NO-GO if it fails with one end and runs with the other, and the release between them was found, or if it fails
     with both; GO if it runs with both; CANNOT-TELL if several releases remain possible.
     """
-    notes = [_INTERRUPTED] if result.interrupted else []
+    notes = [_INTERRUPTED_NOTE] if result.interrupted else []
     if result.search is not None or not result.interrupted:
-        notes.append(_answer(result))
+        notes.append(_result_text(result))
     failing = result.trial_of(result.search.bad if result.search else result.bad)
     return Report(
         command="bisect",
@@ -54,7 +54,7 @@ def _verdict(result: BisectState) -> Verdict:
     return verdicts.pop()
 
 
-def _answer(result: BisectState) -> Text:
+def _result_text(result: BisectState) -> Text:
     search = result.search
     names = {"package": result.package, "good": result.good, "bad": result.bad}
     if search is not None:
@@ -70,7 +70,7 @@ def _answer(result: BisectState) -> Text:
     if verdict is Verdict.NO_GO:
         return _BOTH_FAIL.format(**names)
     untold = next((t for t in result.trials if t.report and t.report.verdict is Verdict.CANNOT_TELL), None)
-    return _NOT_TOLD.format(package=result.package, version=untold.version if untold else result.good)
+    return _NO_STARTING_POINT.format(package=result.package, version=untold.version if untold else result.good)
 
 
 def _covered_text(package: str, trial: ReleaseTrial) -> Text:

@@ -17,7 +17,7 @@ from gonogo.trials.cure.search import SearchState
 from gonogo.trials.cure.trial import Trial
 from gonogo.trials.plan.rehearsed_step import seconds_of_step
 
-_INTERRUPTED = translated("interrupted: partial result")
+_INTERRUPTED_NOTE = translated("interrupted: partial result")
 _OUT_OF_TIME = translated("--budget used up: there may be more to try")
 _NOTHING_TO_DO = translated("GO without changes: nothing to cure")
 _CURED = translated("cured: rehearsed GO with the patch")
@@ -33,7 +33,7 @@ def cure_report(
     """GO if the run is GO as it is or with the cure, else CANNOT-TELL, because an untried cure may exist."""
     go = state.cured
     needed = bool(state.steps) or not go
-    notes = [_INTERRUPTED] if state.interrupted else [_OUT_OF_TIME] if state.out_of_time else []
+    notes = [_INTERRUPTED_NOTE] if state.interrupted else [_OUT_OF_TIME] if state.out_of_time else []
     notes.append((_CURED if state.steps else _NOTHING_TO_DO) if go else _NEAR_CURE if state.steps else _NO_CURE)
     last = state.now.rehearsed
     return Report(
@@ -62,7 +62,7 @@ def _cure(
         pins=tuple(dict.fromkeys([*_pinned_releases(copy), *(pin for step in state.steps for pin in step.pins)])),
         variables=command[0] if command is not None else {},
         command=tuple(command[1]) if command is not None else None,
-        steps=tuple(_steps(state.steps, copy)),
+        steps=tuple(_steps_with_diffs(state.steps, copy)),
         tried=tuple(
             cured.Tried(
                 attempt.candidate.finding.hazard,
@@ -81,7 +81,7 @@ def _cure(
     )
 
 
-def _steps(steps: Sequence[Candidate], copy: WorkingCopy) -> list[cured.CureStep]:
+def _steps_with_diffs(steps: Sequence[Candidate], copy: WorkingCopy) -> list[cured.CureStep]:
     """Each step with its diff against the result of the steps before it."""
     told = []
     for number, step in enumerate(steps):

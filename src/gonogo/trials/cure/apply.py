@@ -16,10 +16,10 @@ from gonogo.report.atomic import write_atomically
 from gonogo.trials.cure.cure import CureResult
 
 _CANNOT_WRITE = translated("can't write {path}: {why}")
-_CHANGED = translated("{path} changed during the search; nothing was written: run the command again")
-_APPLIED = translated("applied to {count} file(s); undo with: (cd {folder} && patch -R -p1 < {patch})")
+_FILE_CHANGED = translated("{path} changed during the search; nothing was written: run the command again")
+_PATCH_APPLIED = translated("applied to {count} file(s); undo with: (cd {folder} && patch -R -p1 < {patch})")
 _NOT_APPLIED = translated("--apply: nothing was changed, because the patch was not verified as GO")
-_NOTHING = translated("--apply: no file needs to be changed")
+_NOTHING_TO_APPLY = translated("--apply: no file needs to be changed")
 
 
 def check_patch_file(path: Path) -> None:
@@ -55,10 +55,10 @@ def apply_cure(cure_result: CureResult, report: Report) -> Report:
     if not cure.proven:
         return replace(report, notes=(*report.notes, _NOT_APPLIED)) if cure.needed else report
     if not cure_result.changed:
-        return replace(report, notes=(*report.notes, _NOTHING))
+        return replace(report, notes=(*report.notes, _NOTHING_TO_APPLY))
     for path, (before, _) in cure_result.changed.items():
         if _bytes_of(path) != before:
-            raise UserError(_CHANGED.format(path=path))
+            raise UserError(_FILE_CHANGED.format(path=path))
     written: list[Path] = []
     for path, (_, after) in cure_result.changed.items():
         target = Path(os.path.realpath(path))
@@ -72,7 +72,7 @@ def apply_cure(cure_result: CureResult, report: Report) -> Report:
                     )
             raise UserError(_CANNOT_WRITE.format(path=path, why=error.strerror or error)) from None
         written.append(path)
-    note = _APPLIED.format(
+    note = _PATCH_APPLIED.format(
         count=len(written),
         folder=shlex.quote(cure.folder),
         patch=shlex.quote(os.path.abspath(cure.patch_file or "cure.patch")),

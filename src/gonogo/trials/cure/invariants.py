@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gonogo.evidence.run import Run
     from gonogo.trials.cure.trial import Trial
 
-_ARGUMENTS = (
+_INVARIANT_ARGUMENTS = (
     *("learning_rate", "num_train_epochs", "max_steps", "lr_scheduler_type", "weight_decay", "max_grad_norm", "seed"),
     *("bf16", "fp16", "lora_rank", "lora_r", "lora_alpha", "lora_target_modules", "target_modules"),
     *("finetuning_type", "tuner_type", "train_type", "load_in_4bit", "quantization_bit"),
@@ -21,7 +21,7 @@ _ARGUMENTS = (
     *("freeze_vit", "freeze_vision_tower", "do_eval", "eval_strategy", "save_strategy", "save_steps", "eval_steps"),
 )
 """Arguments that decide what is learned, evaluated and saved, by the names that frameworks and scripts use."""
-_KEYS = (
+_INVARIANT_CONFIG_KEYS = (
     ("fp16", "enabled"),
     ("bf16", "enabled"),
     ("gradient_clipping",),
@@ -30,7 +30,7 @@ _KEYS = (
     ("zero_optimization", "stage3_gather_16bit_weights_on_model_save"),
 )
 _GATHER = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
-_NAMES = {"samples_a_step": translated("samples per optimizer step")}
+_INVARIANT_LABELS = {"samples_a_step": translated("samples per optimizer step")}
 
 
 def explain_changed_training(before: Trial, after: Trial) -> Text | None:
@@ -41,17 +41,17 @@ def explain_changed_training(before: Trial, after: Trial) -> Text | None:
             if value is not None and now.get(name) is not None and now[name] != value:
                 if name == _GATHER and now[name] is True:
                     continue  # the save has more in it than before
-                shown = _NAMES.get(name, Text(name, name))
+                shown = _INVARIANT_LABELS.get(name, Text(name, name))
                 return translated("{name}: {was} would become {now}").format(name=shown, was=value, now=now[name])
     return _explain_reduced_work(before, after)
 
 
 def _settings(run: Run) -> dict[str, object]:
     settings: dict[str, object] = {}
-    for name in _ARGUMENTS:
+    for name in _INVARIANT_ARGUMENTS:
         field = run.arguments.get(name)
         settings[name] = field.truth if field.truth is not None else field.number or field.get()
-    for keys in _KEYS if run.config is not None else ():
+    for keys in _INVARIANT_CONFIG_KEYS if run.config is not None else ():
         assert run.config is not None
         settings[".".join(keys)] = run.config.get(*keys).get()
     named = whole_number(run.config.get("train_batch_size")) if run.config is not None else None

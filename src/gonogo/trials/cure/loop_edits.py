@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _HOST_TRANSFER_CALLS = frozenset({"cpu", "item", "tolist", "numpy"})
 _FUSED_OPTIMIZERS = tuple(f"torch.optim.{name}" for name in ("Adam", "AdamW", "SGD", "Adagrad"))
-_KEEPS = frozenset({"append", "extend"})
+_ACCUMULATING_METHODS = frozenset({"append", "extend"})
 _MOVE_TO_HOST = translated("move what is kept of each evaluation batch to host memory (line {line})")
 _SMALLER_EVAL_BATCH = translated("evaluate {size} samples at a time (batch_size was {before})")
 _USE_FUSED = translated("fused=True for {name}")
@@ -51,7 +51,11 @@ def _loop_at(script: Script, line: int) -> ast.For | None:
 def _host_transfer_candidates(finding: Finding, script: Script, loop: ast.For) -> Iterator[Candidate]:
     """Change ``kept.append(logits)`` to ``kept.append(logits.cpu())``."""
     for node in ast.walk(loop):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in _KEEPS:
+        if (
+            not isinstance(node, ast.Call)
+            or not isinstance(node.func, ast.Attribute)
+            or node.func.attr not in _ACCUMULATING_METHODS
+        ):
             continue
         for given in node.args:
             called = {last_name(one.func) for one in ast.walk(given) if isinstance(one, ast.Call)}

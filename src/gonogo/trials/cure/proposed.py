@@ -34,31 +34,31 @@ from gonogo.trials.cure.trial import Rehearse, Trial, TrialRunner
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
 
-_NAME = re.compile(r"-{0,2}[A-Za-z][\w-]{0,60}")
-_PLAIN = re.compile(r"[\w.,:/+=@][\w.,:/+=@-]{0,200}")
-_KEY = re.compile(r"[A-Za-z_]\w{0,60}(?:\.[A-Za-z_]\w{0,60}){0,5}")
-_VARIABLE = re.compile(
+_OPTION_NAME_PATTERN = re.compile(r"-{0,2}[A-Za-z][\w-]{0,60}")
+_UNQUOTED_VALUE_PATTERN = re.compile(r"[\w.,:/+=@][\w.,:/+=@-]{0,200}")
+_CONFIG_KEY_PATTERN = re.compile(r"[A-Za-z_]\w{0,60}(?:\.[A-Za-z_]\w{0,60}){0,5}")
+_ALLOWED_VARIABLE_PATTERN = re.compile(
     r"(?:NCCL|TORCH|PYTORCH|CUDA|OMP|MKL|HCCL|ASCEND|GLOO|TOKENIZERS|VLLM|DS|ACCELERATE|FSDP|HF|TRANSFORMERS)_[A-Z0-9_]{1,60}"
 )
 _SENSITIVE_VARIABLE_PATTERN = re.compile(
     r"PATH|HOME|DIR|FILE|LIB|PLUGIN|CMD|EXEC|HOOK|CACHE|TOKEN|KEY|URL|ENDPOINT|LAUNCHER|MODULE"
 )
-_MAX_TEXT = 4000
+_MAX_TEXT_LENGTH = 4000
 
-_NO_LAUNCH = translated("the command launches no run that gonogo can change")
-_NO_PLACE = translated("there is no place in the files to set {name}")
+_NO_CHANGEABLE_RUN = translated("the command launches no run that gonogo can change")
+_NO_PLACE_TO_SET = translated("there is no place in the files to set {name}")
 _NOT_A_SETTING = translated("{name} is no setting that may be tried")
 _NOT_A_PLAIN_VALUE = translated("the value for {name} is no plain value")
 _NO_PACKAGE = translated("the run does not use {name}")
 _COMPILED = translated("another release of {name} can't be overlaid: it is compiled")
-_NO_FILE = translated("{name} is none of the run's Python files")
+_NOT_A_RUN_FILE = translated("{name} is none of the run's Python files")
 _NOT_FOUND_EXACTLY_ONCE = translated("what it would change does not occur exactly once in {name}")
 _OUTSIDE = translated("it would change a file outside the project")
-_NOTHING = translated("it changes nothing")
+_CHANGES_NOTHING = translated("it changes nothing")
 _GO_WITHOUT_CHANGE = translated(
     "the run rehearses GO without the change: its failure does not show up in a rehearsal, so nothing can be proven"
 )
-_PROVEN = translated("rehearsed GO with the change; without it the run fails")
+_REHEARSED_WITH_CHANGE = translated("rehearsed GO with the change; without it the run fails")
 _FURTHER = translated("the run gets further with it, but is not GO: {what}")
 _TITLE = translated("the proposed change")
 
@@ -107,11 +107,11 @@ def prove(
     except Refused as error:
         return Proof(False, error.why)
     except ValueError:  # conflicting edits
-        return Proof(False, _NOTHING)
+        return Proof(False, _CHANGES_NOTHING)
     if isinstance(outcome, Text):
         return Proof(False, outcome, copy.patch(), candidate.pins)
     if outcome.verdict is Verdict.GO:
-        return Proof(True, _PROVEN, copy.patch(), candidate.pins)
+        return Proof(True, _REHEARSED_WITH_CHANGE, copy.patch(), candidate.pins)
     left = listed([finding.title for finding in outcome.blocking_findings[:2]])
     return Proof(False, _FURTHER.format(what=left), copy.patch(), candidate.pins)
 
@@ -120,27 +120,27 @@ def candidate_from_proposals(proposals: Sequence[Proposal], trial: Trial) -> Can
     """Translate proposals into edits of the copy, whose folder is the current one. Raises Refused."""
     run = trial.run
     if run is None:
-        raise Refused(_NO_LAUNCH)
+        raise Refused(_NO_CHANGEABLE_RUN)
     edits: list[Edit] = []
     pins: list[str] = []
     for one in proposals:
         if one.kind == "release":
-            edit, pin = _release(one, run)
+            edit, pin = _release_edit(one, run)
             edits += [edit] if edit is not None else []
             pins += [pin] if pin else []
         elif one.kind == "argument":
-            edits += _argument(one, run)
+            edits += _edits_for_argument(one, run)
         elif one.kind == "deepspeed":
             edits += _deepspeed_config_edits(one, run)
         elif one.kind == "variable":
-            edits.append(_variable(one, run))
+            edits.append(_variable_edit(one, run))
         elif one.kind == "python":
-            edits.append(_python(one, trial))
+            edits.append(_python_edit(one, trial))
         else:
             raise Refused(_NOT_A_SETTING.format(name=one.kind[:40] or "?"))
     edits = [edit for edit in edits if edit.before != edit.after]
     if not edits and not pins:
-        raise Refused(_NOTHING)
+        raise Refused(_CHANGES_NOTHING)
     return Candidate(_finding(trial), _TITLE, tuple(edits), tuple(pins))
 
 
@@ -152,7 +152,7 @@ def _finding(trial: Trial) -> Finding:
     return first
 
 
-def _scalar(proposal: Proposal) -> Any:
+def _parse_scalar(proposal: Proposal) -> Any:
     """A number, a boolean, or a plain word. Raises Refused."""
     value = proposal.value
     if isinstance(value, str):
@@ -167,48 +167,48 @@ def _scalar(proposal: Proposal) -> Any:
             value = text if value != text and not text.startswith('"') else value
     if isinstance(value, float) and not math.isfinite(value):
         raise Refused(_NOT_A_PLAIN_VALUE.format(name=proposal.name[:60]))
-    if isinstance(value, str) and not _PLAIN.fullmatch(value):
+    if isinstance(value, str) and not _UNQUOTED_VALUE_PATTERN.fullmatch(value):
         raise Refused(_NOT_A_PLAIN_VALUE.format(name=proposal.name[:60]))
     if not isinstance(value, (str, int, float, bool)):
         raise Refused(_NOT_A_PLAIN_VALUE.format(name=proposal.name[:60]))
     return value
 
 
-def _argument(proposal: Proposal, run: Run) -> list[Edit]:
-    if not _NAME.fullmatch(proposal.name):
+def _edits_for_argument(proposal: Proposal, run: Run) -> list[Edit]:
+    if not _OPTION_NAME_PATTERN.fullmatch(proposal.name):
         raise Refused(_NOT_A_SETTING.format(name=repr(proposal.name)[:60]))
-    name, value = proposal.name.lstrip("-"), _scalar(proposal)
+    name, value = proposal.name.lstrip("-"), _parse_scalar(proposal)
     launch = run.launch
     if launch is not None and name in launch.options and launch.options.can_edit(name):
         return [launch.options.replacing(name, str(value))]
     edits = set_argument(run, name.replace("-", "_"), value)
     if not edits:
-        raise Refused(_NO_PLACE.format(name=name))
+        raise Refused(_NO_PLACE_TO_SET.format(name=name))
     return edits
 
 
 def _deepspeed_config_edits(proposal: Proposal, run: Run) -> list[Edit]:
-    if not _KEY.fullmatch(proposal.name):
+    if not _CONFIG_KEY_PATTERN.fullmatch(proposal.name):
         raise Refused(_NOT_A_SETTING.format(name=repr(proposal.name)[:60]))
     if run.config is None:
-        raise Refused(_NO_PLACE.format(name=proposal.name))
-    keys, value = proposal.name.split("."), _scalar(proposal)
+        raise Refused(_NO_PLACE_TO_SET.format(name=proposal.name))
+    keys, value = proposal.name.split("."), _parse_scalar(proposal)
     try:
         return [run.config.inserting(*keys, value=value)]
     except KeyError:
-        raise Refused(_NO_PLACE.format(name=proposal.name)) from None
+        raise Refused(_NO_PLACE_TO_SET.format(name=proposal.name)) from None
 
 
-def _variable(proposal: Proposal, run: Run) -> Edit:
-    if not _VARIABLE.fullmatch(proposal.name) or _SENSITIVE_VARIABLE_PATTERN.search(proposal.name):
+def _variable_edit(proposal: Proposal, run: Run) -> Edit:
+    if not _ALLOWED_VARIABLE_PATTERN.fullmatch(proposal.name) or _SENSITIVE_VARIABLE_PATTERN.search(proposal.name):
         raise Refused(_NOT_A_SETTING.format(name=repr(proposal.name)[:60]))
     if run.launch is None:
-        raise Refused(_NO_LAUNCH)
-    value = _scalar(proposal)
+        raise Refused(_NO_CHANGEABLE_RUN)
+    value = _parse_scalar(proposal)
     return run.launch.setting_variable(proposal.name, str(int(value)) if isinstance(value, bool) else str(value))
 
 
-def _release(proposal: Proposal, run: Run) -> tuple[Edit | None, str]:
+def _release_edit(proposal: Proposal, run: Run) -> tuple[Edit | None, str]:
     name = canonicalize_name(proposal.name.strip())
     shown = repr(proposal.name)[:60]
     used = run.environment.has(name) or installed_version(name) is not None
@@ -224,7 +224,7 @@ def _release(proposal: Proposal, run: Run) -> tuple[Edit | None, str]:
     return edit, "" if edit is not None else f"{name}=={version}"
 
 
-def _python(proposal: Proposal, trial: Trial) -> Edit:
+def _python_edit(proposal: Proposal, trial: Trial) -> Edit:
     sources = trial.checked.gathered.files.sources
     named = proposal.file.strip().removeprefix("./")
     found = [
@@ -233,13 +233,13 @@ def _python(proposal: Proposal, trial: Trial) -> Edit:
         if named.endswith(".py") and (path == named or path.endswith(f"/{named}") or named.endswith(f"/{path}"))
     ]
     if len(found) != 1 or not found[0][1].writable:
-        raise Refused(_NO_FILE.format(name=repr(proposal.file)[:60]))
+        raise Refused(_NOT_A_RUN_FILE.format(name=repr(proposal.file)[:60]))
     path, source = found[0]
     before, after = proposal.before.encode(), proposal.after.encode()
     if (
         not before
-        or len(proposal.before) > _MAX_TEXT
-        or len(proposal.after) > _MAX_TEXT
+        or len(proposal.before) > _MAX_TEXT_LENGTH
+        or len(proposal.after) > _MAX_TEXT_LENGTH
         or source.data.count(before) != 1
     ):
         raise Refused(_NOT_FOUND_EXACTLY_ONCE.format(name=path))

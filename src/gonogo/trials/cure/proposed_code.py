@@ -21,10 +21,10 @@ _CODE_EXECUTION_NAMES = frozenset({
 """Names whose calls must stay exactly as they are."""
 
 _INVALID_PYTHON = translated("with it the file is invalid Python")
-_CALLS = translated("it calls something new: {name}")
+_NEW_CALL = translated("it calls something new: {name}")
 _HAS_IMPORT = translated("it imports something")
-_NAMES = translated("it names something new: {name}")
-_WORDS = translated("it adds text that is not a plain setting: {name}")
+_NEW_NAME = translated("it names something new: {name}")
+_NOT_A_PLAIN_SETTING = translated("it adds text that is not a plain setting: {name}")
 _CHANGES_CALL_ARGUMENTS = translated("it changes what is passed to {name}")
 
 
@@ -36,22 +36,22 @@ def rejection_reason(before: str, after: str) -> Text | None:
         return _INVALID_PYTHON
     if _imports(new) - _imports(old):
         return _HAS_IMPORT
-    more = _calls(new) - _calls(old)
+    more = _count_calls(new) - _count_calls(old)
     if more:
-        return _CALLS.format(name=next(iter(more))[:60])
+        return _NEW_CALL.format(name=next(iter(more))[:60])
     names = _names(new) - _names(old)
     if names:
-        return _NAMES.format(name=min(names)[:60])
-    texts = _texts(new) - _texts(old)
+        return _NEW_NAME.format(name=min(names)[:60])
+    texts = _string_constants(new) - _string_constants(old)
     strange = next((text for text in texts if not _PLAIN_WORD.fullmatch(text)), None)
     if strange is not None:
-        return _WORDS.format(name=repr(strange)[:60])
+        return _NOT_A_PLAIN_SETTING.format(name=repr(strange)[:60])
     given, was_given = _code_execution_calls(new), _code_execution_calls(old)
     changed = next((name for name, given_now in given if (name, given_now) not in was_given), None)
     return _CHANGES_CALL_ARGUMENTS.format(name=changed[:60]) if changed is not None else None
 
 
-def _dotted(node: ast.expr) -> str:
+def _dotted_name(node: ast.expr) -> str:
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -60,11 +60,11 @@ def _dotted(node: ast.expr) -> str:
     return ".".join(reversed(parts))
 
 
-def _calls(tree: ast.Module) -> Counter[str]:
-    called = [_dotted(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+def _count_calls(tree: ast.Module) -> Counter[str]:
+    called = [_dotted_name(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)]
     for node in ast.walk(tree):  # decorators are called too
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            called += [f"@{_dotted(one)}" for one in node.decorator_list]
+            called += [f"@{_dotted_name(one)}" for one in node.decorator_list]
     return Counter(called)
 
 
@@ -89,7 +89,7 @@ def _names(tree: ast.Module) -> set[str]:
     return found
 
 
-def _texts(tree: ast.Module) -> set[str]:
+def _string_constants(tree: ast.Module) -> set[str]:
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)):
@@ -102,7 +102,7 @@ def _code_execution_calls(tree: ast.Module) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            name = _dotted(node.func)
+            name = _dotted_name(node.func)
             if not _CODE_EXECUTION_NAMES.isdisjoint(name.split(".")):
                 kept = [keyword for keyword in node.keywords if not _is_literal_setting(keyword)]
                 found.append((name, ast.dump(ast.Call(func=node.func, args=node.args, keywords=kept))))

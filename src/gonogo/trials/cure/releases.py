@@ -29,8 +29,8 @@ _MAX_RELEASES_EACH_WAY = 2
 _INTERFACE_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "AttributeError", "TypeError"})
 """Exceptions that are typical of a call into a release that the caller was not written for."""
 _PACKAGE_PATH_PATTERN = re.compile(r"(?:site|dist)-packages/([A-Za-z0-9_]+)/")
-_OTHER = translated("{package} {version}, the nearest {which} release")
-_DIFFERS = translated("{package} {version}, the nearest release in which the failing code is different")
+_NEAREST_RELEASE_TITLE = translated("{package} {version}, the nearest {which} release")
+_RELEASE_DIFFERS_TITLE = translated("{package} {version}, the nearest release in which the failing code is different")
 _NEWER, _OLDER = translated("newer"), translated("older")
 
 
@@ -48,8 +48,8 @@ def release_candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
         present = Version(used) if used else installed_version(package)
         if present is None:
             continue
-        for version, which in _nearest(package, present):
-            title = _OTHER.format(package=package, version=version, which=which)
+        for version, which in _nearest_releases(package, present):
+            title = _NEAREST_RELEASE_TITLE.format(package=package, version=version, which=which)
             yield _release_candidate(finding, trial.run, package, version, title)
 
 
@@ -64,7 +64,7 @@ def guessed_releases(finding: Finding, trial: Trial) -> Iterator[Candidate]:
         return
     for guess in guesses(rank.failure.traceback, rank.versions):
         if guess.package in STACK and can_overlay(guess.package):
-            title = _DIFFERS.format(package=guess.package, version=guess.other)
+            title = _RELEASE_DIFFERS_TITLE.format(package=guess.package, version=guess.other)
             yield _release_candidate(finding, trial.run, guess.package, guess.other, title)
 
 
@@ -85,7 +85,7 @@ def _packages_at_fault(failure: Failure) -> list[str]:
     return found[:2]
 
 
-def _nearest(package: str, current_version: Version) -> Iterator[tuple[Version, Text]]:
+def _nearest_releases(package: str, current_version: Version) -> Iterator[tuple[Version, Text]]:
     try:
         releases = [version for version in available_releases(package) if not version.is_prerelease]
     except UserError:

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from gonogo.evidence.run import Run
     from gonogo.trials.cure.trial import Trial
 _STAGE_2 = translated("ZeRO stage 2: parameters are not partitioned")
-_ORDER = {Applicability.SAFE: 0, Applicability.UNSAFE: 1}
+_APPLICABILITY_ORDER = {Applicability.SAFE: 0, Applicability.UNSAFE: 1}
 
 _MAX_STEPS = 12
-_UNCHANGED = translated("unchanged")
+_UNCHANGED_LABEL = translated("unchanged")
 _FINAL_VERIFICATION = translated("final verification")
 
 
@@ -81,11 +81,11 @@ class CureSearch:
 
     def run(self) -> SearchState:
         """Search until it is GO; Ctrl-C or the end of the budget ends it with what is known by then."""
-        self._trier.doing = _UNCHANGED
+        self._trier.doing = _UNCHANGED_LABEL
         before = self._rehearse_unchanged(self._copy_launch_files(self._first_check()))
         found = SearchState(before, before)
         try:
-            before = found.before = found.now = self._rehearse_rank_sample(before, _UNCHANGED)
+            before = found.before = found.now = self._rehearse_rank_sample(before, _UNCHANGED_LABEL)
             while not found.cured and len(found.steps) < _MAX_STEPS and self._apply_next_candidate(found):
                 pass
             if found.cured:
@@ -98,9 +98,9 @@ class CureSearch:
 
     def before(self) -> SearchState:
         """Rehearse the unchanged run, as the baseline for a change to be judged."""
-        self._trier.doing = _UNCHANGED
+        self._trier.doing = _UNCHANGED_LABEL
         trial = self._rehearse_unchanged(self._copy_launch_files(self._first_check()))
-        trial = self._rehearse_rank_sample(trial, _UNCHANGED)
+        trial = self._rehearse_rank_sample(trial, _UNCHANGED_LABEL)
         return SearchState(trial, trial)
 
     def judged(self, before: SearchState, candidate: Candidate) -> Trial | Text:
@@ -195,9 +195,9 @@ class CureSearch:
             return _CHANGES_TRAINING.format(what=why)
         if self._has_certain_file_error(state, trial):
             # The files alone still say NO-GO, so there is no need to rehearse until they are in order.
-            if not _without(candidate.finding, trial.file_errors):
+            if not _is_absent(candidate.finding, trial.file_errors):
                 return _ERROR_REMAINS
-            if not _without(candidate.finding, state.now.file_errors):
+            if not _is_absent(candidate.finding, state.now.file_errors):
                 return trial
         self._trier.doing = candidate.title
         try:
@@ -212,7 +212,7 @@ class CureSearch:
         if trial.verdict is Verdict.GO:
             return self._rehearse_rank_sample(trial, _FINAL_VERIFICATION)
         goes_on = is_progress(state.now, trial, candidate.finding, passes=candidate.kind == RELEASE)
-        return trial if goes_on else _outcome(candidate.finding, trial)
+        return trial if goes_on else _failed_trial_text(candidate.finding, trial)
 
     def _has_certain_file_error(self, state: SearchState, trial: Trial) -> bool:
         """Whether the files show a certain error, other than one that a rehearsal has disproved."""
@@ -229,7 +229,7 @@ class CureSearch:
                 continue
             self._apply_steps(fewer)
             trial = self._trier.check()
-            if any(_without(finding, state.now.file_errors) for finding in trial.file_errors):
+            if any(_is_absent(finding, state.now.file_errors) for finding in trial.file_errors):
                 continue
             self._trier.doing = translated("without: {title}").format(title=step.title)
             trial = self._trier(trial, state.now.ranks)
@@ -258,13 +258,13 @@ def _all_ranks_completed(trial: Trial) -> bool:
     return trial.record is not None and all(rank.outcome == "completed" for rank in trial.record.ranks)
 
 
-def _place(finding: Finding) -> tuple[object, ...]:
+def _finding_key(finding: Finding) -> tuple[object, ...]:
     first = finding.spans[0] if finding.spans else None
     return (finding.hazard, first.path, first.text) if first else (finding.hazard,)
 
 
-def _without(finding: Finding, findings: Iterable[Finding]) -> bool:
-    return _place(finding) not in {_place(one) for one in findings}
+def _is_absent(finding: Finding, findings: Iterable[Finding]) -> bool:
+    return _finding_key(finding) not in {_finding_key(one) for one in findings}
 
 
 def _new_certain_errors(before: Iterable[Finding], after: Iterable[Finding]) -> list[Finding]:
@@ -280,10 +280,10 @@ def is_progress(before: Trial, after: Trial, target_finding: Finding, *, passes:
     statement with another error; another release has the same error at other line numbers.
     """
     if before.record is None:
-        return _without(target_finding, after.blocking_findings)
+        return _is_absent(target_finding, after.blocking_findings)
     if after.reached < before.reached or (passes and _stops_at_same_statement(before.record, after)):
         return False
-    if _without(target_finding, after.blocking_findings):
+    if _is_absent(target_finding, after.blocking_findings):
         return (
             target_finding.hazard not in {finding.hazard for finding in after.blocking_findings}
             or after.reached > before.reached
@@ -306,7 +306,7 @@ def _failing_statement(rank: RankRecord) -> tuple[str, str, str] | None:
     return (frame.path, frame.function, frame.text) if frame is not None else None
 
 
-def _outcome(target_finding: Finding, trial: Trial) -> Text:
+def _failed_trial_text(target_finding: Finding, trial: Trial) -> Text:
     """The outcome of a trial that brought no progress."""
     first = next(iter(trial.blocking_findings), None)
     if first is None:
@@ -327,7 +327,9 @@ def candidates(finding: Finding, trial: Trial, *, upstream: bool = False) -> Ite
     """
     if upstream:
         yield from guessed_releases(finding, trial)
-    for fix in sorted((fix for fix in finding.fixes if fix.edits), key=lambda fix: _ORDER[fix.applicability]):
+    for fix in sorted(
+        (fix for fix in finding.fixes if fix.edits), key=lambda fix: _APPLICABILITY_ORDER[fix.applicability]
+    ):
         yield candidate_from_fix(finding, fix)
     if trial.record is None or trial.run is None:
         return
@@ -353,16 +355,16 @@ def steps_without(steps: Sequence[Candidate], removed_step: Candidate) -> list[C
     moved = list(steps[:at])
     gone = list(removed_step.edits)
     for step in steps[at + 1 :]:
-        edits = [_moved(edit, gone) for edit in step.edits]
+        edits = [_relocate_edit(edit, gone) for edit in step.edits]
         if any(edit is None for edit in edits):
             return None
         moved.append(replace(step, edits=tuple(edit for edit in edits if edit is not None)))
         # Shift the removed edits by this step's edits, to compare them with the steps after it.
-        gone = [_behind(one, step.edits) for one in gone]
+        gone = [_shift_edit(one, step.edits) for one in gone]
     return moved
 
 
-def _moved(edit: Edit, earlier_edits: Sequence[Edit]) -> Edit | None:
+def _relocate_edit(edit: Edit, earlier_edits: Sequence[Edit]) -> Edit | None:
     """Move an edit to where it would be without the earlier edits of the same file; None if they overlap."""
     shift = 0
     for one in sorted((one for one in earlier_edits if one.path == edit.path), key=lambda one: one.start):
@@ -377,7 +379,7 @@ def _moved(edit: Edit, earlier_edits: Sequence[Edit]) -> Edit | None:
     return replace(edit, start=edit.start + shift, end=edit.end + shift)
 
 
-def _behind(removed_edit: Edit, later_edits: Sequence[Edit]) -> Edit:
+def _shift_edit(removed_edit: Edit, later_edits: Sequence[Edit]) -> Edit:
     shift = _added_characters(
         [edit for edit in later_edits if edit.path == removed_edit.path and edit.end <= removed_edit.start]
     )

@@ -25,7 +25,7 @@ from gonogo.trials.plan.write import files_of
 from gonogo.virtual.measuring.jobs import Facts
 
 _MAX_GPUS = 1024
-_SHOWN = (CONFIG, "launch_deepspeed.sh", "launch_torchrun.sh")
+_SHOWN_FILES = (CONFIG, "launch_deepspeed.sh", "launch_torchrun.sh")
 
 
 def plan_report(plan: PlanResult, notes: Sequence[Text] = ()) -> Report:
@@ -139,7 +139,7 @@ def _plan_report(plan: PlanResult) -> planned.Plan:
 def files_to_show(choice: Choice, request: PlanRequest, facts: Facts) -> tuple[tuple[str, str], ...]:
     """(name, text) of a strategy's files, to be shown on a page."""
     files = files_of(choice, request, facts)
-    return tuple((name, files[name]) for name in _SHOWN)
+    return tuple((name, files[name]) for name in _SHOWN_FILES)
 
 
 def make_plan(request: PlanRequest, facts: Facts, global_batch: int, **found: Any) -> planned.Plan:
@@ -208,9 +208,9 @@ def too_large(choice: Choice, request: PlanRequest) -> planned.TooLarge:
     )
 
 
-_HOST = translated("{size} GiB of host memory per node")
+_HOST_MEMORY_PER_NODE = translated("{size} GiB of host memory per node")
 _PLUS_HOST_MEMORY = translated("and in any case {size} GiB of host memory per node")
-_NVME = translated("{size} GiB of NVMe per node")
+_NVME_PER_NODE = translated("{size} GiB of NVMe per node")
 _PLUS_NVME = translated("and in any case {size} GiB of NVMe per node")
 
 
@@ -241,10 +241,10 @@ def _cures(choice: Choice, request: PlanRequest) -> list[Text]:
     if choice.room.host is not None and choice.room.host < 0:
         assert machine.host_bytes is not None
         needed = machine.host_bytes - choice.room.host / (1 - HOST_RESERVE_SHARE)
-        said = _PLUS_HOST_MEMORY if cures else _HOST
+        said = _PLUS_HOST_MEMORY if cures else _HOST_MEMORY_PER_NODE
         cures.append(said.format(size=math.ceil(needed / GIB)))
     if choice.room.nvme is not None and choice.room.nvme < 0:
-        said = _PLUS_NVME if cures else _NVME
+        said = _PLUS_NVME if cures else _NVME_PER_NODE
         cures.append(said.format(size=math.ceil(choice.nvme * machine.count / GIB)))
     return cures
 

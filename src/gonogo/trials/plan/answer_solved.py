@@ -19,14 +19,14 @@ from gonogo.trials.plan.answer import (
 from gonogo.trials.plan.sizing.batches import global_batch
 from gonogo.trials.plan.solve import Solution, SolveResult
 
-_RECOMPUTED = translated("only strategies with gradient checkpointing were tried: they fit the most")
+_ONLY_CHECKPOINTED_TRIED = translated("only strategies with gradient checkpointing were tried: they fit the most")
 
 
 def solved_report(solved: SolveResult, notes: Sequence[Text] = ()) -> Report:
     """GO if an answer was rehearsed at full depth, NO-GO if nothing fits, else CANNOT-TELL."""
     whole = [one.choice for one in solved.solutions if one.choice.source == "rehearsed"]
     verdict = Verdict.GO if whole else Verdict.CANNOT_TELL if solved.solutions or solved.failed else Verdict.NO_GO
-    own = [] if solved.unknown == "micro-batch" else [_RECOMPUTED]
+    own = [] if solved.unknown == "micro-batch" else [_ONLY_CHECKPOINTED_TRIED]
     return Report(
         command="plan",
         verdict=verdict,

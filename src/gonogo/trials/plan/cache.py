@@ -19,7 +19,7 @@ from gonogo.evidence.environment.hardware import Accelerator
 from gonogo.prepare.user_cache import Store
 from gonogo.virtual.measuring.jobs import Facts, Measured, MeasurementJob
 
-_STACK = (
+_CACHE_KEY_PACKAGES = (
     "torch",
     "deepspeed",
     "transformers",
@@ -64,7 +64,7 @@ def key_of(job: MeasurementJob, accelerator: Accelerator, folder: Path) -> str:
 @cache
 def _versions() -> dict[str, str]:
     found = {"python": sys.version, "gonogo": gonogo.__version__, "source": _source_digest()}
-    for name in _STACK:
+    for name in _CACHE_KEY_PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found

@@ -75,7 +75,7 @@ def estimate_by_formula(request: PlanRequest, facts: Facts, strategy: Strategy, 
         seq_len=request.tokens_per_sample, bandwidth=bandwidth(request), nvme_drives=request.nvme_drives, known=known,
         generation=engine.seconds(request, facts, strategy),
     )  # fmt: skip
-    return _choice(
+    return _build_choice(
         request, facts, strategy, "formula", estimate.allocated, estimate.allocated * _FRAGMENTATION_FACTOR,
         estimate.by_category, estimate.host, estimate.host, estimate.nvme, taken, estimate.by_category["parameters"],
     )  # fmt: skip
@@ -111,10 +111,10 @@ def estimate_from_peak(
     times = strategy.accumulation
     passes, generation = [peak.forward, peak.backward], engine.seconds(request, facts, strategy)
     if request.task is not None and request.task.kind.generates:
-        generation = ON_POLICY_SHARE * times * _alone(peak.score, request)
+        generation = ON_POLICY_SHARE * times * _seconds_without_overlap(peak.score, request)
     else:
         passes.append(peak.score)
-    generation += _alone(peak.sync, request)
+    generation += _seconds_without_overlap(peak.sync, request)
     taken = step_time(
         compute=sum(part.seconds for part in passes) * times + peak.step.seconds,
         communication=sum(_communication_seconds(part, request) for part in passes) * times
@@ -130,13 +130,13 @@ def estimate_from_peak(
     )
     formula = closed_form.memory(facts, strategy, world_size=request.world_size, seq_len=request.tokens_per_sample)
     before = peak.phases.get("load")
-    return _choice(
+    return _build_choice(
         request, facts, strategy, source, peak.allocated, peak.reserved, peak.highest.by_category, peak.host,
         peak.pinned, formula.nvme, taken, before.allocated if before is not None else 0.0,
     )  # fmt: skip
 
 
-def _alone(work: Work, request: PlanRequest) -> float:
+def _seconds_without_overlap(work: Work, request: PlanRequest) -> float:
     """Seconds of work that does not overlap with anything else."""
     return max(work.seconds, _communication_seconds(work, request))
 
@@ -161,7 +161,7 @@ def _communication_seconds(work: Work, request: PlanRequest) -> float:
     return sum(collective_seconds(name, int(nbytes), ranks, link) for name, nbytes in work.sent.items())
 
 
-def _choice(
+def _build_choice(
     request: PlanRequest, facts: Facts, strategy: Strategy, source: Source, allocated: float, reserved: float,
     by_category: dict[str, float], host: float, pinned: float, nvme: float, taken: StepTime, trainer_bytes: float,
 ) -> Choice:  # fmt: skip

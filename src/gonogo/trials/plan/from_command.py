@@ -21,8 +21,8 @@ LENGTHS = ("max_length", "cutoff_len", "max_seq_length", "seq_len", "sequence_le
             "max_seq_len", "context_length")  # fmt: skip
 """The option names for the maximum sample length in ms-swift, LLaMA-Factory, TRL, axolotl and scripts."""
 _TUNING_METHOD_OPTIONS = ("tune", "train_type", "tuner_type", "sft_type", "finetuning_type", "adapter")
-_RANKS = ("lora_rank", "lora_r")
-_QUANTIZED = ("load_in_4bit", "quantization_bit", "quant_bits", "qlora", "use_qlora")
+_LORA_RANK_OPTIONS = ("lora_rank", "lora_r")
+_QUANTIZATION_ARGUMENTS = ("load_in_4bit", "quantization_bit", "quant_bits", "qlora", "use_qlora")
 _FREEZE_VISION_OPTIONS = ("freeze_vit", "freeze_vision_tower", "freeze_vision", "freeze_vision_encoder")
 _ADAPTED = ("use_peft", "use_lora", "lora", "lora_enable")
 _FRAMEWORK_DEFAULT_LENGTHS = {"llamafactory": 2048}
@@ -72,39 +72,39 @@ def read_training_command(command: Sequence[str]) -> TrainingCommand:
                 command=" ".join(command)
             )
         )
-    nodes = _whole(run.launch.nodes.number)
-    per_node = _whole(run.launch.processes_per_node.number)
+    nodes = _positive_integer(run.launch.nodes.number)
+    per_node = _positive_integer(run.launch.processes_per_node.number)
     task = task_options_from(run)
-    length = _number(run, LENGTHS) or _FRAMEWORK_DEFAULT_LENGTHS.get(run.framework or "")
+    length = _first_number(run, LENGTHS) or _FRAMEWORK_DEFAULT_LENGTHS.get(run.framework or "")
     return TrainingCommand(
         model=run.model.name if run.model is not None else None,
         seq_len=None if task.completion_len is not None else length,
         tune=_tuning_method(run),
-        lora_rank=_number(run, _RANKS),
+        lora_rank=_first_number(run, _LORA_RANK_OPTIONS),
         gpus=per_node,
         nodes=nodes,
-        micro_batch=_batch(run, "per_device_train_batch_size", "train_micro_batch_size_per_gpu"),
-        accumulation=_batch(run, "gradient_accumulation_steps", "gradient_accumulation_steps"),
+        micro_batch=_batch_size(run, "per_device_train_batch_size", "train_micro_batch_size_per_gpu"),
+        accumulation=_batch_size(run, "gradient_accumulation_steps", "gradient_accumulation_steps"),
         task=task,
     )
 
 
-def _number(run: Run, names: Sequence[str]) -> int | None:
-    found = (_whole(run.arguments.get(name).number) for name in names)
+def _first_number(run: Run, names: Sequence[str]) -> int | None:
+    found = (_positive_integer(run.arguments.get(name).number) for name in names)
     return next((number for number in found if number is not None), None)
 
 
-def _whole(number: float | None) -> int | None:
+def _positive_integer(number: float | None) -> int | None:
     return int(number) if number is not None and number >= 1 else None
 
 
-def _batch(run: Run, argument: str, key: str) -> int | None:
+def _batch_size(run: Run, argument: str, key: str) -> int | None:
     """A size from the arguments, else from DeepSpeed's config, else the framework's default."""
     field = run.arguments.get(argument)
     if field.known:
-        return _whole(field.number)
+        return _positive_integer(field.number)
     if run.config is not None and not run.config.is_auto(key) and run.config.get(key).known:
-        return _whole(run.config.get(key).number)
+        return _positive_integer(run.config.get(key).number)
     default = training_defaults(run.framework).get(argument)
     return default if field.absent and isinstance(default, int) and (run.framework or run.scripts) else None
 
@@ -113,7 +113,9 @@ def _tuning_method(run: Run) -> TuningMethod | None:
     """The tuning method; None if the command doesn't show it."""
     arguments = run.arguments
     written = {str(arguments.get(name).get("")).lower() for name in _TUNING_METHOD_OPTIONS}
-    quantized = any(arguments.get(name).truth or arguments.get(name).number in (4, 8) for name in _QUANTIZED)
+    quantized = any(
+        arguments.get(name).truth or arguments.get(name).number in (4, 8) for name in _QUANTIZATION_ARGUMENTS
+    )
     frozen = any(arguments.get(name).truth for name in _FREEZE_VISION_OPTIONS)
     adapted = bool(written & {"lora", "qlora", "dora"}) or any(arguments.get(name).truth for name in _ADAPTED)
     if not written & {"full", "lora", "qlora", "dora"}:

@@ -83,14 +83,14 @@ class Meter:
 
     def facts(self) -> Facts:
         """Describe the model: parameters, layers, sizes. Raises NotMeasured."""
-        job = self._job("facts", Measurement(Strategy(_ANY, False, 1, 1), 0, 16, 1), describe_only=True)
+        job = self._job("facts", Measurement(Strategy(_ANY_FAMILY, False, 1, 1), 0, 16, 1), describe_only=True)
         found = self._answers_or_raise([job], Facts)[0]
         self._class, self._engine, self._vocabulary = found.stored_class, found.engine, found.vocabulary
         return found
 
     def measure(self, measurements: Sequence[Measurement]) -> list[Measured | NotMeasured]:
         """Rehearse the measurements, in parallel on all cores; returns an answer for each, in the same order."""
-        jobs = [self._job(_name(cell), cell) for cell in measurements]
+        jobs = [self._job(_measurement_name(cell), cell) for cell in measurements]
         return self._measurements(jobs, Measured)
 
     def _answers_or_raise(self, jobs: list[MeasurementJob], kind: type[Answer]) -> list[Answer]:
@@ -184,7 +184,7 @@ class Meter:
             log.close()
             cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
             start = ServerSettings(
-                request.machine.accelerator.name, str(self._folder), max(1, cores), _imports(request.task)
+                request.machine.accelerator.name, str(self._folder), max(1, cores), _modules_to_preload(request.task)
             )
             assert self._process.stdin is not None
             self._process.stdin.write(msgspec.json.encode(start) + b"\n")
@@ -288,7 +288,7 @@ class Meter:
         return 2 * (cell.seq_len + 4096) * of_token
 
 
-_ANY = Family(0)
+_ANY_FAMILY = Family(0)
 _PLAIN, _OF_TASKS = "gonogo.virtual.measuring.program", "gonogo.virtual.measuring.post_training"
 
 
@@ -300,14 +300,14 @@ def _length_settings(task: TaskSettings, seq_len: int, settings: dict[str, Any])
     return {name: length for name, length in lengths.items() if name in settings}
 
 
-def _imports(task: TaskSettings | None) -> tuple[str, ...]:
+def _modules_to_preload(task: TaskSettings | None) -> tuple[str, ...]:
     """Modules that the measuring process imports once for all rehearsals of a task."""
     if task is None:
         return ()
     return ("trl", "datasets", "peft", *(("trl.experimental.gkd",) if task.task == "gkd" else ()))
 
 
-def _name(cell: Measurement) -> str:
+def _measurement_name(cell: Measurement) -> str:
     family, strategy, rollout = cell.strategy.family, cell.strategy, cell.strategy.rollout
     words = [
         f"zero{family.zero}", family.optimizer, family.parameters, f"buckets{family.bucket}",

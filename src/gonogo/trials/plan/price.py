@@ -18,8 +18,8 @@ from gonogo.finding.errors import UserError
 
 MAX_SLOWDOWN = 2.0
 """Upper bound relative to the estimated time: data loading, Python and network are not in the roofline."""
-_TOKENS = 1_000_000_000
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
+_DEFAULT_TOKENS = 1_000_000_000
+_NUMBER_SUFFIXES = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 
 
 class Price(msgspec.Struct, frozen=True):
@@ -33,10 +33,10 @@ class Price(msgspec.Struct, frozen=True):
 def tokens_of(text: str | None) -> int:
     """Parse ``300M``, ``1.5B`` or ``2000000``; one billion if not given. Raises UserError."""
     if text is None:
-        return _TOKENS
+        return _DEFAULT_TOKENS
     number, unit = (text[:-1], text[-1].upper()) if text[-1:].isalpha() else (text, "")
     try:
-        tokens = float(number) * _UNITS[unit]
+        tokens = float(number) * _NUMBER_SUFFIXES[unit]
     except (KeyError, ValueError):
         tokens = 0.0
     if not 1 <= tokens < inf:
@@ -62,7 +62,7 @@ def read_price(path: Path, gpus: str | None, accelerator: str) -> Price:
         if name == "currency":
             currency = str(value)
         else:
-            prices[name] = _range(path, name, value)
+            prices[name] = _parse_price_range(path, name, value)
     for name, price in prices.items():
         other = rented(name)
         if found is not None and other is not None and other[0] == found[0]:
@@ -113,7 +113,7 @@ def with_costs(plan: planned.Plan, price: Price, tokens: int) -> planned.Plan:
     return msgspec.structs.replace(plan, tokens=tokens, currency=price.currency, costs=found)
 
 
-def _range(path: Path, name: str, value: Any) -> tuple[float, float]:
+def _parse_price_range(path: Path, name: str, value: Any) -> tuple[float, float]:
     figures = value if isinstance(value, list) and len(value) == 2 else [value, value]
     if any(isinstance(one, bool) or not isinstance(one, int | float) or not 0 <= one < inf for one in figures):
         raise _price_error(

@@ -33,23 +33,25 @@ _HOST_WEIGHTS = translated(
     "Weights and optimizer states are offloaded to host memory ({size:.0f} GiB per node); weights are "
     "copied to the GPU when a layer needs them."
 )
-_NVME = translated("Optimizer states are offloaded to NVMe ({size:.0f} GiB per node), and read and written every step.")
-_LOADING = translated(
+_OFFLOADED_TO_NVME = translated(
+    "Optimizer states are offloaded to NVMe ({size:.0f} GiB per node), and read and written every step."
+)
+_LOADED_THROUGH_HOST_MEMORY = translated(
     "Nothing is offloaded, but the model is loaded through host memory: up to {size:.0f} GiB per node."
 )
 _SMALL_BUCKETS = translated(
     "It does not fit with DeepSpeed's default communication buffers, but does with buffers a tenth of that size, "
     "at the cost of more and smaller messages."
 )
-_RECOMPUTED = translated(
+_ACTIVATIONS_RECOMPUTED = translated(
     "Gradient checkpointing: activations are recomputed in the backward pass, which costs about a third "
     "more compute for far less memory."
 )
-_KEPT = translated("All activations fit, so nothing is recomputed (no gradient checkpointing).")
+_NOT_RECOMPUTED = translated("All activations fit, so nothing is recomputed (no gradient checkpointing).")
 _LARGEST_PART = translated("Each GPU uses {used:.1f} of {all:.1f} GiB, most of it for {what} ({most:.1f} GiB).")
 _FASTEST = translated("No strategy that fits is clearly faster; the bottleneck is {limit}.")
 _EQUALLY_FAST = translated("As fast as the first, within the uncertainty; the bottleneck is {limit}.")
-_SLOWER = translated("{percent:.0%} slower than the first; the bottleneck is {limit}.")
+_SLOWER_THAN_FIRST = translated("{percent:.0%} slower than the first; the bottleneck is {limit}.")
 _LIMITS = {
     "compute": translated("compute"),
     "communication": translated("communication"),
@@ -91,29 +93,32 @@ def limit(choice: Choice) -> Text:
 
 def why(choice: Choice, request: PlanRequest, fastest: Choice | None) -> tuple[Text, ...]:
     """The reasons for a strategy's rank, one sentence each; ``fastest``: the best that fits, if they are compared."""
-    said = [*_spread(choice, request), _RECOMPUTED if choice.strategy.checkpointing else _KEPT]
+    said = [
+        *_sharding_reasons(choice, request),
+        _ACTIVATIONS_RECOMPUTED if choice.strategy.checkpointing else _NOT_RECOMPUTED,
+    ]
     said += task_notes(choice, request)
-    said += _memory(choice, request)
-    return (*said, _speed(choice, fastest)) if fastest is not None else tuple(said)
+    said += _memory_reasons(choice, request)
+    return (*said, _speed_reason(choice, fastest)) if fastest is not None else tuple(said)
 
 
-def _spread(choice: Choice, request: PlanRequest) -> Iterator[Text]:
+def _sharding_reasons(choice: Choice, request: PlanRequest) -> Iterator[Text]:
     family, count = choice.strategy.family, request.machine.count
     yield _SHARDING_NOTES[family.zero].format(n=request.world_size) if request.world_size > 1 else _SINGLE_GPU
     host = choice.host * count
     if family.small_buckets:
         yield _SMALL_BUCKETS
     if "nvme" in (family.optimizer, family.parameters):
-        yield _NVME.format(size=choice.nvme * count / GIB)
+        yield _OFFLOADED_TO_NVME.format(size=choice.nvme * count / GIB)
     if family.parameters == "cpu":
         yield _HOST_WEIGHTS.format(size=host / GIB)
     elif family.optimizer == "cpu":
         yield _HOST_OPTIMIZER.format(size=host / GIB)
     elif family.optimizer == "gpu" and host > _MIN_NOTABLE_HOST_BYTES:
-        yield _LOADING.format(size=host / GIB)
+        yield _LOADED_THROUGH_HOST_MEMORY.format(size=host / GIB)
 
 
-def _memory(choice: Choice, request: PlanRequest) -> Iterator[Text]:
+def _memory_reasons(choice: Choice, request: PlanRequest) -> Iterator[Text]:
     """What takes the most memory, if a rehearsal has measured the parts."""
     if choice.source == "formula" or not choice.by_category:
         return
@@ -127,9 +132,9 @@ def _memory(choice: Choice, request: PlanRequest) -> Iterator[Text]:
     )
 
 
-def _speed(choice: Choice, fastest: Choice) -> Text:
+def _speed_reason(choice: Choice, fastest: Choice) -> Text:
     slower = 1 - choice.tokens_per_second / fastest.tokens_per_second if fastest.tokens_per_second else 0.0
-    said = _FASTEST if choice is fastest else _EQUALLY_FAST if slower < ALIKE else _SLOWER
+    said = _FASTEST if choice is fastest else _EQUALLY_FAST if slower < ALIKE else _SLOWER_THAN_FIRST
     return said.format(limit=_BOTTLENECK_NAMES[choice.time.limit], percent=slower)
 
 

@@ -21,7 +21,7 @@ from gonogo.trials.plan.task.settings import TaskOptions, TaskSettings, merged, 
 
 _DEFAULT_SEQ_LEN = 4096
 _DEFAULT_LORA_RANK = 16
-_GPUS = 8
+_DEFAULT_GPU_COUNT = 8
 _BF16_MIN_CAPABILITY = (8, 0)
 """The minimum compute capability with bf16 tensor cores."""
 
@@ -110,7 +110,7 @@ def build_plan_request(options: PlanOptions, command: TrainingCommand | None) ->
             translated("--tune {tune}: must be one of {known}").format(tune=tune, known=", ".join(TUNING_METHODS))
         )
     nodes = requested_nodes(options.gpus, options.nodes)
-    machine = parse_machine(options.gpus, nodes or said.nodes, options.host_memory, said.gpus or _GPUS)
+    machine = parse_machine(options.gpus, nodes or said.nodes, options.host_memory, said.gpus or _DEFAULT_GPU_COUNT)
     own_world = (options.gpus is None or said.gpus == machine.count) and nodes in (None, said.nodes)
     asked_length = options.seq_len or said.seq_len
     task = settings_of(asked_task, asked_length, chosen, model_folder)

@@ -95,7 +95,7 @@ def _plan(candidates: Candidates, meter: Meter, seconds: float) -> PlanResult:
     fitting: list[Choice] = []
     too_large: list[Choice] = []
     unsettled: list[Choice] = []
-    for groups in _rows(candidates):
+    for groups in _strategy_rows(candidates):
         known = [group for group in groups if group not in candidates.failed]
         found = [best for group in known if (best := candidates.best(group)) is not None]
         if found:
@@ -121,7 +121,7 @@ def _plan(candidates: Candidates, meter: Meter, seconds: float) -> PlanResult:
     )
 
 
-def _rows(candidates: Candidates) -> list[list[StrategyGroup]]:
+def _strategy_rows(candidates: Candidates) -> list[list[StrategyGroup]]:
     """Groups reported as one row: each by itself, but with an engine those of equal sharding and kind of engine."""
     rows: dict[StrategyGroup, list[StrategyGroup]] = {}
     for group in candidates.groups():

@@ -25,7 +25,7 @@ _SMALLER = 10
 """Divisor for small buckets: with even smaller ones, messages would be too short to saturate the links."""
 
 
-_PLACES = {"cpu": "CPU", "nvme": "NVMe"}
+_OFFLOAD_DEVICE_LABELS = {"cpu": "CPU", "nvme": "NVMe"}
 _BOTH_OFFLOADED = translated("optimizer + parameters on {place}")
 _OPTIMIZER_OFFLOADED = translated("optimizer on {place}")
 _PARAMETERS_OFFLOADED = translated("parameters on {place}")
@@ -59,12 +59,12 @@ class Family(msgspec.Struct, frozen=True, order=True):
         stage = f"ZeRO-{self.zero}"
         words = [Text(stage, stage)]
         if self.optimizer == self.parameters != "gpu":
-            words.append(_BOTH_OFFLOADED.format(place=_PLACES[self.optimizer]))
+            words.append(_BOTH_OFFLOADED.format(place=_OFFLOAD_DEVICE_LABELS[self.optimizer]))
         else:
             if self.optimizer != "gpu":
-                words.append(_OPTIMIZER_OFFLOADED.format(place=_PLACES[self.optimizer]))
+                words.append(_OPTIMIZER_OFFLOADED.format(place=_OFFLOAD_DEVICE_LABELS[self.optimizer]))
             if self.parameters != "gpu":
-                words.append(_PARAMETERS_OFFLOADED.format(place=_PLACES[self.parameters]))
+                words.append(_PARAMETERS_OFFLOADED.format(place=_OFFLOAD_DEVICE_LABELS[self.parameters]))
         if self.small_buckets:
             words.append(translated("reduced buckets"))
         return listed(words)

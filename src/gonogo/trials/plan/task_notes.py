@@ -21,7 +21,7 @@ _COLOCATED = translated(
     "vLLM runs in the trainer's processes with {share:.0%} of each GPU ({size:.0f} GiB) and tensor parallel size {tp}."
 )
 _SLEEP_MODE = translated("It releases its weights and cache while the trainer works (sleep mode).")
-_AWAKE = translated("There is enough memory to keep it loaded while the trainer works.")
+_ENGINE_STAYS_LOADED = translated("There is enough memory to keep it loaded while the trainer works.")
 _SERVER_MODE = translated(
     "vLLM runs as a server on {gpus} GPU(s) with tensor parallel size {tp}; the other {left} train, and wait "
     "while it generates."
@@ -40,7 +40,7 @@ def task_notes(choice: Choice, request: PlanRequest) -> Iterator[Text]:
     total = request.machine.accelerator.total_bytes
     if rollout.engine == "colocate":
         yield _COLOCATED.format(share=rollout.share, size=rollout.share * total / _GIB, tp=rollout.tp)
-        yield _SLEEP_MODE if rollout.sleep else _AWAKE
+        yield _SLEEP_MODE if rollout.sleep else _ENGINE_STAYS_LOADED
     elif rollout.engine == "server":
         left = request.world_size - rollout.gpus
         yield _SERVER_MODE.format(gpus=rollout.gpus, tp=rollout.tp, left=left)

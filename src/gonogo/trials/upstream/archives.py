@@ -38,7 +38,7 @@ _DEFAULT_INDEX_URL = "https://pypi.org/simple"
 _LINK = re.compile(r"""<a\s[^>]*?href=["']([^"']+)["'][^>]*>\s*([^<]+?)\s*</a>""", re.IGNORECASE)
 
 
-class _File(msgspec.Struct):
+class _ReleaseFile(msgspec.Struct):
     filename: str
     url: str
     hashes: dict[str, str] = {}
@@ -47,7 +47,7 @@ class _File(msgspec.Struct):
 
 
 class _Listing(msgspec.Struct):
-    files: list[_File]
+    files: list[_ReleaseFile]
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Archives:
     bytes: int = 192 << 20
     seconds: float = 150.0
     _begun: float = field(default_factory=time.monotonic)
-    _listed: dict[str, dict[Version, list[_File]]] = field(default_factory=dict)
+    _listed: dict[str, dict[Version, list[_ReleaseFile]]] = field(default_factory=dict)
     _read: dict[tuple[str, Version, bool], Release | None] = field(default_factory=dict)
 
     @property
@@ -69,7 +69,7 @@ class Archives:
     def releases(self, package: str) -> list[Version]:
         """The final releases of a package in a readable format, oldest first. Raises SourceUnavailable."""
         if package not in self._listed:
-            self._listed[package] = _files_by_version(_listing(package), package)
+            self._listed[package] = _files_by_version(_list_files(package), package)
         return sorted(self._listed[package])
 
     def release(self, package: str, version: Version, *, sdist: bool = False) -> Release | None:
@@ -92,7 +92,7 @@ class Archives:
                 return read_release(self._archive(file), package, version)
         return None
 
-    def _archive(self, file: _File) -> Path:
+    def _archive(self, file: _ReleaseFile) -> Path:
         """The path of the archive in gonogo's cache, downloaded if needed. Raises SourceUnavailable."""
         digest = file.hashes.get("sha256", "")
         name = digest if re.fullmatch(r"[0-9a-f]{64}", digest) else hashlib.sha256(file.url.encode()).hexdigest()
@@ -120,8 +120,8 @@ class Archives:
         return place
 
 
-def _files_by_version(files: list[_File], package: str) -> dict[Version, list[_File]]:
-    found: dict[Version, list[_File]] = {}
+def _files_by_version(files: list[_ReleaseFile], package: str) -> dict[Version, list[_ReleaseFile]]:
+    found: dict[Version, list[_ReleaseFile]] = {}
     for file in files:
         version = _version_of(file.filename, package)
         if version is not None and not version.is_prerelease and not file.yanked:
@@ -149,7 +149,7 @@ def _index_urls() -> Iterator[str]:
     yield from (settings.get("extra-index-url") or "").split()
 
 
-def _listing(package: str) -> list[_File]:
+def _list_files(package: str) -> list[_ReleaseFile]:
     """All files of a package, from the first index that has it. Raises SourceUnavailable."""
     why = ""
     for index in _index_urls():
@@ -171,7 +171,7 @@ def _listing(package: str) -> list[_File]:
 _ACCEPT_HEADER = "application/vnd.pypi.simple.v1+json, text/html;q=0.1"
 
 
-def _files_in(data: bytes, address: str) -> list[_File]:
+def _files_in(data: bytes, address: str) -> list[_ReleaseFile]:
     """The files in an index page, as JSON (PEP 691) or HTML (PEP 503)."""
     try:
         files = msgspec.json.decode(data, type=_Listing).files
@@ -180,7 +180,7 @@ def _files_in(data: bytes, address: str) -> list[_File]:
         for href, filename in _LINK.findall(data.decode("utf-8", "replace")):
             url, _, fragment = urllib.parse.urljoin(address, href).partition("#")
             digest = re.search(r"sha256=([0-9a-f]{64})", fragment)
-            files.append(_File(filename, url, {"sha256": digest[1]} if digest else {}))
+            files.append(_ReleaseFile(filename, url, {"sha256": digest[1]} if digest else {}))
     for file in files:
         file.url = urllib.parse.urljoin(address, file.url)
     return files

@@ -21,12 +21,12 @@ _MAX_SYMBOL_CHARS = 100
 Say = Callable[[Text], None]
 
 _LOOKING = translated("comparing releases of {package}: {version}")
-_NO_VERSION = translated(
+_VERSION_NOT_KNOWN = translated(
     "{package}: the log does not tell its version, so that its releases can't be compared (--environment FILE)"
 )
 _RELEASES_UNAVAILABLE = translated("{package}: its releases can't be had: {why}")
-_NOT_THERE = translated("{package} {version} can't be had from the index, or is too large to compare")
-_WHAT = {
+_RELEASE_UNAVAILABLE = translated("{package} {version} can't be had from the index, or is too large to compare")
+_QUESTION_SUBJECTS = {
     "name": translated("`{symbol}` in {owner}"),
     "module": translated("the module `{symbol}`"),
     "attribute": translated("`{symbol}` of {owner}"),
@@ -42,8 +42,8 @@ _INTRODUCED_IN = translated("it came with {first}; {last} does not have it")
 _STILL_IN_NEWEST = translated("it is still there in {newest}, the newest release")
 _IN_NO_RELEASE = translated("no release that was looked at has it ({oldest} to {newest})")
 _DIFFERENT_IMPORT = translated("so the run imported a different release, or a different file of that name")
-_MOVED = translated("{release} has it in {module}")
-_SAYS = translated("its changelog: {line}")
+_FOUND_IN_OTHER_MODULE = translated("{release} has it in {module}")
+_CHANGELOG_LINE = translated("its changelog: {line}")
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class _Comparison:
             try:
                 version = Version(Version(told).public)
             except InvalidVersion:
-                unknown = unknown or _make_fact(question, package, told, _NO_VERSION.format(package=package))
+                unknown = unknown or _make_fact(question, package, told, _VERSION_NOT_KNOWN.format(package=package))
                 continue
             try:
                 releases = self.archives.releases(package)
@@ -97,7 +97,7 @@ class _Comparison:
                 continue  # no such class or function: try the next package
             if answer is None:
                 unknown = unknown or _make_fact(
-                    question, package, told, _NOT_THERE.format(package=package, version=version)
+                    question, package, told, _RELEASE_UNAVAILABLE.format(package=package, version=version)
                 )
                 continue
             yield self._fact(question, package, version, answer, releases)
@@ -117,7 +117,9 @@ class _Comparison:
         earlier = self._find_boundary(
             question, package, version, is_present, [one for one in releases[::-1] if one < version]
         )
-        what = _WHAT[question.kind].format(symbol=question.symbol[:_MAX_SYMBOL_CHARS], owner=question.owner)
+        what = _QUESTION_SUBJECTS[question.kind].format(
+            symbol=question.symbol[:_MAX_SYMBOL_CHARS], owner=question.owner
+        )
         said = [(_HAS if is_present else _LACKS).format(package=package, version=version, what=what)]
         if is_present:
             if earlier is not None:
@@ -136,11 +138,11 @@ class _Comparison:
             if earlier is None and later is None:
                 said.append(_IN_NO_RELEASE.format(oldest=releases[0], newest=releases[-1]))
             if question.kind == "name" and (place := self._find_moved_module(question, package, version)) is not None:
-                said.append(_MOVED.format(release=version, module=place))
+                said.append(_FOUND_IN_OTHER_MODULE.format(release=version, module=place))
         edges = [edge for edge in (later, earlier) if edge is not None]
         changelog = self._changelog(question, package, later, earlier)
         if changelog:
-            said.append(_SAYS.format(line=changelog))
+            said.append(_CHANGELOG_LINE.format(line=changelog))
         text = Text("; ".join(one.en for one in said), "；".join(one.zh for one in said))
         return UpstreamFact(
             package,

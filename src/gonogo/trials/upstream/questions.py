@@ -14,7 +14,7 @@ _MAX_CANDIDATES = 3
 """At most this many packages are searched for a class or function of which only the name is known."""
 _MIN_CODE = 12
 """Shorter lines of code are not looked up, because they occur everywhere."""
-_OWN = ("package", "clone")
+_OWN_CODE_OWNERS = ("package", "clone")
 
 
 @dataclass(frozen=True)
@@ -39,23 +39,23 @@ def questions(chain: Sequence[RaisedException], versions: Mapping[str, str]) -> 
     """The questions that the exceptions of a failure raise, beginning with the last exception."""
     for raised in reversed(chain):
         message = raised.message
-        beside = _packages(raised.frames, versions)
+        beside = _candidate_packages(raised.frames, versions)
         if message.form == "not_importable" and message.subject and message.names:
             yield UpstreamQuestion("name", (distribution_of(message.subject),), message.subject, message.names[0])
         elif message.form == "no_module" and "." in message.subject:
             yield UpstreamQuestion("module", (distribution_of(message.subject),), "", message.subject)
         elif message.form == "no_attribute" and message.subject and message.names:
-            yield from _of_attribute(message.subject, message.names[0], beside, versions)
+            yield from _attribute_questions(message.subject, message.names[0], beside, versions)
         elif message.form == "unexpected_keyword" and message.subject and message.names:
             yield UpstreamQuestion("argument", beside, message.subject.removesuffix("()"), message.names[0])
-        if raised is chain[-1] and raised.frames and raised.frames[-1].owner in _OWN:
+        if raised is chain[-1] and raised.frames and raised.frames[-1].owner in _OWN_CODE_OWNERS:
             place = raised.frames[-1]
             code = place.code.strip()
             if len(code) >= _MIN_CODE and place.function.rpartition(".")[2].isidentifier():
                 yield UpstreamQuestion("line", (place.package,), place.function.rpartition(".")[2], code, place.module)
 
 
-def _of_attribute(
+def _attribute_questions(
     subject: str, name: str, packages: tuple[str, ...], versions: Mapping[str, str]
 ) -> Iterator[UpstreamQuestion]:
     module = distribution_of(subject)
@@ -65,9 +65,9 @@ def _of_attribute(
         yield UpstreamQuestion("attribute", packages, subject, name)
 
 
-def _packages(frames: Sequence[CodePlace], versions: Mapping[str, str]) -> tuple[str, ...]:
+def _candidate_packages(frames: Sequence[CodePlace], versions: Mapping[str, str]) -> tuple[str, ...]:
     """The packages that may be meant: those on the stack, innermost first, then others whose version is known."""
-    found = [frame.package for frame in reversed(frames) if frame.owner in _OWN]
+    found = [frame.package for frame in reversed(frames) if frame.owner in _OWN_CODE_OWNERS]
     usual = [name for name in ("transformers", "trl", "peft", "accelerate", "deepspeed") if name in versions]
     return tuple(dict.fromkeys((*found, *usual)))[:_MAX_CANDIDATES]
 
@@ -75,7 +75,7 @@ def _packages(frames: Sequence[CodePlace], versions: Mapping[str, str]) -> tuple
 # -- answers
 
 
-def _name(question: UpstreamQuestion, release: Release) -> bool | None:
+def _has_name(question: UpstreamQuestion, release: Release) -> bool | None:
     path = release.module(question.owner)
     if path is None:
         return False if release.has_package(question.owner.partition(".")[0]) else None
@@ -88,7 +88,7 @@ def _has_module(question: UpstreamQuestion, release: Release) -> bool | None:
     return release.has_package(question.symbol)
 
 
-def _attribute(question: UpstreamQuestion, release: Release) -> bool | None:
+def _has_attribute(question: UpstreamQuestion, release: Release) -> bool | None:
     for _, node in release.defining(question.owner.rpartition(".")[2]):
         if isinstance(node, ast.ClassDef):
             if question.symbol in release.attributes(node):
@@ -98,7 +98,7 @@ def _attribute(question: UpstreamQuestion, release: Release) -> bool | None:
     return None
 
 
-def _argument(question: UpstreamQuestion, release: Release) -> bool | None:
+def _has_argument(question: UpstreamQuestion, release: Release) -> bool | None:
     owner, _, method = question.owner.rpartition(".")
     if owner:
         for _, node in release.defining(owner.rpartition(".")[2]):
@@ -118,7 +118,7 @@ def _argument(question: UpstreamQuestion, release: Release) -> bool | None:
     return answers[0] if len(set(answers)) == 1 else None
 
 
-def _line(question: UpstreamQuestion, release: Release) -> bool | None:
+def _has_line(question: UpstreamQuestion, release: Release) -> bool | None:
     """Whether the function contains the line that the log shows."""
     path = release.module(question.module)
     if path is None:
@@ -135,4 +135,10 @@ def _line(question: UpstreamQuestion, release: Release) -> bool | None:
     return False
 
 
-_ANSWERS = {"name": _name, "module": _has_module, "attribute": _attribute, "argument": _argument, "line": _line}
+_ANSWERS = {
+    "name": _has_name,
+    "module": _has_module,
+    "attribute": _has_attribute,
+    "argument": _has_argument,
+    "line": _has_line,
+}

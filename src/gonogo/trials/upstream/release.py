@@ -25,7 +25,7 @@ _MAX_BASES = 8
 _MAX_STARS = 4
 
 
-_BROKEN = (
+_BROKEN_ARCHIVE_ERRORS = (
     *(OSError, EOFError, ValueError, zipfile.BadZipFile, tarfile.TarError, zlib.error, NotImplementedError),
     RuntimeError,  # encrypted member
 )
@@ -87,7 +87,7 @@ class Release:
         tree = self.tree(path)
         if tree is None:
             return None
-        if self.module(f"{_dotted(path)}.{name}") is not None:
+        if self.module(f"{_module_name(path)}.{name}") is not None:
             return True  # submodule
         if any(name in _bound_names(node) for node in _statements(tree.body)):
             return True
@@ -104,7 +104,7 @@ class Release:
         return None if unsure else False
 
     def _starred(self, path: str, node: ast.ImportFrom) -> str | None:
-        package = _dotted(path).split(".")
+        package = _module_name(path).split(".")
         if not path.endswith("/__init__.py"):
             package = package[:-1]
         if node.level:
@@ -179,7 +179,7 @@ def _self_attributes(method: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]
     }
 
 
-def _dotted(path: str) -> str:
+def _module_name(path: str) -> str:
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
@@ -243,7 +243,7 @@ def read_release(archive: Path, package: str, version: Version) -> Release:
                 files[name] = data
             elif len(data) > len(changelog):
                 changelog = data.decode("utf-8", "replace")
-    except _BROKEN as error:
+    except _BROKEN_ARCHIVE_ERRORS as error:
         raise BrokenArchive(f"{archive.name}: {error}") from None
     if archive.suffix != ".whl":
         files = _strip_archive_root(files)

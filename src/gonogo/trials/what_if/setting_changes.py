@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 
 Settings = dict[str, str]
 """Values by name, as typed: ``{"micro-batch": "4"}``."""
-_DEVICES = ("none", "cpu", "nvme")
+_OFFLOAD_DEVICES = ("none", "cpu", "nvme")
 _VALUES: dict[str, tuple[str, ...]] = {
     "micro-batch": (),
     "seq-len": (),
     "accumulation": (),
     "stage": ("0", "1", "2", "3"),
-    "offload-optimizer": _DEVICES,
-    "offload-parameters": _DEVICES,
+    "offload-optimizer": _OFFLOAD_DEVICES,
+    "offload-parameters": _OFFLOAD_DEVICES,
 }
 """The allowed values of each setting; empty if any positive integer is allowed."""
 _MAX_DIGITS = 12
 _MALFORMED = translated("{option} {text!r}: write NAME=VALUE, for example {option} micro-batch=4")
-_UNKNOWN = translated("{option} {text!r}: there is no setting {name!r}; the settings are {names}")
+_UNKNOWN_SETTING = translated("{option} {text!r}: there is no setting {name!r}; the settings are {names}")
 _UNKNOWN_NEAR = translated("{option} {text!r}: there is no setting {name!r}; did you mean {near}?")
 _NOT_A_NUMBER = translated("{option} {text!r}: {name} is a whole number, at least 1")
 _NOT_A_CHOICE = translated("{option} {text!r}: {name} is one of {values}")
 _GIVEN_TWICE = translated("{option}: {name} is given twice")
 _ALREADY_SET = translated("{name}={value}: the run has this value already")
-_NO_PLACE = translated(
+_NO_PLACE_TO_SET = translated(
     "{name}={value}: no place was found in the run's files where it is set ({where}): change it there yourself, and "
     "rehearse that"
 )
@@ -52,7 +52,7 @@ def read_settings(texts: Sequence[str], option: str) -> Settings:
             raise UserError(_MALFORMED.format(option=option, text=text))
         if name not in _VALUES:
             near = get_close_matches(name.replace("_", "-"), _VALUES, n=1)
-            said = _UNKNOWN_NEAR if near else _UNKNOWN
+            said = _UNKNOWN_NEAR if near else _UNKNOWN_SETTING
             raise UserError(
                 said.format(option=option, text=text, name=name, near="".join(near), names=", ".join(_VALUES))
             )
@@ -75,7 +75,7 @@ def edits_for(run: Run, name: str, value: str) -> list[Edit]:
     """The edits that change a setting. Raises UserError if the files don't define it, or already have the value."""
     edits = _EDITS[name](run, value)
     if edits is None:
-        raise UserError(_NO_PLACE.format(name=name, value=value, where=_WHERE[name]))
+        raise UserError(_NO_PLACE_TO_SET.format(name=name, value=value, where=_WHERE[name]))
     if not edits:
         raise UserError(_ALREADY_SET.format(name=name, value=value))
     return edits

@@ -26,7 +26,7 @@ _REDUCES = frozenset({"allreduce_", "allreduce_coalesced_", "reduce_", "reduce_s
                       "reduce_scatter_tensor_coalesced_"})  # fmt: skip
 _SIZED_BY_OUTPUT = frozenset({"allgather_", "_allgather_base_", "allgather_coalesced_", "scatter_",
                               "allgather_into_tensor_coalesced_"})  # fmt: skip
-_UNEVEN = frozenset({"alltoall_", "alltoall_base_"})
+_UNEVEN_COLLECTIVES = frozenset({"alltoall_", "alltoall_base_"})
 _IN_PLACE = frozenset({"allreduce_", "allreduce_coalesced_", "reduce_", "broadcast_", "send", "recv_",
                        "recv_any_source_"})  # fmt: skip
 
@@ -47,7 +47,7 @@ class Operation:
         in_place = self.name in _IN_PLACE or self.name in ("barrier", "monitored_barrier_")
         self.outputs = first
         self.inputs = first if in_place else second
-        self.reduction = _name_of(reduction) if self.name in _REDUCES else None
+        self.reduction = _reduction_name(reduction) if self.name in _REDUCES else None
         self.root: int | None = named.get("root_rank")
         self.peer: int | None = named.get("dst", named.get("src"))
         self.tag: int = named.get("tag", 0)
@@ -96,7 +96,7 @@ def flat(value: Any) -> list[torch.Tensor]:
     return [t for item in value for t in flat(item)] if isinstance(value, list | tuple) else []
 
 
-def _name_of(reduction: Any) -> str:
+def _reduction_name(reduction: Any) -> str:
     kind = getattr(reduction, "op", reduction)
     return str(getattr(kind, "name", kind)).rpartition(".")[2]
 
@@ -154,10 +154,10 @@ def ask(peers: Peers, operation: Operation, mode: VirtualMode) -> bool:
         dtype=operation.dtype,
         reduction=operation.reduction,
         root=root,
-        wait_mode=_waits(operation, payload, from_root),
+        wait_mode=_wait_mode(operation, payload, from_root),
         payload=payload,
         is_root_payload=from_root,
-        has_uneven_sizes=operation.name in _UNEVEN,
+        has_uneven_sizes=operation.name in _UNEVEN_COLLECTIVES,
     )
     if operation.name not in ("barrier", "monitored_barrier_"):
         _set_outputs(operation, received, mode)
@@ -165,7 +165,7 @@ def ask(peers: Peers, operation: Operation, mode: VirtualMode) -> bool:
 
 
 _SYMMETRIC_COLLECTIVES = frozenset({"allreduce_", "allgather_", "_allgather_base_"})
-_COUNTS = (torch.int64, torch.int32, torch.bool)
+_COUNT_DTYPES = (torch.int64, torch.int32, torch.bool)
 
 
 def exchange_in_process(operation: Operation, mode: VirtualMode) -> bool:
@@ -178,7 +178,7 @@ def exchange_in_process(operation: Operation, mode: VirtualMode) -> bool:
     waits = operation.blocks is not False
     if operation.name in ("barrier", "monitored_barrier_") and waits:
         InProcessRanks.meet(operation.members)
-    if any(tensor.dtype not in _COUNTS for tensor in operation.inputs):
+    if any(tensor.dtype not in _COUNT_DTYPES for tensor in operation.inputs):
         return False
     if operation.name in _SYMMETRIC_COLLECTIVES and operation.inputs and waits:
         what = (operation.name, operation.sizes, operation.dtype)
@@ -230,7 +230,7 @@ def _is_on_stack(function: str) -> bool:
     return False
 
 
-def _waits(operation: Operation, payload: bytes | None, from_root: bool) -> WaitMode:
+def _wait_mode(operation: Operation, payload: bytes | None, from_root: bool) -> WaitMode:
     if operation.blocks:
         return WaitMode.YES
     known_maybe = payload is not None or (from_root and sum(operation.sizes) <= contents.EMPTY_LIMIT_BYTES)

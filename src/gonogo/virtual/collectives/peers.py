@@ -35,7 +35,7 @@ from gonogo.virtual.protocol.messages import (
 )
 from gonogo.virtual.protocol.plan import EXCHANGE_DESCRIPTOR, ExchangeAddress
 
-_BATCH = 64
+_MAX_BATCHED_CALLS = 64
 """Calls that need no answer are sent in batches of this many ..."""
 _BATCH_SECONDS = 0.02
 """... or after this many seconds."""
@@ -142,7 +142,7 @@ class Peers:
             # The receiver may already be waiting for it.
             if (
                 operator.startswith("send")
-                or len(self._waiting_to_go) >= _BATCH
+                or len(self._waiting_to_go) >= _MAX_BATCHED_CALLS
                 or time.monotonic() - self._sent_at > _BATCH_SECONDS
             ):
                 self._flush()  # the reply is read later: where a rank learns of divergence must be deterministic

@@ -34,7 +34,7 @@ _FileStore: Any = dist.FileStore  # type: ignore[attr-defined]
 Assume = Callable[[Text], object]
 
 _RECEIVED = translated("the objects received are those already in the list")
-_SAME = translated("every rank sends the objects that this rank sends")
+_SAME_OBJECTS_ASSUMPTION = translated("every rank sends the objects that this rank sends")
 _KNOWN_BACKENDS = frozenset({"nccl", "gloo", "hccl", "ucc", "xccl", "fake", "undefined"})
 _NPU_BACKENDS = frozenset({"hccl", "lccl", "gloo", "fake", "undefined"})
 
@@ -63,7 +63,7 @@ def install(
             patches.set(module, name, value)
 
     on_npu = device_type == "npu"
-    for name, function in {**_groups(patches, peers, on_npu), **_object_collectives(assume, peers)}.items():
+    for name, function in {**_group_functions(patches, peers, on_npu), **_object_collectives(assume, peers)}.items():
         replace(name, function)
     for name in ("_get_pg_default_device", "_get_object_coll_device"):
         if hasattr(c10d, name):
@@ -81,14 +81,14 @@ def install(
     if not hasattr(c10d, "ProcessGroupNCCL"):
         replace("ProcessGroupNCCL", _ProcessGroupNCCL)
     patches.set(c10d, "_store_based_barrier", lambda *args, **kwargs: None)
-    stand_in = _MemoryStore if stores is None else _shared(stores)
+    stand_in = _MemoryStore if stores is None else _shared_store_class(stores)
     for store in ("TCPStore", "FileStore"):
         replaced.append((getattr(dist, store), stand_in))
         patches.set(dist, store, stand_in)
         patches.set(rendezvous, store, stand_in)
     patches.set(rendezvous, "_create_c10d_store", lambda *args, **kwargs: stand_in())
     patches.everywhere(replaced)
-    patches.on_undo(_destroy)
+    patches.on_undo(_destroy_process_group)
     return patches.undo
 
 
@@ -99,7 +99,7 @@ class _MemoryStore(dist.HashStore):  # type: ignore[name-defined, misc]
         super().__init__()
 
 
-def _shared(path: str) -> Any:
+def _shared_store_class(path: str) -> Any:
     """A class of stores that all ranks share, one per address or file that the program names."""
 
     class SharedStore(_FileStore):  # type: ignore[misc]
@@ -142,7 +142,7 @@ def _device_types(default_property: property, device_type: str, group: Any) -> l
     return [torch.device(name) for name in own]
 
 
-def _destroy() -> None:
+def _destroy_process_group() -> None:
     if dist.is_initialized():
         dist.destroy_process_group()
 
@@ -169,7 +169,7 @@ def _validate_backend(backend: Any, on_npu: bool) -> str:
     return name
 
 
-def _groups(patches: Patches, peers: Peers | None, on_npu: bool) -> dict[str, Any]:
+def _group_functions(patches: Patches, peers: Peers | None, on_npu: bool) -> dict[str, Any]:
     """Functions that create groups, and those that need more than the fake backend provides."""
     real_init, real_new_group = c10d.init_process_group, c10d.new_group
     whole = "cpu:gloo,npu:hccl" if on_npu else "cpu:gloo,cuda:nccl"
@@ -247,12 +247,12 @@ def _groups(patches: Patches, peers: Peers | None, on_npu: bool) -> dict[str, An
     }
 
 
-def _copy(value: Any) -> Any:
+def _pickled_copy(value: Any) -> Any:
     """Copy by pickling, as in a real transfer: objects that can't be pickled can't be sent."""
     return pickle.loads(pickle.dumps(value))
 
 
-def _source(src: Any, group: Any, group_src: Any) -> int:
+def _source_rank(src: Any, group: Any, group_src: Any) -> int:
     """The global rank of the source or destination."""
     if group_src is not None:
         return int(dist.get_global_rank(group or c10d._get_default_group(), group_src))
@@ -274,38 +274,38 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
             return
         sent = gathered(group, "all_gather_object", objects=[obj])
         if sent is None:
-            assume(_SAME)
+            assume(_SAME_OBJECTS_ASSUMPTION)
         for index in range(dist.get_world_size(group)):
-            object_list[index] = _copy(obj) if sent is None else _copy(sent[index][0])
+            object_list[index] = _pickled_copy(obj) if sent is None else _pickled_copy(sent[index][0])
 
     def gather_object(
         obj: Any, object_gather_list: Any = None, dst: Any = None, group: Any = None, group_dst: Any = None
     ) -> None:
         if is_outside(group):
             return
-        mine, target = dist.get_rank(), _source(dst, group, group_dst)
+        mine, target = dist.get_rank(), _source_rank(dst, group, group_dst)
         c10d._validate_output_list_for_rank(mine, target, object_gather_list)
         sent = gathered(group, "gather_object", objects=[obj], root=target)
         if mine == target:
             if sent is None:
-                assume(_SAME)
+                assume(_SAME_OBJECTS_ASSUMPTION)
             for index in range(dist.get_world_size(group)):
-                object_gather_list[index] = _copy(obj) if sent is None else _copy(sent[index][0])
+                object_gather_list[index] = _pickled_copy(obj) if sent is None else _pickled_copy(sent[index][0])
         else:
-            _copy(obj)
+            _pickled_copy(obj)
 
     def broadcast_object_list(
         object_list: list[Any], src: Any = None, group: Any = None, device: Any = None, group_src: Any = None
     ) -> None:
         if is_outside(group):
             return
-        root = _source(src, group, group_src)
+        root = _source_rank(src, group, group_src)
         count = len(object_list)
         sent = gathered(group, "broadcast_object_list", objects=object_list, root=root, from_root=True, sizes=(count,))
         if dist.get_rank() == root:
-            _copy(object_list)
+            _pickled_copy(object_list)
         elif sent is not None:
-            object_list[:] = _copy(sent[0])
+            object_list[:] = _pickled_copy(sent[0])
         else:
             assume(translated("rank {root} broadcasts the objects that this rank has in their place").format(root=root))
 
@@ -320,25 +320,25 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
             return
         if not isinstance(scatter_object_output_list, list) or not scatter_object_output_list:
             raise ValueError("Expected argument scatter_object_output_list to be a list of size at least 1.")
-        root = _source(src, group, group_src)
+        root = _source_rank(src, group, group_src)
         given = scatter_object_input_list
         sent = gathered(group, "scatter_object_list", objects=given or [], root=root, from_root=True)
         if sent is not None and sent[0]:
-            scatter_object_output_list[0] = _copy(sent[0][dist.get_rank(group)])
+            scatter_object_output_list[0] = _pickled_copy(sent[0][dist.get_rank(group)])
         elif dist.get_rank() == root:
-            scatter_object_output_list[0] = _copy(given[dist.get_rank(group)])
+            scatter_object_output_list[0] = _pickled_copy(given[dist.get_rank(group)])
         elif given:
             assume(translated("rank {root} scatters the objects that this rank would").format(root=root))
-            scatter_object_output_list[0] = _copy(given[dist.get_rank(group)])
+            scatter_object_output_list[0] = _pickled_copy(given[dist.get_rank(group)])
         else:
             assume(translated("rank {root} scatters the object that is already in the output list").format(root=root))
 
     def send_object_list(
         object_list: list[Any], dst: Any = None, group: Any = None, device: Any = None, group_dst: Any = None, **_: Any
     ) -> None:
-        _copy(object_list)
+        _pickled_copy(object_list)
         if peers is not None:
-            exchange.pass_object(peers, group, dist.get_rank(), _source(dst, group, group_dst), object_list)
+            exchange.pass_object(peers, group, dist.get_rank(), _source_rank(dst, group, group_dst), object_list)
 
     def recv_object_list(
         object_list: list[Any], src: Any = None, group: Any = None, device: Any = None, group_src: Any = None, **_: Any
@@ -346,10 +346,10 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
         if src is None and group_src is None:
             assume(_RECEIVED)
             return -1
-        origin = _source(src, group, group_src)
+        origin = _source_rank(src, group, group_src)
         sent = exchange.pass_object(peers, group, origin, dist.get_rank(), None) if peers is not None else None
         if sent is not None:
-            object_list[:] = _copy(sent)
+            object_list[:] = _pickled_copy(sent)
         else:
             assume(_RECEIVED)
         return origin

@@ -23,7 +23,7 @@ c10d: Any = _c10d
 NEEDED = not hasattr(dist.ProcessGroup, "unbox")
 """Whether this torch needs it."""
 
-_OPERATORS = {
+_OPERATOR_BY_METHOD = {
     "_allgather_base": "_allgather_base_",
     "_reduce_scatter_base": "_reduce_scatter_base_",
     "allgather": "allgather_",
@@ -54,7 +54,7 @@ def install(patches: Patches) -> None:
     """Make the backend ``fake`` create such groups."""
 
     def create(store: Any, rank: int, size: int, timeout: Any) -> Any:
-        return _Group(rank, size)
+        return _RehearsedProcessGroup(rank, size)
 
     patches.item(dist.Backend._plugins, "FAKE", dist.Backend._BackendPlugin(create, False))
 
@@ -78,7 +78,7 @@ def done(result: Any) -> Any:
     return create(future)
 
 
-class _Group(dist.ProcessGroup):  # type: ignore[misc]
+class _RehearsedProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     """A process group of which this process has only one rank."""
 
     @property
@@ -121,5 +121,5 @@ def _make_method(operator: Any) -> Callable[..., Any]:
     return method
 
 
-for _name, _operator in _OPERATORS.items():
-    setattr(_Group, _name, _make_method(getattr(torch.ops.c10d, _operator).default))
+for _name, _operator in _OPERATOR_BY_METHOD.items():
+    setattr(_RehearsedProcessGroup, _name, _make_method(getattr(torch.ops.c10d, _operator).default))

@@ -52,7 +52,7 @@ def cuda_version() -> str:
 
 def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
     """(module, name, replacement) for each name that this file replaces."""
-    for name, value in _functions(cuda).items():
+    for name, value in _device_functions(cuda).items():
         yield torch.cuda, name, value
     for name, value in _accelerator_functions(cuda).items():
         yield torch._C, name, value
@@ -92,7 +92,7 @@ def _unsupported_call(cuda: VirtualCuda, feature: str, reason: Text) -> Callable
     return refuse
 
 
-def _functions(cuda: VirtualCuda) -> dict[str, Any]:
+def _device_functions(cuda: VirtualCuda) -> dict[str, Any]:
     capability = cuda.accelerator.compute_capability
 
     def set_device(device: Any) -> None:

@@ -22,7 +22,7 @@ def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
     generators = tuple(generator_class(index) for index in range(cuda.count))
     yield torch.cuda, "default_generators", generators
     yield torch, "Generator", generic_class
-    for name, function in _functions(cuda, generators).items():
+    for name, function in _rng_functions(cuda, generators).items():
         yield torch.cuda.random, name, function
         yield torch.cuda, name, function
     yield torch.cuda, "_get_generator", lambda device: generators[cuda.index_of(device)]
@@ -34,7 +34,7 @@ def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
     )
 
 
-def _functions(cuda: VirtualCuda, generators: tuple[Any, ...]) -> dict[str, Any]:
+def _rng_functions(cuda: VirtualCuda, generators: tuple[Any, ...]) -> dict[str, Any]:
     def get_rng_state(device: Any = None) -> torch.Tensor:
         state: torch.Tensor = generators[cuda.index_of(device)].get_state()
         return state

@@ -27,10 +27,10 @@ def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
     yield torch, "Event", generic_event
 
     def default_stream(device: Any = None) -> Any:
-        return stream_class(stream_id=0, device_index=_index(cuda, device))
+        return stream_class(stream_id=0, device_index=_device_index(cuda, device))
 
     def current_stream(device: Any = None) -> Any:
-        index = _index(cuda, device)
+        index = _device_index(cuda, device)
         return cuda.current_streams.get(index) or default_stream(index)
 
     def set_stream(stream: Any) -> None:
@@ -63,7 +63,7 @@ def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
     yield torch.cuda.graphs, "_graph_pool_handle", lambda: (0, 1)
 
 
-def _index(cuda: VirtualCuda, device: Any) -> int:
+def _device_index(cuda: VirtualCuda, device: Any) -> int:
     cuda.initialise()
     return cuda.index_of(device)
 

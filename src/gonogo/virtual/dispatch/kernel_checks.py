@@ -85,11 +85,11 @@ def _addmm(addend: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *_: Any) -> N
 
 
 def _bmm(a: torch.Tensor, b: torch.Tensor) -> None:
-    _alike(a, b)
+    _require_same_dtype(a, b)
     _check_cuda_matmul_dtype("baddbmm", a)
 
 
-def _alike(a: torch.Tensor, b: torch.Tensor, *_: Any) -> None:
+def _require_same_dtype(a: torch.Tensor, b: torch.Tensor, *_: Any) -> None:
     if a.dtype != b.dtype:
         raise RuntimeError(f"expected scalar type {_scalar_type(a)} but found {_scalar_type(b)}")
 
@@ -101,7 +101,7 @@ def _layer_norm(data: torch.Tensor, shape: Any, weight: torch.Tensor | None, *_:
 def _check_affine_weight(data: torch.Tensor, weight: torch.Tensor | None, *_: Any) -> None:
     """Check that weights have the data's dtype, as CUDA's norms require; the CPU's accept float32 with bfloat16."""
     if weight is not None and not data.is_cpu and not CompilationState.anything:
-        _alike(data, weight)
+        _require_same_dtype(data, weight)
 
 
 def _convolution(data: torch.Tensor, weight: torch.Tensor, bias: Any, *rest: Any) -> None:
@@ -163,7 +163,7 @@ _INTEGER_OPERATORS = {
 _CHECKS: dict[Any, Callable[..., None]] = {
     aten.mm.default: _mm, aten.addmm.default: _addmm, aten.bmm.default: _bmm, aten.convolution.default: _convolution,
     aten.native_layer_norm.default: _layer_norm, aten.native_group_norm.default: _check_affine_weight,
-    aten.grid_sampler_2d.default: _alike, aten.grid_sampler_3d.default: _alike,
+    aten.grid_sampler_2d.default: _require_same_dtype, aten.grid_sampler_3d.default: _require_same_dtype,
     aten._scaled_mm.default: _scaled_mm, aten._softmax.default: _softmax, aten._log_softmax.default: _softmax,
     **{operator: _full_precision_check(name) for operator, name in _FULL_PRECISION_OPERATORS.items()},
     **{operator: _integer_check(name) for operator, name in _INTEGER_OPERATORS.items()},
@@ -190,7 +190,7 @@ def check_generator(generator: Any, device: torch.device, tensors: Sequence[torc
 
 
 _BROADCAST_MESSAGES = ("Attempting to broadcast a dimension of length", "Shape mismatch: objects cannot be broadcast")
-_SIZE = re.compile(r"torch\.Size\((\[[\d, ]*\])\)")
+_TORCH_SIZE_PATTERN = re.compile(r"torch\.Size\((\[[\d, ]*\])\)")
 
 
 def to_kernel_error(error: RuntimeError, arguments: Sequence[Any]) -> RuntimeError:
@@ -198,7 +198,7 @@ def to_kernel_error(error: RuntimeError, arguments: Sequence[Any]) -> RuntimeErr
     said = str(error)
     if said.startswith(_BROADCAST_MESSAGES):
         return _broadcast_error([one.shape for one in arguments if isinstance(one, torch.Tensor)]) or error
-    words = _SIZE.sub(r"\1", said)
+    words = _TORCH_SIZE_PATTERN.sub(r"\1", said)
     return error if words == said else RuntimeError(words)
 
 

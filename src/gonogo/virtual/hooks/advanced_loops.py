@@ -91,7 +91,7 @@ class LoopAdvancer:
                     self.waiting = self.waiting or met.value != counter_values[met.counter]
                     continue
                 self._done.add(key)
-                if _set(frame, met.counter, met.value):
+                if _set_counter(frame, met.counter, met.value):
                     counter_values[met.counter] = met.value
                     self.led.append(AdvancedLoop(place, shown, met.counter, met.before, met.value, sure=met.sure))
 
@@ -146,10 +146,12 @@ def _find_counter_value(frame: FrameType, test: LoopTest) -> _CounterTarget | st
     if any("rank" in words(name) for part in parts for name in names_in(part)):
         return None
     scope: dict[str, Any] = dict(frame.f_locals)
-    now = _value(ast.parse(counter, mode="eval").body, frame, scope)
+    now = _evaluate(ast.parse(counter, mode="eval").body, frame, scope)
     if type(now) is not int:
         return None
-    codes = [_compiled(ast.Expression(_CounterSubstitution(counter).visit(copy.deepcopy(part)))) for part in parts]
+    codes = [
+        _compile_expression(ast.Expression(_CounterSubstitution(counter).visit(copy.deepcopy(part)))) for part in parts
+    ]
     ahead = counter_increment_between(test.loops, counter, frame.f_lineno, test.node)
 
     def holds(number: int) -> bool:
@@ -182,11 +184,11 @@ class _CounterSubstitution(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def _compiled(expression: ast.Expression) -> Any:
+def _compile_expression(expression: ast.Expression) -> Any:
     return compile(ast.fix_missing_locations(expression), "<gonogo>", "eval")
 
 
-def _value(node: ast.expr, frame: FrameType, scope: dict[str, Any]) -> Any:
+def _evaluate(node: ast.expr, frame: FrameType, scope: dict[str, Any]) -> Any:
     """Evaluate an expression without calls to the program's code; None if it fails."""
     if not is_arithmetic(node):
         return None
@@ -202,7 +204,7 @@ def _candidates(parts: list[ast.expr], now: int, frame: FrameType, scope: dict[s
         value
         for part in parts
         for node in ast.walk(part)
-        if isinstance(node, ast.expr) and type(value := _value(node, frame, scope)) is int and value > 0
+        if isinstance(node, ast.expr) and type(value := _evaluate(node, frame, scope)) is int and value > 0
     }
     found = set(range(now, now + 8))
     for number in named:
@@ -223,16 +225,16 @@ def _final_counter_value(
         while isinstance(given, ast.Call) and given.args:
             name = dotted(given.func) or ""
             if name == "range":
-                numbers = [_value(one, frame, scope) for one in given.args]
+                numbers = [_evaluate(one, frame, scope) for one in given.args]
                 if not all(type(one) is int for one in numbers):
                     return None, False
                 times = range(*numbers)
                 return (times[-1], True) if times else (None, False)
             if name == "enumerate":
                 first = [*given.args[1:], *(one.value for one in given.keywords if one.arg == "start")]
-                start = _value(first[0], frame, scope) if first else 0
+                start = _evaluate(first[0], frame, scope) if first else 0
             given = given.args[0]  # tqdm(…), enumerate(…)
-        rows = _value(given, frame, scope)
+        rows = _evaluate(given, frame, scope)
         try:
             return len(rows) + int(start) - 1, True
         except Exception:
@@ -240,11 +242,11 @@ def _final_counter_value(
     return None, False
 
 
-def _set(frame: FrameType, counter: str, value: int) -> bool:
+def _set_counter(frame: FrameType, counter: str, value: int) -> bool:
     """Set a counter in a running frame."""
     owner, _, name = counter.rpartition(".")
     if owner:
-        held = _value(ast.parse(owner, mode="eval").body, frame, dict(frame.f_locals))
+        held = _evaluate(ast.parse(owner, mode="eval").body, frame, dict(frame.f_locals))
         if held is None or type(getattr(held, name, None)) is not int:
             return False
         try:

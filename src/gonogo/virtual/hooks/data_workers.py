@@ -24,7 +24,7 @@ from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.stack import OURS
 from gonogo.virtual.tensor import VirtualTensor, resolve
 
-_PAGE = 4096
+_PAGE_BYTES = 4096
 _MAX_PICKLED_BYTES = 64 << 20
 LOADED_IN_TRAINING_PROCESS = translated("the data is loaded in the training process, not in worker processes")
 
@@ -39,7 +39,7 @@ def in_this_process(loader: Any, make: Callable[[Any], Any], mode: VirtualMode) 
         return make(loader)
     context = loader.multiprocessing_context or multiprocessing
     if context.get_start_method() != "fork":
-        _hand_over(loader)
+        _pickle_worker_arguments(loader)
     mode.ledger.assume(LOADED_IN_TRAINING_PROCESS)
     workers, loader.__dict__["num_workers"] = loader.num_workers, 0
     try:
@@ -87,7 +87,7 @@ class _Sink(io.RawIOBase):
         return len(data)
 
 
-def _hand_over(loader: Any) -> None:
+def _pickle_worker_arguments(loader: Any) -> None:
     """Pickle what a spawned worker would receive, as multiprocessing does."""
     given = (loader.dataset, loader.collate_fn, loader.worker_init_fn)
     try:
@@ -103,7 +103,10 @@ def _is_caused_by_gonogo(error: BaseException) -> bool:
     """Whether the unpicklable object is gonogo's: a virtual tensor or a wrapped function."""
     trace = error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename.startswith(OURS) and trace.tb_frame.f_code is not _hand_over.__code__:
+        if (
+            trace.tb_frame.f_code.co_filename.startswith(OURS)
+            and trace.tb_frame.f_code is not _pickle_worker_arguments.__code__
+        ):
             return True
         trace = trace.tb_next
     return "Virtual" in str(error) or "gonogo" in str(error)
@@ -126,7 +129,7 @@ def _shared_memory_bytes(batch: Any, page_bytes: dict[int, int]) -> dict[int, in
     if isinstance(batch, torch.Tensor):
         if batch.device.type == "cpu" and type(batch) is torch.Tensor:
             storage = batch.untyped_storage()
-            page_bytes[storage.data_ptr()] = -(-storage.nbytes() // _PAGE) * _PAGE
+            page_bytes[storage.data_ptr()] = -(-storage.nbytes() // _PAGE_BYTES) * _PAGE_BYTES
     elif isinstance(batch, dict) or isinstance(getattr(batch, "data", None), dict):
         for value in (batch if isinstance(batch, dict) else batch.data).values():
             _shared_memory_bytes(value, page_bytes)

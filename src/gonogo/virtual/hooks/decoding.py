@@ -36,11 +36,11 @@ from gonogo.virtual.tensor import Spec, VirtualTensor, new_virtual
 from gonogo.virtual.values import contents
 from gonogo.virtual.values.value_trace import ValueTrace
 
-_LOOPS = ("_sample", "_beam_search", "_greedy_search", "_contrastive_search")
+_DECODING_METHODS = ("_sample", "_beam_search", "_greedy_search", "_contrastive_search")
 _PERIOD = 8
 """A layer's effect repeats after this many tokens."""
-_WHAT = translated("{counted} of {total} layer calls in generate")
-_WHY = translated(
+_COUNTED_CALLS = translated("{counted} of {total} layer calls in generate")
+_NOT_RUN_REASON = translated(
     "counted, not run: each would do for its token what the calls before it did (use --every to run them)"
 )
 
@@ -68,7 +68,7 @@ class _ValueReadDetector(ValueTrace):
 
 
 @dataclass(frozen=True)
-class _Made:
+class _TensorTemplate:
     """A tensor without values, described so that it can be created again."""
 
     spec: Spec
@@ -86,9 +86,9 @@ class _Call:
     arguments: Any
     """As described by :func:`_describe`."""
     results: Any
-    """With :class:`_Made` in place of tensors."""
+    """With :class:`_TensorTemplate` in place of tensors."""
     updates: list[tuple[Any, Any, Any]]
-    """(cache, arguments, keyword arguments) of each cache update, with :class:`_Made` in place of tensors."""
+    """(cache, arguments, keyword arguments) of each cache update, with :class:`_TensorTemplate` in place of tensors."""
     grown: list[dict[Any, float]]
     """What the call added to each tally."""
     memory: dict[str, int]
@@ -144,7 +144,7 @@ class Decoding:
         patches = Patches()
 
         def follow(module: Any) -> None:
-            for name in _LOOPS:
+            for name in _DECODING_METHODS:
                 if hasattr(module.GenerationMixin, name):
                     patches.set(
                         module.GenerationMixin, name, self._wrap_loop(module, getattr(module.GenerationMixin, name))
@@ -173,7 +173,7 @@ class Decoding:
 
     @contextmanager
     def _followed(self, model: torch.nn.Module, tokens: int) -> Iterator[None]:
-        layers = list(_layers_of(model)) if tokens > 3 * _PERIOD else []
+        layers = list(_decoder_layers(model)) if tokens > 3 * _PERIOD else []
         is_followed = not (self._every() or self._now is not None or ValueTrace.now is not None)
         if not layers or not is_followed or torch.is_grad_enabled():
             yield
@@ -191,8 +191,8 @@ class Decoding:
             self._counted += self._now.counted
             self._now = None
             if self._counted:
-                what = _WHAT.format(counted=self._counted, total=self._total)
-                self._life.cut["decoding"] = OmittedPart(what.en, what.zh, _WHY.en, _WHY.zh)
+                what = _COUNTED_CALLS.format(counted=self._counted, total=self._total)
+                self._life.cut["decoding"] = OmittedPart(what.en, what.zh, _NOT_RUN_REASON.en, _NOT_RUN_REASON.zh)
 
     def _updating(self, update: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(update)
@@ -257,7 +257,7 @@ class Decoding:
         if expected_effect is None:
             _, last = layer.ran.get(call.number % _PERIOD, (None, None))
             layer.ran[call.number % _PERIOD] = last, call
-        elif not _same(expected_effect, call):
+        elif not _matches_expected(expected_effect, call):
             layer.is_given_up = True
         return result
 
@@ -282,7 +282,7 @@ class Decoding:
         return {str(device): record.live for device, record in self._memory.devices.items()}
 
     def _made(self, recorded_result: Any) -> Any:
-        if isinstance(recorded_result, _Made):
+        if isinstance(recorded_result, _TensorTemplate):
             spec = recorded_result.spec
             with private.DisableTorchDispatch():
                 tensor = new_virtual(spec.shape, spec.strides, spec.dtype, spec.device)
@@ -300,11 +300,11 @@ class Decoding:
         return recorded_result
 
 
-def _layers_of(model: torch.nn.Module) -> Iterator[Any]:
+def _decoder_layers(model: torch.nn.Module) -> Iterator[Any]:
     """The modules in the outermost ModuleLists, except those whose calls are hooked, replaced or compiled."""
     for child in model.children():
         if not isinstance(child, torch.nn.ModuleList):
-            yield from _layers_of(child)
+            yield from _decoder_layers(child)
             continue
         yield from (layer for layer in child if all(map(_is_plain_forward, layer.modules())))
 
@@ -401,12 +401,12 @@ def _describe(value: Any) -> Any:
 
 
 def _to_template(value: Any) -> Any:
-    """A value with a :class:`_Made` in place of each tensor; None if it can't be created again."""
+    """A value with a :class:`_TensorTemplate` in place of each tensor; None if it can't be created again."""
     if isinstance(value, VirtualTensor):
         if value.requires_grad or value.storage_offset() or contents.is_known(value):
             return None
         cell = value.cell
-        return _Made(value.spec, cell.nbytes, cell.holding.category, cell.holding.owner)
+        return _TensorTemplate(value.spec, cell.nbytes, cell.holding.category, cell.holding.owner)
     if isinstance(value, torch.Tensor):
         return None
     if type(value) is dict:
@@ -426,7 +426,7 @@ def _extrapolate(before: Mapping[Any, _N], last: Mapping[Any, _N], steps_ahead: 
     return {name: value + steps_ahead * (value - before.get(name, 0)) for name, value in last.items()}
 
 
-def _same(expected_effect: _Effect, call: _Call) -> bool:
+def _matches_expected(expected_effect: _Effect, call: _Call) -> bool:
     """Whether a call's effect matches the expected one; bytes read and time only approximately."""
     if expected_effect[1] != call.memory:
         return False

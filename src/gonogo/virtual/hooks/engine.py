@@ -36,7 +36,9 @@ def install(lifecycle: Lifecycle, modules: ModuleTracker, facts: dict[str, Any])
     patches = Patches()
     _skip_rank0_comparison(patches)
     patches.on_undo(
-        after_import("deepspeed.runtime.engine", lambda module: _follow(patches, module, lifecycle, modules, facts))
+        after_import(
+            "deepspeed.runtime.engine", lambda module: _patch_engine(patches, module, lifecycle, modules, facts)
+        )
     )
     patches.on_undo(
         after_import(
@@ -52,7 +54,9 @@ def install(lifecycle: Lifecycle, modules: ModuleTracker, facts: dict[str, Any])
     return patches.undo
 
 
-def _follow(patches: Patches, module: Any, lifecycle: Lifecycle, modules: ModuleTracker, facts: dict[str, Any]) -> None:
+def _patch_engine(
+    patches: Patches, module: Any, lifecycle: Lifecycle, modules: ModuleTracker, facts: dict[str, Any]
+) -> None:
     engine_class = module.DeepSpeedEngine
     init, step = engine_class.__init__, engine_class.step
 

@@ -10,16 +10,16 @@ from torch import nn
 
 from gonogo.finding.as_run import Experts
 
-_COUNTS = ("num_moe_experts", "n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
+_EXPERT_COUNT_KEYS = ("num_moe_experts", "n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
 _CHOSEN = ("moe_router_topk", "num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k")
 
 
 def experts_of(model: nn.Module, expert_parallel: int) -> Experts | None:
     """The MoE settings of the model's config; None without experts. ``expert_parallel``: ranks that share them."""
     for config in _configs(model):
-        count, chosen = _number(config, _COUNTS), _number(config, _CHOSEN)
+        count, chosen = _first_positive(config, _EXPERT_COUNT_KEYS), _first_positive(config, _CHOSEN)
         if count > 1 and chosen:
-            capacity = _of(config, "moe_expert_capacity_factor")
+            capacity = _config_value(config, "moe_expert_capacity_factor")
             return Experts(count, chosen, max(expert_parallel, 1), float(capacity) if _is_capacity(capacity) else None)
     return None
 
@@ -43,12 +43,12 @@ def _configs(model: nn.Module) -> Iterator[Any]:
                 yield one
 
 
-def _of(config: Any, name: str) -> Any:
+def _config_value(config: Any, name: str) -> Any:
     return config.get(name) if isinstance(config, Mapping) else getattr(config, name, None)
 
 
-def _number(config: Any, names: tuple[str, ...]) -> int:
-    found = (_of(config, name) for name in names)
+def _first_positive(config: Any, names: tuple[str, ...]) -> int:
+    found = (_config_value(config, name) for name in names)
     return next((value for value in found if type(value) is int and value > 0), 0)
 
 

@@ -57,7 +57,7 @@ _COMES_TO = translated("training continues until {counter} is {value}")
 
 
 _LATER_STEPS = translated("{place}: steps beyond the first {steps}")
-_LATER = translated(
+_LOOP_CUT_SHORT = translated(
     "the program continues with them, but the rehearsal doesn't; the code after its loop was not run either"
 )
 
@@ -281,7 +281,7 @@ class Lifecycle:
         ):
             place = self.ledger.place()
             what = _LATER_STEPS.format(place=place, steps=self.step)
-            self.cut.setdefault(place, OmittedPart(what.en, what.zh, _LATER.en, _LATER.zh))
+            self.cut.setdefault(place, OmittedPart(what.en, what.zh, _LOOP_CUT_SHORT.en, _LOOP_CUT_SHORT.zh))
             raise RehearsalComplete
 
     def _can_continue_cheaply(self) -> bool:

@@ -14,7 +14,7 @@ from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 
 _EVALUATION_FUNCTIONS = ("evaluate_and_print_results", "evaluate")
-_LOADERS = "build_train_valid_test_data_loaders"
+_DATA_LOADERS_BUILDER = "build_train_valid_test_data_loaders"
 _DATA_ASSUMPTION = translated("the first rank of the tensor-parallel group has training and evaluation data")
 _SAMPLE_COUNTS = "get_train_valid_test_num_samples"
 _MAX_INDEXED_SAMPLES = 1 << 20
@@ -22,19 +22,19 @@ _INDEX_ASSUMPTION = translated(
     "the index of the data for {wanted} samples fits into the host's memory: it was made for {made} here, and what it "
     "takes is not counted"
 )
-_SAVES = ("save_checkpoint", "save_checkpoint_and_time")
+_SAVE_FUNCTIONS = ("save_checkpoint", "save_checkpoint_and_time")
 
 
 def install(lifecycle: Lifecycle) -> Callable[[], None]:
     """Make the loop stop after the requested steps, so that evaluation, test and save are run; returns the undo."""
     patches = Patches()
-    patches.on_undo(after_import("megatron.training.training", functools.partial(_follow, patches, lifecycle)))
+    patches.on_undo(after_import("megatron.training.training", functools.partial(_patch_train, patches, lifecycle)))
     buffers = functools.partial(_count_buffers, patches, lifecycle)
     patches.on_undo(after_import("megatron.core.distributed.param_and_grad_buffer", buffers))
     return patches.undo
 
 
-def _follow(patches: Patches, lifecycle: Lifecycle, module: Any) -> None:
+def _patch_train(patches: Patches, lifecycle: Lifecycle, module: Any) -> None:
     train = getattr(module, "train", None)
     if train is None or not hasattr(module, "get_args"):
         return
@@ -53,13 +53,15 @@ def _follow(patches: Patches, lifecycle: Lifecycle, module: Any) -> None:
         return train(*args, **kwargs)
 
     patches.set(module, "train", followed)
-    if callable(getattr(module, _LOADERS, None)):
-        patches.set(module, _LOADERS, _with_data_flags(getattr(module, _LOADERS), module.get_args))
+    if callable(getattr(module, _DATA_LOADERS_BUILDER, None)):
+        patches.set(
+            module, _DATA_LOADERS_BUILDER, _with_data_flags(getattr(module, _DATA_LOADERS_BUILDER), module.get_args)
+        )
     if callable(getattr(module, _SAMPLE_COUNTS, None)):
         counts = getattr(module, _SAMPLE_COUNTS)
         assume = VirtualTensor.virtual_mode.ledger.assume
         patches.set(module, _SAMPLE_COUNTS, _with_fewer_samples(counts, module.get_args, assume))
-    for phase, names in (("evaluate", _EVALUATION_FUNCTIONS), ("save", _SAVES)):
+    for phase, names in (("evaluate", _EVALUATION_FUNCTIONS), ("save", _SAVE_FUNCTIONS)):
         for name in names:
             if callable(getattr(module, name, None)):
                 patches.set(module, name, _wrap_in_phase(lifecycle, phase, getattr(module, name)))

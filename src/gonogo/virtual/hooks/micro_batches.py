@@ -36,8 +36,8 @@ from gonogo.virtual.values.value_trace import ValueTrace
 
 _MIN_ACCUMULATION_STEPS = 4
 """With fewer micro-batches per step none can be skipped: the first, two equal ones, and the last are run."""
-_WHAT = translated("{counted} of {total} micro-batches of gradient accumulation")
-_WHY = translated(
+_COUNTED_MICRO_BATCHES = translated("{counted} of {total} micro-batches of gradient accumulation")
+_NOT_RUN_REASON = translated(
     "counted, not run: each would do what the one before it did, with the same shapes and the same memory (use --every "
     "to run them)"
 )
@@ -99,7 +99,7 @@ class _LossTemplate:
 
 
 @dataclass
-class _Run:
+class _RecordedMicroBatch:
     """A micro-batch that was run."""
 
     batch: Hashable
@@ -131,7 +131,7 @@ class MicroBatches:
         self._life = lifecycle
         self._memory = memory
         self._tallies = tallies
-        self._known: _Run | None = None
+        self._known: _RecordedMicroBatch | None = None
         self._known_at = 0
         """The number of the last one that was traced."""
         self._is_first = True
@@ -169,7 +169,7 @@ class MicroBatches:
                 self._say()
             return run(model, *args, **kwargs)
         reals: list[torch.Tensor] = []
-        batch = _described((args, kwargs), reals)
+        batch = _batch_signature((args, kwargs), reals)
         before = self._state()
         known = self._known
         repeats = known is not None and self._is_repeat(known, batch, before, reals)
@@ -183,7 +183,11 @@ class MicroBatches:
         return result
 
     def _is_repeat(
-        self, recorded_run: _Run, batch: Hashable, before: tuple[object, ...], reals: Sequence[torch.Tensor]
+        self,
+        recorded_run: _RecordedMicroBatch,
+        batch: Hashable,
+        before: tuple[object, ...],
+        reals: Sequence[torch.Tensor],
     ) -> bool:
         """Whether this micro-batch would do the same as the recorded one."""
         if recorded_run.batch != batch or recorded_run.before != before:
@@ -201,9 +205,13 @@ class MicroBatches:
         return tuple((str(device), record.state()) for device, record in self._memory.devices.items())
 
     def _traced(
-        self, trainer: Any, run: Callable[[], Any], batch: Hashable, before: tuple[object, ...],
+        self,
+        trainer: Any,
+        run: Callable[[], Any],
+        batch: Hashable,
+        before: tuple[object, ...],
         reals: list[torch.Tensor],
-    ) -> tuple[Any, _Run | None]:  # fmt: skip
+    ) -> tuple[Any, _RecordedMicroBatch | None]:
         """Run a micro-batch and record it, for comparison with later ones; None if it isn't representative."""
         ledger = self._life.ledger
         model = trainer.model_wrapped
@@ -224,9 +232,9 @@ class MicroBatches:
             return result, None
         self._known_at = self._total
         step = self._life.step if ledger.made_numbers != numbers else None
-        return result, _Run(batch, before, trace, loss, counts, step)
+        return result, _RecordedMicroBatch(batch, before, trace, loss, counts, step)
 
-    def _count(self, recorded_run: _Run) -> VirtualTensor:
+    def _count(self, recorded_run: _RecordedMicroBatch) -> VirtualTensor:
         for tally, grown in recorded_run.counts:
             for name, amount in grown.items():
                 tally.add(name, amount)
@@ -240,8 +248,8 @@ class MicroBatches:
         return tensor
 
     def _say(self) -> None:
-        what = _WHAT.format(counted=self._counted, total=self._total)
-        self._life.cut["micro-batches"] = OmittedPart(what.en, what.zh, _WHY.en, _WHY.zh)
+        what = _COUNTED_MICRO_BATCHES.format(counted=self._counted, total=self._total)
+        self._life.cut["micro-batches"] = OmittedPart(what.en, what.zh, _NOT_RUN_REASON.en, _NOT_RUN_REASON.zh)
 
 
 def changed_numbers(before: Mapping[Any, float], after: Mapping[Any, float]) -> dict[Any, float]:
@@ -256,7 +264,7 @@ def _loss_of(result: Any) -> _LossTemplate | None:
     return _LossTemplate(result.spec, cell.nbytes, cell.holding.category, cell.holding.owner, cell.nonnegative)
 
 
-def _described(value: Any, reals: list[torch.Tensor]) -> Hashable:
+def _batch_signature(value: Any, reals: list[torch.Tensor]) -> Hashable:
     """A description of a batch without its values, which are appended to ``reals``; None if it is unsupported."""
     spec: Spec | None = None
     if isinstance(value, VirtualTensor):
@@ -273,9 +281,9 @@ def _described(value: Any, reals: list[torch.Tensor]) -> Hashable:
         place = (value.storage_offset(), value.untyped_storage().nbytes())
         return (spec, value.dtype, value.shape, value.stride(), place)
     if isinstance(value, Mapping):
-        return _described([*value.items()], reals)
+        return _batch_signature([*value.items()], reals)
     if isinstance(value, list | tuple):
-        parts = [_described(item, reals) for item in value]
+        parts = [_batch_signature(item, reals) for item in value]
         return None if None in parts else (type(value).__name__, *parts)
     if value is None or isinstance(value, str | int | float | bool):
         return (type(value).__name__, value)

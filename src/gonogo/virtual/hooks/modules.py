@@ -190,7 +190,7 @@ class ModuleTracker:
         return places
 
 
-_WRAPPERS = frozenset({"_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_orig_mod"})
+_WRAPPER_ATTRIBUTES = frozenset({"_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_orig_mod"})
 
 
 def _unwrapped_path(name: str) -> str:
@@ -198,7 +198,7 @@ def _unwrapped_path(name: str) -> str:
     names = name.split(".")
     if names[0] == "module":
         del names[0]
-    return ".".join(part for part in names if part not in _WRAPPERS)
+    return ".".join(part for part in names if part not in _WRAPPER_ATTRIBUTES)
 
 
 def _flattened_parameter_ids(root: nn.Module) -> set[int]:

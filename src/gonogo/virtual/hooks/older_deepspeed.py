@@ -108,7 +108,7 @@ def install(assume: Assume) -> Callable[[], None]:
     patches = Patches()
 
     def restore(folder: Path) -> None:
-        for moved in _missing(folder):
+        for moved in _missing_names(folder):
             patches.set(importlib.import_module(moved.module), moved.name, moved.make())
             assume(
                 translated("{name}, which this DeepSpeed imports, exists as it did in older versions").format(
@@ -131,7 +131,7 @@ def _set_accelerator(module: ModuleType) -> None:
         vars(module)["ds_accelerator"] = accelerators.CUDA_Accelerator()
 
 
-def _missing(folder: Path) -> Iterator[_MovedName]:
+def _missing_names(folder: Path) -> Iterator[_MovedName]:
     """The names that the DeepSpeed in ``folder`` imports from modules that no longer have them."""
     for moved in MOVED_NAMES:
         importer = folder / moved.importer

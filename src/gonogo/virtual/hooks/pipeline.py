@@ -11,7 +11,7 @@ ALONE = (1, 1, 1)
 
 def pipeline_of(models: Iterable[Any]) -> tuple[int, int, int]:
     """(stages, micro-batches per step, model chunks per rank), from Megatron or DeepSpeed's engine."""
-    return _megatron_pipeline() or next(filter(None, map(_of_deepspeed, models)), ALONE)
+    return _megatron_pipeline() or next(filter(None, map(_deepspeed_pipeline, models)), ALONE)
 
 
 def _megatron_pipeline() -> tuple[int, int, int] | None:
@@ -25,7 +25,7 @@ def _megatron_pipeline() -> tuple[int, int, int] | None:
         return None
 
 
-def _of_deepspeed(engine: Any) -> tuple[int, int, int] | None:
+def _deepspeed_pipeline(engine: Any) -> tuple[int, int, int] | None:
     stages, micro_batches = getattr(engine, "num_stages", None), getattr(engine, "micro_batches", None)
     if not isinstance(stages, int) or not isinstance(micro_batches, int):
         return None

@@ -11,13 +11,13 @@ from torch import nn
 
 from gonogo.virtual.hooks.experts import megatron_expert_parallel
 
-_WRAPPERS = {
+_STRATEGY_BY_WRAPPER = {
     "FSDPModule": "FSDP2",
     "FullyShardedDataParallel": "FSDP",
     "DistributedDataParallel": "DDP",
     "DataParallel": "DataParallel",
 }
-_MEGATRON = "megatron.core.parallel_state"
+_MEGATRON_PARALLEL_STATE = "megatron.core.parallel_state"
 _MEGATRON_SIZES = (
     ("TP", "get_tensor_model_parallel_world_size"),
     ("PP", "get_pipeline_model_parallel_world_size"),
@@ -44,7 +44,7 @@ def strategy_of(stage: int | None, root: nn.Module, wrappers: list[nn.Module]) -
     if of_megatron:
         return of_megatron
     names = {base.__name__ for module in (*wrappers, *root.modules()) for base in type(module).__mro__}
-    said = next((said for name, said in _WRAPPERS.items() if name in names), "")
+    said = next((said for name, said in _STRATEGY_BY_WRAPPER.items() if name in names), "")
     sizes = _mesh_sizes(root)
     if said and sizes:
         samples = sizes.pop("", 1)
@@ -62,14 +62,14 @@ def _megatron_strategy(wrapped_modules: list[nn.Module]) -> str:
     config = next(
         (config for module in wrapped_modules if (config := getattr(module, "ddp_config", None)) is not None), None
     )
-    state: Any = sys.modules.get(_MEGATRON)
+    state: Any = sys.modules.get(_MEGATRON_PARALLEL_STATE)
     if config is None or state is None:
         return ""
     name = "FSDP" if getattr(config, "use_megatron_fsdp", False) else "DDP"
-    sizes = [(name, _size(state, "get_data_parallel_world_size"))]
-    sizes += [(word, size) for word, function in _MEGATRON_SIZES if (size := _size(state, function)) > 1]
+    sizes = [(name, _parallel_size(state, "get_data_parallel_world_size"))]
+    sizes += [(word, size) for word, function in _MEGATRON_SIZES if (size := _parallel_size(state, function)) > 1]
     parts = [" × ".join(f"{word} {size}" for word, size in sizes)]
-    stages = _size(state, "get_virtual_pipeline_model_parallel_world_size")
+    stages = _parallel_size(state, "get_virtual_pipeline_model_parallel_world_size")
     if stages > 1:
         parts.append(f"{stages} virtual stages")
     if getattr(config, "use_distributed_optimizer", False):
@@ -77,7 +77,7 @@ def _megatron_strategy(wrapped_modules: list[nn.Module]) -> str:
     return ", ".join(parts)
 
 
-def _size(state: Any, function: str) -> int:
+def _parallel_size(state: Any, function: str) -> int:
     """The result of one of Megatron-Core's functions; 1 if it doesn't exist or its group isn't initialised."""
     try:
         found = getattr(state, function)()

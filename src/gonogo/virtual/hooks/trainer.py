@@ -16,12 +16,12 @@ def install(lifecycle: Lifecycle, micro_batches: MicroBatches) -> Callable[[], N
     """Make every Trainer stop after the requested steps, with an evaluation and a save if configured."""
     patches = Patches()
     patches.on_undo(
-        after_import("transformers.trainer", lambda module: _follow(patches, module, lifecycle, micro_batches))
+        after_import("transformers.trainer", lambda module: _patch_trainer(patches, module, lifecycle, micro_batches))
     )
     return patches.undo
 
 
-def _follow(patches: Patches, module: Any, lifecycle: Lifecycle, micro_batches: MicroBatches) -> None:
+def _patch_trainer(patches: Patches, module: Any, lifecycle: Lifecycle, micro_batches: MicroBatches) -> None:
     from transformers import TrainerCallback
 
     class StopWhenRehearsed(TrainerCallback):  # type: ignore[misc]

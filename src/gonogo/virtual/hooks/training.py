@@ -93,7 +93,7 @@ def _record_embedding(lifecycle: Lifecycle, module: Any, inputs: Any) -> None:
 
 
 def _follow_backward(patches: Patches, lifecycle: Lifecycle, modules: ModuleTracker) -> None:
-    followed = functools.partial(_in_backward, lifecycle, modules)
+    followed = functools.partial(_run_backward, lifecycle, modules)
     original = torch.autograd.backward
 
     @functools.wraps(original)
@@ -104,7 +104,7 @@ def _follow_backward(patches: Patches, lifecycle: Lifecycle, modules: ModuleTrac
     patches.set(torch.autograd.Variable, "_execution_engine", _AutogradEngine(torch.autograd.Variable, followed))
 
 
-def _in_backward(
+def _run_backward(
     lifecycle: Lifecycle, modules: ModuleTracker, original: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> Any:
     lifecycle.in_backward += 1
@@ -299,13 +299,13 @@ _MAX_BUFFERED_BYTES = 128 << 20
 _SKIPPED_TRAINING_BATCHES = translated("{place}: training batches beyond the first {given} of {total}")
 _GOES_ON = translated("training continues to the end of its data, all {total} batches")
 _ASSUMED_SIMILAR = translated("they are assumed to be like the first ones: their rows were not read")
-_UNEVEN = translated("the data set has no length: equal batch counts were checked for these ranks only")
+_UNKNOWN_DATASET_LENGTH = translated("the data set has no length: equal batch counts were checked for these ranks only")
 _SKIPPED_EVALUATION_BATCHES = translated("{place}: evaluation batches beyond the first {given} of {total}")
 _SKIPPED_BATCHES = translated("{place}: batches beyond the first {given} of {total}")
 _UNKNOWN_BATCH_COUNT = translated(
     "the data doesn't say how many there are: memory that grows from batch to batch is not counted"
 )
-_ALIKE = translated(
+_LATER_BATCHES_ASSUMPTION = translated(
     "they are assumed to be like the first ones; the growth of GPU memory from batch to batch is counted for all "
     "of them, that of host memory is not"
 )
@@ -458,7 +458,7 @@ class BatchIterator:
         place = self._life.ledger.place()
         total = "?" if left is None else f"{self._given + left:,}"
         what = kind.format(place=place, given=self._given, total=total)
-        why = _UNKNOWN_BATCH_COUNT if left is None else _ALIKE
+        why = _UNKNOWN_BATCH_COUNT if left is None else _LATER_BATCHES_ASSUMPTION
         self._life.cut.setdefault(place, OmittedPart(what.en, what.zh, why.en, why.zh))
 
     def _must_continue(self) -> bool:
@@ -575,7 +575,9 @@ class BatchIterator:
             return
         place = self._life.ledger.place()
         what = translated("{place}: training batches beyond the next {count}").format(place=place, count=count)
-        self._life.cut.setdefault(place, OmittedPart(what.en, what.zh, _UNEVEN.en, _UNEVEN.zh))
+        self._life.cut.setdefault(
+            place, OmittedPart(what.en, what.zh, _UNKNOWN_DATASET_LENGTH.en, _UNKNOWN_DATASET_LENGTH.zh)
+        )
 
     def _batches_left(self, max_batches: int) -> int:
         """How many batches are left; for data without a length, at most ``max_batches``, which are prefetched."""

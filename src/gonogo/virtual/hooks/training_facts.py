@@ -124,9 +124,9 @@ def as_run(
         quantized=quantized,
         weights=_names_by_count(weights),
         weights_on=("nvme",) if "offload_param" in on_nvme else _names_by_count(training_facts.weights_on or where),
-        samples=_range(training_facts.samples),
-        tokens=_range(training_facts.tokens),
-        accumulation=_range(training_facts.accumulation),
+        samples=_min_and_max(training_facts.samples),
+        tokens=_min_and_max(training_facts.tokens),
+        accumulation=_min_and_max(training_facts.accumulation),
         products=_largest_matmul(mode),
         attention=tuple(_attention_kinds(mode)),
         recomputed=_recomputed_modules(training_facts, root),
@@ -142,7 +142,7 @@ def as_run(
     )
 
 
-def _range(numbers: set[int]) -> tuple[int, int] | None:
+def _min_and_max(numbers: set[int]) -> tuple[int, int] | None:
     return (min(numbers), max(numbers)) if numbers else None
 
 
@@ -179,7 +179,7 @@ def _unwrap_model(root: nn.Module) -> tuple[list[nn.Module], nn.Module]:
         root = inner
 
 
-def _whole(parameter: Any) -> int:
+def _full_numel(parameter: Any) -> int:
     """The number of parameters of a weight: full size if partitioned, unpacked size if 4-bit."""
     shape = getattr(getattr(parameter, "quant_state", None), "shape", None)
     return prod(shape) if shape is not None else int(getattr(parameter, "ds_numel", parameter.numel()))
@@ -209,7 +209,7 @@ def _weight_statistics(root: nn.Module) -> tuple[Counter[str], Counter[str], int
     trainable = quantized = 0
     flattened = _flat_parameter_counts(root)
     for parameter in root.parameters():
-        whole = flattened.get(id(parameter)) or _whole(parameter)
+        whole = flattened.get(id(parameter)) or _full_numel(parameter)
         dtypes[_dtype(parameter)] += whole
         trainable += whole if parameter.requires_grad else 0
         quantized += whole if _is_quantized(parameter) else 0
@@ -280,7 +280,7 @@ def _unquantized_modules(root: nn.Module, model: Any) -> tuple[Unquantized, ...]
         left = parameter.dim() > 1 and parameter.is_floating_point() and not parameter.requires_grad
         meant = id(parameter) in skipped or any(part in name for part in spared)
         if left and not meant and not _is_quantized(parameter):
-            sizes[(generalize_indices(name.removeprefix("module.")), _dtype(parameter))] += _whole(parameter)
+            sizes[(generalize_indices(name.removeprefix("module.")), _dtype(parameter))] += _full_numel(parameter)
     return tuple(Unquantized(*key, count) for key, count in sizes.most_common(_MAX_UNQUANTIZED_SHOWN))
 
 
@@ -301,7 +301,7 @@ def _configured_settings(
     arguments, config = training_facts.arguments, getattr(model, "config", None)
     engine_config = training_facts.engine_config
     quantization = getattr(config, "quantization_config", None)
-    method = quantization.get("quant_method") if isinstance(quantization, dict) else _method(quantization)
+    method = quantization.get("quant_method") if isinstance(quantization, dict) else _quantization_method(quantization)
     marked = any(getattr(module, "gradient_checkpointing", False) is True for module in root.modules())
     precision = (
         "bfloat16" if getattr(arguments, "bf16", False) is True or _is_enabled(engine_config, "bf16")
@@ -313,15 +313,15 @@ def _configured_settings(
         attention=str(getattr(config, "_attn_implementation", None) or ""),
         quantization=str(getattr(method, "value", method) or ""),
         sequence_parallel=_sequence_parallel_size(arguments, engine_config, argv),
-        micro_batch=_number(getattr(arguments, "per_device_train_batch_size", None)
+        micro_batch=_integer_or_none(getattr(arguments, "per_device_train_batch_size", None)
                             or engine_config.get("train_micro_batch_size_per_gpu")),
-        accumulation=_number(getattr(arguments, "gradient_accumulation_steps", None)
+        accumulation=_integer_or_none(getattr(arguments, "gradient_accumulation_steps", None)
                              or engine_config.get("gradient_accumulation_steps")),
         precision=precision,
     )  # fmt: skip
 
 
-def _method(quantization: Any) -> Any:
+def _quantization_method(quantization: Any) -> Any:
     if getattr(quantization, "load_in_4bit", False):
         return "bitsandbytes_4bit"
     if getattr(quantization, "load_in_8bit", False):
@@ -334,14 +334,14 @@ def _is_enabled(config: Mapping[str, Any], name: str) -> bool:
     return isinstance(section, dict) and section.get("enabled") is True
 
 
-def _number(value: Any) -> int | None:
+def _integer_or_none(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _sequence_parallel_size(arguments: Any, engine_config: Mapping[str, Any], argv: list[str]) -> int:
-    given = [_number(getattr(arguments, name, None)) for name in _SEQUENCE_PARALLEL_OPTIONS]
-    given.append(_number(engine_config.get("sequence_parallel_size")))
-    given.append(_number(getattr(getattr(arguments, "parallelism_config", None), "sp_size", None)))
+    given = [_integer_or_none(getattr(arguments, name, None)) for name in _SEQUENCE_PARALLEL_OPTIONS]
+    given.append(_integer_or_none(engine_config.get("sequence_parallel_size")))
+    given.append(_integer_or_none(getattr(getattr(arguments, "parallelism_config", None), "sp_size", None)))
     for word, following in pairwise([*argv, ""]):
         name, _, value = word.partition("=")
         if name.startswith("--") and name[2:].replace("-", "_") in _SEQUENCE_PARALLEL_OPTIONS:

@@ -47,7 +47,7 @@ _BUFFER_CATEGORIES = {
 }
 """Tensor attributes of DeepSpeed's ZeRO and mixed-precision optimizers, with their memory category."""
 
-_ALIKE = (
+_PARALLEL_BUFFER_LISTS = (
     ("fp32_groups_gradients_flat", "bf16_groups_flat"),
     ("fp32_groups_flat", "fp16_groups_flat"),
     ("fp32_groups", "fp16_groups"),
@@ -89,17 +89,17 @@ def assign_buffer_owners(engine: Any, modules: ModuleTracker) -> None:
             placement.add(tensor, owner)
     placement.apply()
     placement = Placement(modules.memory)
-    for name, of in _ALIKE:
-        for flat, base in zip(_leaves(optimizer, name), _leaves(optimizer, of), strict=False):
+    for name, of in _PARALLEL_BUFFER_LISTS:
+        for flat, base in zip(_attribute_tensors(optimizer, name), _attribute_tensors(optimizer, of), strict=False):
             assign_elementwise_owner(placement, base, flat)
     for name in ("fp32_partitioned_groups_flat", *(name for name, _ in _PARTITION_ATTRIBUTES)):
-        for flat in _leaves(optimizer, name):
+        for flat in _attribute_tensors(optimizer, name):
             assign_elementwise_owner(placement, flat, flat.grad if flat.is_leaf else None)
     placement.apply()
     assign_state_owners(getattr(optimizer, "optimizer", optimizer), modules.memory)
 
 
-def _leaves(optimizer: Any, name: str) -> list[VirtualTensor]:
+def _attribute_tensors(optimizer: Any, name: str) -> list[VirtualTensor]:
     return _tensors_in(getattr(optimizer, name, None))
 
 

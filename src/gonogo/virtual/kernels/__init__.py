@@ -29,15 +29,15 @@ from gonogo.virtual.patching.patches import Patches
 
 Written = Callable[[torch.Tensor], object]
 Unsupported = Callable[[str, Text], BaseException]
-_WHY = translated(
+_UNSUPPORTED_KERNEL_REASON = translated(
     "it is a compiled DeepSpeed kernel that has no stand-in: turn off what requires it{setting} and rehearse "
     "again, which covers all but this kernel"
 )
-_OWN = translated(
+_COMPILES_KERNEL = translated(
     "it compiles its own kernel, which needs an accelerator to run: rehearse with the setting that disables it, "
     "if the program has one"
 )
-_SETTINGS = {
+_SETTING_HINTS = {
     "transformer_inference": translated(" (hybrid_engine in the configuration, such as --enable_hybrid_engine)"),
     "sparse_attn": translated(" (sparse_attention in the configuration)"),
 }
@@ -73,7 +73,7 @@ class _MissingKernel:
             raise AttributeError(function)
 
         def refuse(*args: Any, **kwargs: Any) -> Any:
-            why = _WHY.format(setting=_SETTINGS.get(self._name, ""))
+            why = _UNSUPPORTED_KERNEL_REASON.format(setting=_SETTING_HINTS.get(self._name, ""))
             raise self._unsupported(f"deepspeed.{self._name}.{function}", why)
 
         return refuse
@@ -155,7 +155,7 @@ def _refuse_extensions(patches: Patches, unsupported: Unsupported) -> Callable[[
         for function in ("load", "load_inline"):
 
             def compile_nothing(name: str, *args: Any, _function: str = function, **kwargs: Any) -> Any:
-                raise unsupported(f"torch.utils.cpp_extension.{_function}({name!r})", _OWN)
+                raise unsupported(f"torch.utils.cpp_extension.{_function}({name!r})", _COMPILES_KERNEL)
 
             patches.set(module, function, compile_nothing)
 

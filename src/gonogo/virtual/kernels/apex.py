@@ -22,20 +22,20 @@ from gonogo.virtual.kernels.checks import check, on_accelerator
 from gonogo.virtual.kernels.flops import Computed, ignore_flops, product_flops
 from gonogo.virtual.patching.patches import Patches
 
-_NAMES = ("scaled_upper_triang_masked_softmax_cuda", "scaled_masked_softmax_cuda", "scaled_softmax_cuda")
+_SOFTMAX_MODULES = ("scaled_upper_triang_masked_softmax_cuda", "scaled_masked_softmax_cuda", "scaled_softmax_cuda")
 _SOFTMAX_ASSUMPTION = translated("Apex's softmax kernels are installed on the machine")
 _NORM_ASSUMPTION = translated("Apex's layer norms are installed on the machine")
 _PRODUCTS = translated("Apex's weight gradient accumulation kernels are installed on the machine")
 _THREADS, _WARP, _SHORT = 128, 32, 128
-_PACKAGES = str(Path(__file__).parent.parent / "stand_ins" / "with_apex")
-_MEGATRON = "megatron.core"
+_STAND_INS_PATH = str(Path(__file__).parent.parent / "stand_ins" / "with_apex")
+_MEGATRON_MODULE = "megatron.core"
 Written = Callable[[torch.Tensor], object]
 Assume = Callable[[Text], object]
 
 
 def install(patches: Patches, written: Written, assume: Assume, count_flops: Computed = ignore_flops) -> None:
     """Make the modules importable; the first call is recorded as an assumption."""
-    for name in _NAMES:
+    for name in _SOFTMAX_MODULES:
         patches.item(sys.modules, name, _softmax(name, written, assume))
     made = (_fast_layer_norm(written, assume), _layer_norm(written, assume))
     for module in (_weight_gradients(written, assume, count_flops), *made):
@@ -50,9 +50,9 @@ class _ApexFinder:
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         """The spec of the stand-in package, or None."""
-        if name != "apex" or _MEGATRON not in sys.modules:
+        if name != "apex" or _MEGATRON_MODULE not in sys.modules:
             return None
-        return PathFinder.find_spec(name, [_PACKAGES])
+        return PathFinder.find_spec(name, [_STAND_INS_PATH])
 
 
 def _softmax(name: str, mark_written: Written, assume: Assume) -> ModuleType:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 FLOATING_DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
-_NAMES = {
+_SCALAR_TYPE_NAMES = {
     torch.float64: "Double", torch.float32: "Float", torch.float16: "Half", torch.bfloat16: "BFloat16",
     torch.int64: "Long", torch.int32: "Int", torch.int16: "Short", torch.int8: "Char", torch.uint8: "Byte",
     torch.bool: "Bool",
@@ -18,7 +18,7 @@ _NAMES = {
 
 def scalar_type(tensor: torch.Tensor) -> str:
     """The dtype's name in C++."""
-    return _NAMES.get(tensor.dtype, str(tensor.dtype))
+    return _SCALAR_TYPE_NAMES.get(tensor.dtype, str(tensor.dtype))
 
 
 def check(condition: bool, message: str) -> None:

@@ -19,7 +19,7 @@ from gonogo.virtual.kernels.flops import CAUSAL_SHARE, Computed, attention_flops
 
 VERSION = "2.8.3"
 ASSUMED = translated("flash-attn {version} is installed on the machine").format(version=VERSION)
-_ROWS = 128
+_BLOCK_ROWS = 128
 """The block size in query rows."""
 
 
@@ -65,7 +65,7 @@ class FlashAttention(ModuleType):
         _check_shape("k", k, (batch, length_k, heads_k, size))
         _check_shape("v", v, (batch, length_k, heads_k, size))
         self._count(q, k, v, [(length_q, length_k)] * batch, is_causal)
-        kept = (batch, heads, _round_up(length_q, _ROWS), _round_up(length_k, _ROWS))
+        kept = (batch, heads, _round_up(length_q, _BLOCK_ROWS), _round_up(length_k, _BLOCK_ROWS))
         return self._forward(q, out, (batch, heads, length_q), kept if return_softmax and p_dropout > 0 else (0,))
 
     def varlen_fwd(
@@ -100,7 +100,7 @@ class FlashAttention(ModuleType):
             _check_shape("v", v, tuple(k.shape))
         batch = _check_lengths(cu_seqlens_q, cu_seqlens_k)
         self._count(q, k, v, lengths_by_sequence(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k), is_causal)
-        kept = (batch, heads, _round_up(max_seqlen_q, _ROWS), _round_up(max_seqlen_k, _ROWS))
+        kept = (batch, heads, _round_up(max_seqlen_q, _BLOCK_ROWS), _round_up(max_seqlen_k, _BLOCK_ROWS))
         return self._forward(q, out, (heads, total_q), kept if return_softmax and p_dropout > 0 else (0,))
 
     def bwd(
@@ -128,7 +128,7 @@ class FlashAttention(ModuleType):
         """``mha_bwd``: [dq, dk, dv, softmax_d]."""
         self._check(q, k, v, softcap, p_dropout)
         batch, length, heads, size = q.shape
-        rows = _round_up(length, _ROWS)
+        rows = _round_up(length, _BLOCK_ROWS)
         self._count(q, k, v, [(length, k.shape[1])] * batch, is_causal, backward=True)
         expanded = (batch, k.shape[1], heads, size)
         accumulated = (batch, rows, heads, _rounded_size(size))
@@ -164,7 +164,7 @@ class FlashAttention(ModuleType):
         """``mha_varlen_bwd``."""
         self._check(q, k, v, softcap, p_dropout)
         total, heads, size = q.shape
-        rows = total + _ROWS * _check_lengths(cu_seqlens_q, cu_seqlens_k)
+        rows = total + _BLOCK_ROWS * _check_lengths(cu_seqlens_q, cu_seqlens_k)
         lengths = lengths_by_sequence(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
         self._count(q, k, v, lengths, is_causal, backward=True)
         expanded = (k.shape[0], heads, size)

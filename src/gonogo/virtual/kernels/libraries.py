@@ -25,15 +25,15 @@ from gonogo.virtual.kernels import (
 from gonogo.virtual.kernels.flops import Computed
 from gonogo.virtual.patching.patches import Patches
 
-_PACKAGES = str(Path(__file__).parent.parent / "stand_ins")
+_STAND_INS_PATH = str(Path(__file__).parent.parent / "stand_ins")
 """Python code of packages that can't be installed without a CUDA compiler, with their metadata."""
-_XFORMERS_PATH = str(Path(_PACKAGES) / "with_xformers")
+_XFORMERS_PATH = str(Path(_STAND_INS_PATH) / "with_xformers")
 """In a separate folder, because it is used only if the run may have xFormers."""
 _PYTHON_OPERATOR_NAMESPACES = ("flash_attn", "deepspeed", "autotp", "autosp")
 """Operator namespaces whose Python functions show more than their fake kernels: memory and collectives."""
 
 
-_LOADS = translated("flash-attn's compiled kernels load on the machine")
+_FLASH_ATTENTION_ASSUMPTION = translated("flash-attn's compiled kernels load on the machine")
 _XFORMERS_ASSUMPTION = translated("xFormers 0.0.33 is installed on the machine")
 
 
@@ -59,7 +59,7 @@ def install(
     apex.install(patches, written, assume, count_flops)
     transformer_engine.install(patches, written, assume, compute_capability, count_flops)
     installed = find_spec("flash_attn") is not None
-    assumed = _LOADS if installed else flash_attention.ASSUMED
+    assumed = _FLASH_ATTENTION_ASSUMPTION if installed else flash_attention.ASSUMED
     kernels = flash_attention.FlashAttention(written, assume, compute_capability, assumed, count_flops)
     patches.item(sys.modules, "flash_attn_2_cuda", kernels)
     if find_spec("xformers") is None and "xformers" not in missing_modules:
@@ -70,8 +70,8 @@ def install(
     for namespace in _PYTHON_OPERATOR_NAMESPACES:
         patches.item(namespaces, namespace, _run_in_python)
     if not installed:
-        sys.path.append(_PACKAGES)
-        patches.on_undo(lambda: sys.path.remove(_PACKAGES))
+        sys.path.append(_STAND_INS_PATH)
+        patches.on_undo(lambda: sys.path.remove(_STAND_INS_PATH))
     return patches.undo
 
 

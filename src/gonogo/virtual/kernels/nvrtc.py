@@ -16,21 +16,21 @@ from gonogo.finding import Text, translated
 from gonogo.virtual.kernels.checks import on_accelerator
 from gonogo.virtual.patching.patches import Patches
 
-_NAME = "_compile_kernel"
+_COMPILE_KERNEL_NAME = "_compile_kernel"
 """In ``torch.cuda`` since torch 2.8."""
 _LAUNCHES = translated("CUDA kernel {name} compiles and runs on the machine")
 
 
 def install(patches: Patches, written: Callable[[torch.Tensor], object], assume: Callable[[Text], object]) -> None:
     """Replace the compilation of kernels by NVRTC, if this torch has it."""
-    if not hasattr(torch.cuda, _NAME):
+    if not hasattr(torch.cuda, _COMPILE_KERNEL_NAME):
         return
 
     def compile_kernel(kernel_source: str, kernel_name: str, *_args: Any, **_kwargs: Any) -> _Kernel:
         assume(_LAUNCHES.format(name=kernel_name))
         return _Kernel(written_positions(kernel_source, kernel_name), written)
 
-    patches.set(torch.cuda, _NAME, compile_kernel)
+    patches.set(torch.cuda, _COMPILE_KERNEL_NAME, compile_kernel)
 
 
 class _Kernel:

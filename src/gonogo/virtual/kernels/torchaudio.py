@@ -25,7 +25,7 @@ from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.values import contents
 
-_ASSUMED = translated("torchaudio's audio decoders load on the machine (torchcodec, FFmpeg)")
+_AUDIO_DECODERS_ASSUMPTION = translated("torchaudio's audio decoders load on the machine (torchcodec, FFmpeg)")
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 
 
@@ -49,10 +49,10 @@ class WavFile(NamedTuple):
 
 def install(patches: Patches, assume: Callable[[Text], object]) -> None:
     """Read and write WAV files if the package itself fails because of missing libraries."""
-    patches.on_undo(after_import("torchaudio", lambda module: _follow(patches, module, assume)))
+    patches.on_undo(after_import("torchaudio", lambda module: _patch_functions(patches, module, assume)))
 
 
-def _follow(patches: Patches, module: ModuleType, assume: Callable[[Text], object]) -> None:
+def _patch_functions(patches: Patches, module: ModuleType, assume: Callable[[Text], object]) -> None:
     for name, own in (("load", _load), ("load_with_torchcodec", _load), ("save", _save), ("info", _info)):
         original = getattr(module, name, None)
         if original is not None:
@@ -72,7 +72,7 @@ def _with_fallback(
             answer = replacement(*args, **kwargs)
             if answer is NotImplemented:
                 raise
-            assume(_ASSUMED)
+            assume(_AUDIO_DECODERS_ASSUMPTION)
             return answer
 
     return called
@@ -142,7 +142,7 @@ def read_wav(data: bytes) -> WavFile | None:
             if kind == _EXTENSIBLE and len(body) >= 26:
                 kind = int.from_bytes(body[24:26], "little")
         elif name == b"data" and channels:
-            samples = _numbers(bytearray(body), kind, bits)
+            samples = _decode_samples(bytearray(body), kind, bits)
             if samples is None:
                 return None
             whole = samples[: samples.numel() // channels * channels]
@@ -151,7 +151,7 @@ def read_wav(data: bytes) -> WavFile | None:
     return None
 
 
-def _numbers(body: bytearray, kind: int, bits: int) -> torch.Tensor | None:
+def _decode_samples(body: bytearray, kind: int, bits: int) -> torch.Tensor | None:
     kinds = {
         (_PCM, 8): torch.uint8, (_PCM, 16): torch.int16, (_PCM, 32): torch.int32,
         (_FLOAT, 32): torch.float32, (_FLOAT, 64): torch.float64,

@@ -23,14 +23,14 @@ from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.values import contents
 
-_OPERATORS = (
+_OPERATOR_SCHEMAS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
 )
 
 
-_ASSUMED = translated("torchvision's image readers load on the machine")
-_MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
+_IMAGE_READERS_ASSUMPTION = translated("torchvision's image readers load on the machine")
+_MODE_BY_CHANNELS = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 """Pillow's modes by ImageReadMode; 0 leaves an image unchanged."""
 
 
@@ -41,7 +41,7 @@ def install(patches: Patches, assume: Callable[[Text], object]) -> None:
         if extension._has_ops() or hasattr(torch.ops.torchvision, "nms"):
             return
         library: Any = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
-        for operator in _OPERATORS:
+        for operator in _OPERATOR_SCHEMAS:
             library.define(operator)
         patches.on_undo(functools.partial(private.unregister_library, library))
 
@@ -56,19 +56,19 @@ def _decode_with_pillow(patches: Patches, module: ModuleType, assume: Callable[[
     def decode(data: Any, mode: Any = 0, *_: Any, device: Any = "cpu", **__: Any) -> Any:
         if isinstance(data, list | tuple):
             return [decode(one, mode, device=device) for one in data]
-        assume(_ASSUMED)
+        assume(_IMAGE_READERS_ASSUMPTION)
         with private.modes_off():
-            picture = _decode_image(_real_values(data, torch.zeros(0, dtype=torch.uint8)), _number(mode))
+            picture = _decode_image(_real_values(data, torch.zeros(0, dtype=torch.uint8)), _read_mode_number(mode))
         return picture if str(device) == "cpu" else picture.to(device)
 
     def encode(picture: Any, *_: Any, format: str = "PNG", **options: Any) -> Any:
-        assume(_ASSUMED)
+        assume(_IMAGE_READERS_ASSUMPTION)
         with private.modes_off():
             return _encode_image(_real_values(picture, torch.zeros(picture.shape, dtype=torch.uint8)), format)
 
     def read_file(path: Any) -> torch.Tensor:
         with open(path, "rb") as file:
-            return _bytes(file.read())
+            return _bytes_to_tensor(file.read())
 
     def write_file(filename: Any, data: Any) -> None:
         with private.modes_off(), open(filename, "wb") as file:
@@ -89,7 +89,7 @@ def _decode_with_pillow(patches: Patches, module: ModuleType, assume: Callable[[
             patches.set(module, name, function)
 
 
-def _number(mode: Any) -> int:
+def _read_mode_number(mode: Any) -> int:
     """The number of an ImageReadMode; newer releases also accept its name."""
     if isinstance(mode, str):
         return {"UNCHANGED": 0, "GRAY": 1, "GRAY_ALPHA": 2, "RGB": 3, "RGB_ALPHA": 4, "RGBA": 4}.get(mode.upper(), 0)
@@ -102,7 +102,7 @@ def _real_values(tensor: Any, fallback: torch.Tensor) -> torch.Tensor:
     return fallback if known is None else known
 
 
-def _bytes(data: bytes) -> torch.Tensor:
+def _bytes_to_tensor(data: bytes) -> torch.Tensor:
     with private.modes_off():
         return torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.zeros(0, dtype=torch.uint8)
 
@@ -111,9 +111,9 @@ def _decode_image(data: torch.Tensor, mode: int) -> torch.Tensor:
     from PIL import Image
 
     picture: Any = Image.open(io.BytesIO(bytes(data.tolist())))
-    if mode in _MODES:
-        picture = picture.convert(_MODES[mode])
-    elif picture.mode not in _MODES.values():
+    if mode in _MODE_BY_CHANNELS:
+        picture = picture.convert(_MODE_BY_CHANNELS[mode])
+    elif picture.mode not in _MODE_BY_CHANNELS.values():
         picture = picture.convert("RGB")
     pixels = torch.frombuffer(bytearray(picture.tobytes()), dtype=torch.uint8)
     return pixels.reshape(picture.height, picture.width, -1).permute(2, 0, 1).contiguous()
@@ -125,5 +125,5 @@ def _encode_image(picture: torch.Tensor, format: str) -> torch.Tensor:
     channels, height, width = picture.shape
     pixels = bytes(picture.permute(1, 2, 0).contiguous().flatten().tolist())
     file = io.BytesIO()
-    Image.frombytes(_MODES[channels], (width, height), pixels).save(file, format)
+    Image.frombytes(_MODE_BY_CHANNELS[channels], (width, height), pixels).save(file, format)
     return torch.frombuffer(bytearray(file.getvalue()), dtype=torch.uint8)

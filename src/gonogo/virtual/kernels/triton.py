@@ -24,8 +24,23 @@ from gonogo.virtual.patching.patches import Patches
 
 _BENCHMARK_BYTES = 256 << 20
 """The buffer that Triton's autotuner clears between two runs, to flush the device's cache."""
-_MOVES = ("load", "make_block_ptr", "make_tensor_descriptor", "advance", "arange", "program_id", "max_contiguous",
-          "multiple_of", "where", "cast", "to", "broadcast_to", "minimum", "maximum", "cdiv")  # fmt: skip
+_NON_WRITING_FUNCTIONS = (
+    "load",
+    "make_block_ptr",
+    "make_tensor_descriptor",
+    "advance",
+    "arange",
+    "program_id",
+    "max_contiguous",
+    "multiple_of",
+    "where",
+    "cast",
+    "to",
+    "broadcast_to",
+    "minimum",
+    "maximum",
+    "cdiv",
+)
 """Functions of ``triton.language`` that accept pointers and write nothing."""
 
 
@@ -171,7 +186,9 @@ class _PointerFlowVisitor(ast.NodeVisitor):
             owner = node.func.value if isinstance(node.func, ast.Attribute) else None
             first = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "pointer"), None)
             self.written |= self._of(first) | self._of(owner)
-        elif isinstance(node.func, ast.Name) and name not in _MOVES:  # a helper function of the kernel's author
+        elif (
+            isinstance(node.func, ast.Name) and name not in _NON_WRITING_FUNCTIONS
+        ):  # a helper function of the kernel's author
             for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
                 self.written |= self._of(argument)
         self.generic_visit(node)

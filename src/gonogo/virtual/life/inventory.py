@@ -21,7 +21,9 @@ from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor, local_tensors
 
-_WRAPPERS = re.compile(r"(?:^|(?<=\.))(?:module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
+_WRAPPER_PREFIX_PATTERN = re.compile(
+    r"(?:^|(?<=\.))(?:module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\."
+)
 
 
 class StateTensor(NamedTuple):
@@ -155,7 +157,7 @@ def _follow_deepspeed(patches: Patches, instances: list[weakref.ref[Any]], modul
 
 def _model_tensors(root: nn.Module, names: dict[int, str]) -> Iterator[StateTensor]:
     for path, parameter in root.named_parameters():
-        name = _WRAPPERS.sub("", path)
+        name = _WRAPPER_PREFIX_PATTERN.sub("", path)
         names[id(parameter)] = name
         partition = getattr(parameter, "ds_tensor", None)
         shape = tuple(getattr(parameter, "ds_shape", parameter.shape))
@@ -172,7 +174,9 @@ def _model_tensors(root: nn.Module, names: dict[int, str]) -> Iterator[StateTens
         if path not in passing:
             for tensor in local_tensors(buffer):
                 if tensor.numel():
-                    yield StateTensor("buffer", "", _WRAPPERS.sub("", path), tensor, tuple(buffer.shape), False)
+                    yield StateTensor(
+                        "buffer", "", _WRAPPER_PREFIX_PATTERN.sub("", path), tensor, tuple(buffer.shape), False
+                    )
 
 
 def _has_state(optimizer: Any) -> bool:

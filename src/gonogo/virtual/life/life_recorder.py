@@ -36,7 +36,7 @@ from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.tracing.components import PLAIN, ComponentFactories
 
 _MAX_FILE_EVENTS = 4096
-_STATES = get_args(StateKind)
+_STATE_KINDS = get_args(StateKind)
 _ALLOCATOR: Callable[..., CachingAllocator] = PLAIN.allocator
 
 
@@ -166,14 +166,14 @@ class LifeRecorder:
         if not self._saved_since_step:
             self.record.at_save = self._moment(self._life.trained_root, continues_training=True)
             self.record.batches_before_save = len(self.record.batches)
-        if any(label[0] in (*_STATES, "rank") for *_, pieces in tensors for *_, label in pieces):
+        if any(label[0] in (*_STATE_KINDS, "rank") for *_, pieces in tensors for *_, label in pieces):
             self._saved_since_step = True
             self._life.goes_on_with_data = True  # up to the next batch
         self._record_saved_tensors(file, tensors)
 
     def _record_saved_tensors(self, file: str, tensors: list[Described]) -> None:
         for key, shape, dtype, pieces in tensors:
-            states = dict.fromkeys(label for _, _, label in pieces if label[0] in _STATES)
+            states = dict.fromkeys(label for _, _, label in pieces if label[0] in _STATE_KINDS)
             holds = tuple((label[0], label[1], label[2]) for label in states)
             if holds or any(label[0] == "rank" for _, _, label in pieces):
                 self.record.saved.append(SavedTensor(file, key, shape, dtype.removeprefix("torch."), holds))

@@ -11,7 +11,7 @@ from gonogo.virtual.life.averages import Averages
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.tensor import VirtualTensor
 
-_serve = VirtualMode.__torch_dispatch__
+_virtual_dispatch = VirtualMode.__torch_dispatch__
 OriginRule = Callable[[Any, Any, Any, Any], None]
 """(operator, arguments, keyword arguments, result)."""
 BATCH = "batch"
@@ -38,7 +38,7 @@ class OriginMode(VirtualMode):  # type: ignore[no-untyped-call]
         sent = _pieces_before_collective(func, args) if func.namespace == "c10d" else None
         if self.averages is not None:
             self.averages.before_operator(func, args, kwargs or {})
-        out = _serve(self, func, types, args, kwargs)
+        out = _virtual_dispatch(self, func, types, args, kwargs)
         if out is NotImplemented:
             return out
         self._follow_origins(func, args, kwargs, out, sent)
@@ -57,7 +57,7 @@ class OriginMode(VirtualMode):  # type: ignore[no-untyped-call]
         if rule is not None:
             rule(func, args, kwargs or {}, out)
         elif self.mixes:
-            _computed(func, args, kwargs or {}, out)
+            _label_result(func, args, kwargs or {}, out)
 
     def _detect_batch_use(self, args: Any) -> None:
         for tensor in _virtual_tensors(args):
@@ -103,7 +103,7 @@ def _rule_of(func: Any) -> OriginRule | None:
     if name in _OVERWRITING_OPERATORS:
         return _clear_origins
     if name in ("cat", "stack", "concat"):
-        return _joined
+        return _concatenate
     if name == "_foreach_copy_":
         return _copy_each
     if name in ("_foreach_zero_",):
@@ -113,7 +113,7 @@ def _rule_of(func: Any) -> OriginRule | None:
     return _add_written_origins if name in _WRITING_OPERATORS else None
 
 
-def _computed(func: Any, args: Any, kwargs: Any, out: Any) -> None:
+def _label_result(func: Any, args: Any, kwargs: Any, out: Any) -> None:
     """Label a computed result with all its inputs' states; which byte comes from which is not tracked."""
     given = [*_virtual_tensors(args), *_virtual_tensors(kwargs.values())]
     labels = [(0, 1, label) for tensor in given for _, _, label in origins.pieces_in(tensor) if label[0] != BATCH]
@@ -149,7 +149,7 @@ def _clear_origins(func: Any, args: Any, kwargs: Any, out: Any) -> None:
         origins.clear(tensor)
 
 
-def _joined(func: Any, args: Any, kwargs: Any, out: Any) -> None:
+def _concatenate(func: Any, args: Any, kwargs: Any, out: Any) -> None:
     if isinstance(out, VirtualTensor):
         dim = args[1] if len(args) > 1 else kwargs.get("dim", 0)
         origins.join_origins(out, list(_virtual_tensors(args[:1])), concatenated=dim == 0 and out.is_contiguous())
@@ -189,13 +189,15 @@ def _gather_copy_in(func: Any, args: Any, kwargs: Any, out: Any) -> None:
 # -- collectives ------------------------------------------------------------
 
 _SentPieces = tuple[Operation, list[list[origins.Piece]]]
-_GATHERS = frozenset({"allgather_", "_allgather_base_", "allgather_coalesced_", "allgather_into_tensor_coalesced_"})
+_GATHER_OPERATORS = frozenset(
+    {"allgather_", "_allgather_base_", "allgather_coalesced_", "allgather_into_tensor_coalesced_"}
+)
 
 
 def _pieces_before_collective(func: Any, args: Any) -> _SentPieces | None:
     """What the ranks' tensors held before a collective that passes contents on."""
     name = func._schema.name.removeprefix("c10d::")
-    if name not in _GATHERS and name not in ("broadcast_", "scatter_", "gather_", "recv_", "alltoall_base_"):
+    if name not in _GATHER_OPERATORS and name not in ("broadcast_", "scatter_", "gather_", "recv_", "alltoall_base_"):
         return None
     try:
         operation = Operation(func, args, None)
@@ -213,7 +215,7 @@ def _collective(func: Any, args: Any, sent: _SentPieces) -> None:
         if root is not None and root == operation.mine:
             if name == "broadcast_":
                 return  # the root keeps its contents
-            _give(outputs, [held[operation.mine % max(len(held), 1)]] if held else [])
+            _label_outputs(outputs, [held[operation.mine % max(len(held), 1)]] if held else [])
             return
         if not any(tensor.cell.origins for tensor in outputs) and not any(held):
             number = operation.members[root] if root is not None and root < len(operation.members) else root
@@ -227,7 +229,7 @@ def _collective(func: Any, args: Any, sent: _SentPieces) -> None:
     if name in _FLAT_GATHERS and len({label[:3] for one in held for _, _, label in one}) > 1:
         _set_slot_origins(operation, outputs, held)
         return
-    _give(outputs, held)
+    _label_outputs(outputs, held)
 
 
 _FLAT_GATHERS = ("_allgather_base_", "allgather_into_tensor_coalesced_")
@@ -254,7 +256,7 @@ def _mark_received(outputs: list[VirtualTensor], rank: str) -> None:
         origins.put(tensor.cell, start, end, [(0, end - start, ("rank", "", rank, ""))])
 
 
-def _give(outputs: list[VirtualTensor], pieces_by_rank: list[list[origins.Piece]]) -> None:
+def _label_outputs(outputs: list[VirtualTensor], pieces_by_rank: list[list[origins.Piece]]) -> None:
     """Label each output with what the ranks sent: this rank's own states, of which the others hold other shards."""
     pieces = origins.drop_shard_labels([piece for one in pieces_by_rank for piece in one])
     for tensor in outputs:

@@ -22,25 +22,27 @@ Told = Callable[[str, str], None]
 def install(on_get: Told, on_set_state: Told) -> Callable[[], None]:
     """Follow the generators of Python, NumPy, torch's CPU and its accelerators; returns the undo."""
     patches = Patches()
-    _follow(patches, random, "getstate", "python", on_get, None)
-    _follow(patches, random, "setstate", "python", None, on_set_state)
+    _patch_state_function(patches, random, "getstate", "python", on_get, None)
+    _patch_state_function(patches, random, "setstate", "python", None, on_set_state)
     for module in (torch, torch.random):
-        _follow(patches, module, "get_rng_state", "torch", on_get, None)
-        _follow(patches, module, "set_rng_state", "torch", None, on_set_state)
+        _patch_state_function(patches, module, "get_rng_state", "torch", on_get, None)
+        _patch_state_function(patches, module, "set_rng_state", "torch", None, on_set_state)
     for module in (torch.cuda, torch.cuda.random):
         for suffix in ("", "_all"):
-            _follow(patches, module, f"get_rng_state{suffix}", "accelerator", on_get, None)
-            _follow(patches, module, f"set_rng_state{suffix}", "accelerator", None, on_set_state)
+            _patch_state_function(patches, module, f"get_rng_state{suffix}", "accelerator", on_get, None)
+            _patch_state_function(patches, module, f"set_rng_state{suffix}", "accelerator", None, on_set_state)
 
     def numpy(module: ModuleType) -> None:
-        _follow(patches, module, "get_state", "numpy", on_get, None)
-        _follow(patches, module, "set_state", "numpy", None, on_set_state)
+        _patch_state_function(patches, module, "get_state", "numpy", on_get, None)
+        _patch_state_function(patches, module, "set_state", "numpy", None, on_set_state)
 
     patches.on_undo(after_import("numpy.random", numpy))
     return patches.undo
 
 
-def _follow(patches: Patches, owner: Any, name: str, kind: str, on_get: Told | None, on_set_state: Told | None) -> None:
+def _patch_state_function(
+    patches: Patches, owner: Any, name: str, kind: str, on_get: Told | None, on_set_state: Told | None
+) -> None:
     original = getattr(owner, name, None)
     if original is None:
         return

@@ -32,13 +32,13 @@ from gonogo.virtual.protocol.plan import MODULE_LISTING_SUFFIX
 from gonogo.virtual.stack import OURS, is_standard_library, owner_of
 
 Kind = Literal["file", "folder", "module", "library", "program", "address", "made"]
-_MAX_KEPT = 4096
+_MAX_LOOKUPS = 4096
 _MAX_DEPTH = 150
 _MAX_RECORDED = 200
 _stat = posix.stat
-_READING = {"open": 0, "os.scandir": 0, "os.listdir": 0, "os.chdir": 0, "sqlite3.connect": 0}
+_PATH_POSITION_BY_EVENT = {"open": 0, "os.scandir": 0, "os.listdir": 0, "os.chdir": 0, "sqlite3.connect": 0}
 _IN_MEMORY_DATABASE_PATTERN = re.compile(r"^file:(?::memory:|.*[?&]mode=memory(?:&|$))")
-_SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
+_SHELL_PROGRAMS = frozenset({"sh", "bash", "dash", "zsh"})
 _PROGRAM_NAME_PATTERN = re.compile(r"[\w./+-]+")
 _SHELL_BUILTINS = frozenset(
     {"cd", "echo", "exit", "export", "set", "source", "test", "true", "false", "ulimit", "exec", "eval"}
@@ -94,7 +94,7 @@ class FailedLookups:
                 kept = self._by_user if asked.owner == "user" else self._by_libraries
                 kept.pop(key, None)
                 kept[key] = _UnansweredLookup(kind, name, asked, stack, phase, step)
-                if len(kept) > _MAX_KEPT:
+                if len(kept) > _MAX_LOOKUPS:
                     del kept[next(iter(kept))]
         finally:
             self._busy = False
@@ -124,7 +124,7 @@ class FailedLookups:
 
     def wrote(self, path: str) -> None:
         """Note that the program writes a file or creates a directory entry at a path."""
-        if len(self.written) < _MAX_KEPT:
+        if len(self.written) < _MAX_LOOKUPS:
             self.written.add(os.path.dirname(os.path.abspath(path)))
 
 
@@ -180,10 +180,10 @@ def _mode_of(path: str) -> int:
 
 def record_unreachable_host(host: str) -> None:
     """Record a host that the kernel or the resolver could not reach."""
-    _note("address", host)
+    _record_lookup("address", host)
 
 
-def _note(kind: Kind, name: Any) -> None:
+def _record_lookup(kind: Kind, name: Any) -> None:
     if _ACTIVE_LOOKUPS:
         _ACTIVE_LOOKUPS[-1].note(kind, str(name))
 
@@ -193,17 +193,17 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
     if not lookups:
         return
     current = lookups[0]
-    position = _READING.get(event)
+    position = _PATH_POSITION_BY_EVENT.get(event)
     if position is None:
         if event == "os.rename" and isinstance(arguments[1], (str, bytes, os.PathLike)):
             if not _is_gonogo_frame(sys._getframe(1)):
                 current.wrote(os.fsdecode(arguments[1]))
         elif event == "subprocess.Popen":
-            _program(arguments[0], arguments[1])
+            _record_missing_program(arguments[0], arguments[1])
         elif event == "os.system":
-            _program("/bin/sh", ["sh", "-c", arguments[0]])
+            _record_missing_program("/bin/sh", ["sh", "-c", arguments[0]])
         elif event == "os.posix_spawn":
-            _program(arguments[0], arguments[1])
+            _record_missing_program(arguments[0], arguments[1])
         return
     path = arguments[position]
     if event == "open" and not _is_read(arguments):
@@ -244,18 +244,18 @@ def _is_read(arguments: tuple[Any, ...]) -> bool:
     return isinstance(flags, int) and not flags & (os.O_CREAT | os.O_WRONLY)
 
 
-def _program(executable: Any, words: Any) -> None:
+def _record_missing_program(executable: Any, words: Any) -> None:
     """Record a program that is started but not installed; for a shell command, its first word."""
     with contextlib.suppress(TypeError, ValueError, OSError):
         name = os.fsdecode(executable)
         given = [os.fsdecode(word) for word in words] if isinstance(words, (list, tuple)) else []
-        if os.path.basename(name) in _SHELLS and len(given) > 2 and given[1] == "-c":
+        if os.path.basename(name) in _SHELL_PROGRAMS and len(given) > 2 and given[1] == "-c":
             name = (shlex.split(given[2]) or [""])[0]
             if not name or not _PROGRAM_NAME_PATTERN.fullmatch(name) or name in _SHELL_BUILTINS:
                 return
         found = os.access(name, os.X_OK) if os.sep in name else _original_which(name)
         if not found:
-            _note("program", name)
+            _record_lookup("program", name)
 
 
 _original_which = shutil.which
@@ -266,7 +266,7 @@ def _which(which: Callable[..., Any]) -> Callable[..., Any]:
     def looks(cmd: Any, *args: Any, **kwargs: Any) -> Any:
         found = which(cmd, *args, **kwargs)
         if found is None:
-            _note("program", cmd)
+            _record_lookup("program", cmd)
         return found
 
     return looks
@@ -278,7 +278,7 @@ def _loading(dlopen: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return dlopen(name, *args, **kwargs)
         except OSError:
-            _note("library", name)
+            _record_lookup("library", name)
             raise
 
     return loads
@@ -289,7 +289,7 @@ def _record_empty_glob(find: Callable[..., Any]) -> Callable[..., Any]:
     def finds(pathname: Any, *args: Any, **kwargs: Any) -> Any:
         found = list(find(pathname, *args, **kwargs))
         if not found:
-            _note("file", os.fsdecode(pathname))
+            _record_lookup("file", os.fsdecode(pathname))
         return iter(found) if find.__name__ == "iglob" else found
 
     return finds
@@ -300,7 +300,7 @@ def _record_empty_path_glob(find: Callable[..., Any]) -> Callable[..., Any]:
     def finds(self: Any, pattern: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
         found = list(find(self, pattern, *args, **kwargs))
         if not found:
-            _note("file", os.path.join(str(self), str(pattern)))
+            _record_lookup("file", os.path.join(str(self), str(pattern)))
         return iter(found)
 
     return finds
@@ -311,12 +311,12 @@ class _LastFinder:
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
         """Record the module, and find none."""
-        _note("module", name)
+        _record_lookup("module", name)
 
     def find_distributions(self, context: Any = None) -> Iterator[Any]:
         """Record the distribution if it was asked for by name, and find none."""
         if getattr(context, "name", None):
-            _note("module", context.name)
+            _record_lookup("module", context.name)
         return iter(())
 
 
@@ -351,7 +351,7 @@ def lookups_before_failure(
     )
     found: list[FailedLookup] = []
     for one in failed_lookups.latest_first():
-        if one.kind == "file" and _is_there(one.name):
+        if one.kind == "file" and _exists(one.name):
             continue
         shared: Frame | None = None
         failed_at = 0
@@ -444,7 +444,7 @@ def _package(frame: Frame) -> str:
     return os.path.dirname(frame.path)
 
 
-def _is_there(path: str) -> bool:
+def _exists(path: str) -> bool:
     return _is_found(os.path.expanduser(path)) or (glob.has_magic(path) and any(True for _ in glob.iglob(path)))
 
 

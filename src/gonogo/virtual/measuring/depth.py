@@ -16,17 +16,17 @@ _DEFAULT_MAX_POSITIONS = 131072
 """Assumed limit in tokens if the config states none."""
 
 
-def _language(config: dict[str, Any]) -> dict[str, Any]:
+def _text_config(config: dict[str, Any]) -> dict[str, Any]:
     """The language model's part of a config, or all of it if it has no such part."""
     for name in _TEXT_CONFIG_KEYS:
         part = config.get(name)
         if isinstance(part, dict):
-            return _language(part)
+            return _text_config(part)
     return config
 
 
 def _depth_key(config: dict[str, Any]) -> str | None:
-    part = _language(config)
+    part = _text_config(config)
     if part.get("num_decoder_layers") or part.get("decoder_layers"):
         return None  # encoder-decoder: the two depths may differ
     return next((key for key in _DEPTH_KEYS if isinstance(part.get(key), int) and part[key] > 0), None)
@@ -35,19 +35,19 @@ def _depth_key(config: dict[str, Any]) -> str | None:
 def depth_of(config: dict[str, Any]) -> int:
     """Number of layers of the language model, or 0 if its depth can't be changed."""
     key = _depth_key(config)
-    return _language(config)[key] if key is not None else 0
+    return _text_config(config)[key] if key is not None else 0
 
 
 def _per_layer_lists(config: dict[str, Any]) -> dict[str, list[Any]]:
     """Entries of the config that have one item per layer."""
     depth = depth_of(config)
-    part = _language(config)
+    part = _text_config(config)
     return {key: value for key, value in part.items() if isinstance(value, list) and len(value) == depth > 1}
 
 
 def _leading_dense_layers(config: dict[str, Any]) -> int:
     """Number of layers before the stack becomes regular, such as DeepSeek's first dense layers."""
-    part = _language(config)
+    part = _text_config(config)
     return next((part[key] for key in ("first_k_dense_replace",) if isinstance(part.get(key), int)), 0)
 
 
@@ -56,7 +56,7 @@ def period_of(config: dict[str, Any]) -> int:
     lists = [value[_leading_dense_layers(config) :] for value in _per_layer_lists(config).values()]
     for period in range(1, _MAX_PERIOD + 1):
         if all(all(value[i] == value[i - period] for i in range(period, len(value))) for value in lists):
-            return _with_intervals(_language(config), period)
+            return _with_intervals(_text_config(config), period)
     return 0
 
 
@@ -76,8 +76,8 @@ def with_depth(config: dict[str, Any], depth: int) -> dict[str, Any]:
     key = _depth_key(made)
     assert key is not None
     for name, value in _per_layer_lists(made).items():
-        _language(made)[name] = value[:depth]
-    part = _language(made)
+        _text_config(made)[name] = value[:depth]
+    part = _text_config(made)
     for name in ("max_window_layers",):
         if isinstance(part.get(name), int):
             part[name] = min(part[name], depth)
@@ -101,7 +101,7 @@ def depths(config: dict[str, Any], min_layers: int) -> tuple[int, int] | None:
 
 def longest_sequence(config: dict[str, Any]) -> int:
     """The maximum number of positions according to the config."""
-    part = _language(config)
+    part = _text_config(config)
     limits = [part.get(name) for name in ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")]
     known = [limit for limit in limits if isinstance(limit, int) and limit > 0]
     return min(known) if known else _DEFAULT_MAX_POSITIONS

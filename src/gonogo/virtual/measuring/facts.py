@@ -22,7 +22,7 @@ from gonogo.virtual.unsupported import UnsupportedOperator
 
 MAX_BATCHED_TOKENS = 4096
 """TRL's ``max_num_batched_tokens`` for an engine colocated with the trainer (trl/generation/vllm_generation.py)."""
-_SIZES = (1, 2, 4, 8)
+_TENSOR_PARALLEL_SIZES = (1, 2, 4, 8)
 
 _LAYER_PATTERN = re.compile(r"(.*?\.(?:layers|h|blocks|block|layer))\.(\d+)\.(.*)")
 
@@ -44,7 +44,7 @@ def facts_of(arguments: tuple[str, ...]) -> Facts:
         model_class=found.model_class.__name__,
         parameters=sum(sizes.values()),
         trainable=sum(p.numel() for p in model.parameters() if p.requires_grad),
-        layer_parameters=_layer(sizes, depth),
+        layer_parameters=_last_layer_parameters(sizes, depth),
         depth=depth,
         period=period_of(config),
         hidden_size=int(getattr(text, "hidden_size", None) or getattr(text, "d_model", None) or 0),
@@ -80,7 +80,7 @@ def _count_parameters(folder: str) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _layer(sizes: dict[str, int], depth: int) -> int:
+def _last_layer_parameters(sizes: dict[str, int], depth: int) -> int:
     """Parameters of the last layer of the stack with ``depth`` layers, or 0 if there is no such stack."""
     stacks: dict[str, Counter[int]] = {}
     for name, size in sizes.items():
@@ -101,7 +101,7 @@ def engine_facts(folder: str, dtype: str, trust_remote_code: bool) -> tuple[Engi
     numbers = stand_in_version()[0].split(".")
     release = tuple(int(part) for part in numbers[:2] if part.isdecimal())
     found = []
-    for tp in _SIZES:
+    for tp in _TENSOR_PARALLEL_SIZES:
         try:
             model = EngineModel(folder, dtype, tp, None, trust_remote_code, UnsupportedOperator)
         except (ValueError, UnsupportedOperator):

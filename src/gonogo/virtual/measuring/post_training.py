@@ -18,11 +18,11 @@ from typing import Any
 
 from gonogo.virtual.tracing.work import counting
 
-_WORDS = 500
+_VOCABULARY_WORD_COUNT = 500
 """Number of distinct words in the samples, if the model's vocabulary is large enough."""
 _PAD, _END = "<pad>", "<end>"
 _UNLIMITED_BYTES = 1 << 45
-_TEMPLATE = (
+_CHAT_TEMPLATE = (
     "{% for m in messages %}{{ m['content'] + ' ' }}{% if m['role'] == 'assistant' %}{{ '<end> ' }}{% endif %}"
     "{% endfor %}"
 )
@@ -36,7 +36,7 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--rows", type=int, required=True)
     parser.add_argument("--prompt-len", type=int, required=True)
     parser.add_argument("--completion-len", type=int, required=True)
-    parser.add_argument("--vocabulary", type=int, default=_WORDS + 2)
+    parser.add_argument("--vocabulary", type=int, default=_VOCABULARY_WORD_COUNT + 2)
     parser.add_argument("--cache-bytes", type=int, default=0)
     return parser.parse_known_args(arguments)
 
@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> None:
 
 def words_of(vocabulary: int) -> int:
     """Number of distinct words in the samples, leaving room for the padding and end tokens."""
-    return max(1, min(_WORDS, vocabulary - 2))
+    return max(1, min(_VOCABULARY_WORD_COUNT, vocabulary - 2))
 
 
 def synthetic_rows(
@@ -69,7 +69,7 @@ def synthetic_rows(
     """Yield ``count`` samples of the given lengths in tokens, with ``words`` distinct words."""
     for number in range(count):
         asked, answer, worse = (
-            _text(length, number + more, words)
+            _synthetic_text(length, number + more, words)
             for more, length in enumerate((prompt_tokens, completion_tokens, completion_tokens))
         )
         if task in ("grpo", "rloo"):
@@ -86,7 +86,7 @@ def synthetic_rows(
             yield {"messages": [{"role": role, "content": said} for role, said in turns]}
 
 
-def _text(length: int, start: int, words: int) -> str:
+def _synthetic_text(length: int, start: int, words: int) -> str:
     return " ".join(f"w{(7 * index + start) % words}" for index in range(length))
 
 
@@ -106,7 +106,7 @@ def tokenizer_of(folder: str, words: int) -> Any:
     with open(file, "w", encoding="utf-8") as stream:
         json.dump(described, stream)
     made: Any = PreTrainedTokenizerFast(tokenizer_file=file, pad_token=_PAD, eos_token=_END)
-    made.chat_template = _TEMPLATE
+    made.chat_template = _CHAT_TEMPLATE
     return made
 
 

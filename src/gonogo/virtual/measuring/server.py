@@ -52,7 +52,7 @@ class PhasePeaks:
         }
 
 
-_POLL = 0.02
+_POLL_SECONDS = 0.02
 _WRITE_SECONDS = 10.0
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 _BOUNDLESS = 1 << 45
@@ -177,7 +177,7 @@ def _serve(session: Any, start: ServerSettings, lines: _LineReader, answers: Tex
             job = waiting.popleft()
             child = os.fork()
             if child == 0:
-                _rehearse(session, job)
+                _run_job(session, job)
             running.append(_Running(job, child))
         for one in list(running):
             why = _end_reason(one)
@@ -186,7 +186,7 @@ def _serve(session: Any, start: ServerSettings, lines: _LineReader, answers: Tex
                 answers.write(msgspec.json.encode(JobEnded(one.job.name, why)).decode() + "\n")
                 answers.flush()
         if running:
-            time.sleep(_POLL)
+            time.sleep(_POLL_SECONDS)
 
 
 def _end_reason(running_job: _Running) -> str | None:
@@ -207,7 +207,7 @@ def _end_reason(running_job: _Running) -> str | None:
     return None
 
 
-def _rehearse(session: Any, job: MeasurementJob) -> NoReturn:
+def _run_job(session: Any, job: MeasurementJob) -> NoReturn:
     """Run the job in the forked child, as a worker of ``gonogo rehearse`` does."""
     status = 70
     try:
@@ -230,7 +230,7 @@ def _rehearse(session: Any, job: MeasurementJob) -> NoReturn:
         _set_capacity(session, job.capacity)
         session.started = time.monotonic()
         answer = _describe_job(job) if job.describe else _measure_session(session)
-        _write(job.answer, answer)
+        _write_answer(job.answer, answer)
         status = 0
     except UserError as error:
         print(error, file=sys.stderr)
@@ -272,7 +272,7 @@ def _measure_session(session: Any) -> Measured:
     return Measured(record, work.phases(), peaks.by_phase())
 
 
-def _write(path: str, answer: Any) -> None:
+def _write_answer(path: str, answer: Any) -> None:
     from pathlib import Path
 
     Path(f"{path}.partial").write_bytes(msgspec.json.encode(answer))

@@ -8,7 +8,7 @@ _BYTES_PER_4BIT_PARAMETER = 0.5 + 1 / 64 + 4 / (64 * 256)
 """Bytes per parameter: the 4-bit weight, an 8-bit scale per block of 64, and a 32-bit scale per 256 of those."""
 _ENCODER_NAME_PARTS = ("visual", "vision", "image", "audio", "speech")
 """Parts of the names of modules that encode images or audio."""
-_CONNECTING = ("merger", "project", "connector", "adapter")
+_CONNECTOR_NAME_PARTS = ("merger", "project", "connector", "adapter")
 """Parts of the names of modules between the encoder and the language model, which freeze-vision keeps trainable."""
 
 
@@ -56,6 +56,8 @@ def tuned(model: Any, tune: str, lora_rank: int) -> Any:
     if tune == "freeze-vision":
         for name, parameter in model.named_parameters():
             parts = name.lower()
-            if any(word in parts for word in _ENCODER_NAME_PARTS) and not any(word in parts for word in _CONNECTING):
+            if any(word in parts for word in _ENCODER_NAME_PARTS) and not any(
+                word in parts for word in _CONNECTOR_NAME_PARTS
+            ):
                 parameter.requires_grad_(False)
     return model

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 MIB = 1 << 20
 _ROUNDUP_INTERVALS = 16
 """``roundup_power2_divisions`` has one entry for each power of two from 1 MiB (and below) to 32 GiB (and above)."""
-_IGNORED = frozenset(
+_IGNORED_SETTINGS = frozenset(
     {
         "backend",
         "graph_capture_record_stream_reuse",
@@ -30,7 +30,7 @@ _IGNORED = frozenset(
     }
 )
 """Options that PyTorch accepts and that don't affect how the device's segments are split."""
-_IGNORED_ON_NPU = _IGNORED | {
+_IGNORED_ON_NPU = _IGNORED_SETTINGS | {
     "base_addr_aligned_kb",
     "multi_stream_lazy_reclaim",
     "page_size",
@@ -98,7 +98,7 @@ class AllocatorSettings:
                 values["expandable_segments"] = value == "True"
             elif on_npu and key not in _IGNORED_ON_NPU:
                 raise ValueError(f"Unrecognized CachingAllocator option: {key}")
-            elif not on_npu and key not in _IGNORED:
+            elif not on_npu and key not in _IGNORED_SETTINGS:
                 raise ValueError(f"Unrecognized key '{key}' in CUDA allocator config.")
         return cls(**values)  # type: ignore[arg-type]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gonogo.virtual.memory.caching_allocator import CachingAllocator
 
 Here = Any
-_INDEX = {name: index for index, name in enumerate(CATEGORIES)}
+_CATEGORY_INDEX = {name: index for index, name in enumerate(CATEGORIES)}
 
 
 class Holding:
@@ -150,7 +150,7 @@ class DeviceRecord:
         """Operator and code place of a result of ``here``."""
         self._high_at: Here = None
         self._noted_high = -1
-        self._high_moment = Moment(0, self.peak_by_category, 0, "load", 0, _INDEX["temporary"], None)
+        self._high_moment = Moment(0, self.peak_by_category, 0, "load", 0, _CATEGORY_INDEX["temporary"], None)
         self._holdings: tuple[dict[Owner, Holding], ...] = tuple({} for _ in CATEGORIES)
         self._next_address = 1 << 44
 
@@ -245,7 +245,7 @@ class DeviceRecord:
             tuple(self.by_category),
             self.allocator.reserved if self.allocator is not None else 0,
             *self.moment(),
-            by.category if by is not None else _INDEX["temporary"],
+            by.category if by is not None else _CATEGORY_INDEX["temporary"],
             reached,
             *self.told(self._high_at),
         )
@@ -386,7 +386,7 @@ class MemoryRecord:
     def __init__(self, make_device: Callable[[str], DeviceRecord]) -> None:
         self._make_device = make_device
         self.devices: dict[Any, DeviceRecord] = {}
-        self.category = _INDEX["temporary"]
+        self.category = _CATEGORY_INDEX["temporary"]
         self.module: str | None = None
         self.makes_states = False
         """True during an optimizer step, in which tensors created by a factory are the optimizer's states."""
@@ -406,7 +406,7 @@ class MemoryRecord:
     @contextmanager
     def counting_as(self, category: str) -> Iterator[None]:
         """Count new storages under ``category`` (one of ``CATEGORIES``) within the context."""
-        before, self.category = self.category, _INDEX[category]
+        before, self.category = self.category, _CATEGORY_INDEX[category]
         try:
             yield
         finally:
@@ -414,11 +414,11 @@ class MemoryRecord:
 
     def set_category(self, category: str) -> None:
         """Count new storages under ``category`` from now on."""
-        self.category = _INDEX[category]
+        self.category = _CATEGORY_INDEX[category]
 
     def recategorise(self, cell: Cell, category: str, owner: Owner = None) -> None:
         """Move a live storage to another category (and owner), e.g. once it turns out to be a gradient."""
-        cell.freed_by.move(cell, _INDEX[category], cell.holding.owner if owner is None else owner)
+        cell.freed_by.move(cell, _CATEGORY_INDEX[category], cell.holding.owner if owner is None else owner)
 
     def own(self, cell: Cell, owner: Owner) -> None:
         """Set the owner of a live storage."""

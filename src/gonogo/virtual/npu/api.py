@@ -17,7 +17,7 @@ from gonogo.virtual.npu.ascend_names import VirtualNpu
 from gonogo.virtual.npu.names import NPU_API
 
 _L2_CACHE_BYTES = 192 << 20
-_WHY = translated("torch_npu's stand-in does not have it")
+_UNSUPPORTED_REASON = translated("torch_npu's stand-in does not have it")
 
 
 def make_module() -> ModuleType:
@@ -31,17 +31,42 @@ def make_module() -> ModuleType:
 
 def fill(module: ModuleType, npu: VirtualNpu) -> None:
     """Add the remaining functions and classes, and those that raise an unsupported error."""
-    for name, value in {**_devices(npu), **_contexts(npu), **_settings(), **_autocast_functions()}.items():
+    for name, value in {
+        **_device_functions(npu),
+        **_contexts(npu),
+        **_no_op_settings(),
+        **_autocast_functions(),
+    }.items():
         setattr(module, name, value)
     module.amp = _amp(module)  # type: ignore[attr-defined]
     for name, names in {
-        "random": ("get_rng_state", "set_rng_state", "get_rng_state_all", "set_rng_state_all", "manual_seed",
-                   "manual_seed_all", "seed", "seed_all", "initial_seed"),
+        "random": (
+            "get_rng_state",
+            "set_rng_state",
+            "get_rng_state_all",
+            "set_rng_state_all",
+            "manual_seed",
+            "manual_seed_all",
+            "seed",
+            "seed_all",
+            "initial_seed",
+        ),
         "streams": ("Stream", "Event", "ExternalStream"),
         "memory": tuple(name for name in vars(module) if "memory" in name or "mem_" in name or "cache" in name),
-        "utils": ("synchronize", "set_device", "current_device", "device", "device_of", "stream", "set_stream",
-                  "current_stream", "default_stream", "is_bf16_supported", "_get_device_index"),
-    }.items():  # fmt: skip
+        "utils": (
+            "synchronize",
+            "set_device",
+            "current_device",
+            "device",
+            "device_of",
+            "stream",
+            "set_stream",
+            "current_stream",
+            "default_stream",
+            "is_bf16_supported",
+            "_get_device_index",
+        ),
+    }.items():
         part = ModuleType(f"torch_npu.npu.{name}")
         vars(part).update({known: getattr(module, known) for known in names})
         setattr(module, name, part)
@@ -60,7 +85,7 @@ def unsupported_function(feature: str, unsupported_error: Callable[[str, Text], 
     """A function that raises ``unsupported_error`` when called, since ``feature`` can't be rehearsed."""
 
     def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise unsupported_error(feature, _WHY)
+        raise unsupported_error(feature, _UNSUPPORTED_REASON)
 
     return refuse
 
@@ -76,7 +101,7 @@ class _NPUDeviceProperties(SimpleNamespace):
         )
 
 
-def _devices(npu: VirtualNpu) -> dict[str, Any]:
+def _device_functions(npu: VirtualNpu) -> dict[str, Any]:
     def get_device_properties(device: Any = None) -> _NPUDeviceProperties:
         index = npu.index_of(device)
         if not 0 <= index < npu.device_count():
@@ -159,7 +184,7 @@ def _contexts(npu: VirtualNpu) -> dict[str, Any]:
     return {"device": device, "device_of": device_of, "StreamContext": StreamContext, "stream": StreamContext}
 
 
-def _settings() -> dict[str, Any]:
+def _no_op_settings() -> dict[str, Any]:
     """Settings of CANN that affect neither shapes nor memory."""
     task_queue = [True]
     names = "set_option set_compile_mode set_aoe set_mm_bmm_format_nd set_dump init_dump finalize_dump ipc_collect"

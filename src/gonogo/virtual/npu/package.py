@@ -29,7 +29,7 @@ _PACKAGE_PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_
 
 def install(npu: ModuleType, unsupported: Unsupported, assume: Callable[[Text], object]) -> Callable[[], None]:
     """Make the package importable. ``npu`` is the module ``torch_npu.npu``. Returns the undo."""
-    finder = _Finder(_module_makers(npu, unsupported, assume), unsupported)
+    finder = _TorchNpuFinder(_module_makers(npu, unsupported, assume), unsupported)
     sys.modules["torch_npu.npu"] = npu
     npu.__spec__ = ModuleSpec("torch_npu.npu", None, origin=npu.__file__, is_package=True)
     sys.meta_path.insert(0, finder)
@@ -45,7 +45,7 @@ def install(npu: ModuleType, unsupported: Unsupported, assume: Callable[[Text], 
 
 def version() -> str:
     """The version of torch_npu: the installed one, or else the one that matches this torch."""
-    finders = [finder for finder in sys.meta_path if not isinstance(finder, _Finder)]
+    finders = [finder for finder in sys.meta_path if not isinstance(finder, _TorchNpuFinder)]
     for finder in finders:
         find = getattr(finder, "find_distributions", None)
         for found in find(importlib.metadata.DistributionFinder.Context(name="torch-npu")) if find else ():
@@ -53,7 +53,7 @@ def version() -> str:
     return torch.__version__.partition("+")[0]
 
 
-class _Finder(importlib.metadata.DistributionFinder, MetaPathFinder):
+class _TorchNpuFinder(importlib.metadata.DistributionFinder, MetaPathFinder):
     """Finds ``torch_npu``, its submodules, and its metadata."""
 
     def __init__(self, makers: dict[str, Maker], unsupported_error: Unsupported) -> None:
@@ -66,7 +66,7 @@ class _Finder(importlib.metadata.DistributionFinder, MetaPathFinder):
         if name.partition(".")[0] != "torch_npu":
             return None
         make = self.makers.get(name) or self._refuse
-        spec = ModuleSpec(name, _Loader(make), origin=os.path.join(_PACKAGE_PATH, "__init__.py"), is_package=True)
+        spec = ModuleSpec(name, _ModuleMaker(make), origin=os.path.join(_PACKAGE_PATH, "__init__.py"), is_package=True)
         spec.has_location = True
         spec.submodule_search_locations = [_PACKAGE_PATH]
         return spec
@@ -84,7 +84,7 @@ class _Finder(importlib.metadata.DistributionFinder, MetaPathFinder):
         )
 
 
-class _Loader(Loader):
+class _ModuleMaker(Loader):
     def __init__(self, make_module: Maker) -> None:
         self._make = make_module
 

@@ -18,13 +18,13 @@ from torch.utils._device import DeviceContext
 from gonogo.virtual.npu.names import words
 from gonogo.virtual.tensor import VirtualTensor
 
-_FUNCTIONS = words("""
+_FACTORY_FUNCTIONS = words("""
 logspace randint hann_window rand full_like ones_like rand_like randperm arange frombuffer normal empty_strided
 empty_like scalar_tensor tril_indices bartlett_window ones sparse_coo_tensor randn kaiser_window tensor triu_indices
 as_tensor zeros randint_like full eye empty blackman_window zeros_like range sparse_csr_tensor randn_like from_file
 linspace hamming_window load set_default_device get_device_module sparse_compressed_tensor
 """)
-_METHODS = words("new_empty new_empty_strided new_full new_ones new_tensor new_zeros to pin_memory")
+_TENSOR_METHODS = words("new_empty new_empty_strided new_full new_ones new_tensor new_zeros to pin_memory")
 _MODULE_METHODS = ("to", "to_empty")
 _CUDA_FUNCTIONS = words("""
 get_device_properties get_device_name get_device_capability set_device synchronize mem_get_info memory_stats
@@ -43,19 +43,19 @@ def transfer(npu: ModuleType) -> None:
         return
     _done = True
     _replace_cuda(npu)
-    _wrap(torch, _FUNCTIONS)
-    _wrap(torch.nn.Module, _MODULE_METHODS)
+    _patch_methods(torch, _FACTORY_FUNCTIONS)
+    _patch_methods(torch.nn.Module, _MODULE_METHODS)
     classes: tuple[Any, ...] = (torch.Tensor, VirtualTensor)
     module_class: Any = torch.nn.Module
     for tensors in classes:
-        _wrap(tensors, [name for name in _METHODS if name in vars(tensors) or tensors is torch.Tensor])
+        _patch_methods(tensors, [name for name in _TENSOR_METHODS if name in vars(tensors) or tensors is torch.Tensor])
         tensors.cuda = classes[0].npu
         tensors.is_cuda = classes[0].is_npu
     module_class.cuda = module_class.npu
     with_devices: tuple[Any, ...] = (DeviceContext, torch.amp.autocast_mode.autocast)
     for owner in with_devices:
         owner.__init__ = _with_npu_devices(owner.__init__)
-    _wrap(torch, ["get_autocast_dtype", "set_autocast_dtype", "is_autocast_enabled", "set_autocast_enabled"])
+    _patch_methods(torch, ["get_autocast_dtype", "set_autocast_dtype", "is_autocast_enabled", "set_autocast_enabled"])
     torch.Generator = _generator_class(torch.Generator)  # type: ignore[misc]
     _replace_distributed()
     torch.jit.script = lambda function, *args, **kwargs: function  # type: ignore[assignment]
@@ -64,7 +64,7 @@ def transfer(npu: ModuleType) -> None:
 def _replace_cuda(npu: ModuleType) -> None:
     for name in npu.__all__:
         setattr(torch.cuda, name, getattr(npu, name))
-    _wrap(torch.cuda, _CUDA_FUNCTIONS)
+    _patch_methods(torch.cuda, _CUDA_FUNCTIONS)
     torch.cuda.default_generators = npu.default_generators
     amp: Any = torch.cuda.amp
     amp.autocast, amp.GradScaler = npu.amp.autocast, npu.amp.GradScaler
@@ -80,7 +80,7 @@ def _replace_distributed() -> None:
         module.is_nccl_available = lambda: True
 
 
-def _wrap(owner: Any, names: Any) -> None:
+def _patch_methods(owner: Any, names: Any) -> None:
     for name in names:
         function = getattr(owner, name, None)
         if function is not None:

@@ -22,7 +22,7 @@ from gonogo.virtual.tensor import local_tensors
 
 aten = torch.ops.aten
 _backends: Any = torch.backends.cuda
-_HALF = (torch.float16, torch.bfloat16)
+_HALF_DTYPES = (torch.float16, torch.bfloat16)
 _MASK_ALIGNMENT = 16
 
 
@@ -113,7 +113,7 @@ def _can_use_flash(query: Any, key: Any, value: Any, mask: Any, capability: tupl
         _backends.flash_sdp_enabled()
         and capability >= (8, 0)
         and mask is None
-        and query.dtype in _HALF
+        and query.dtype in _HALF_DTYPES
         and query.dtype == key.dtype == value.dtype
         and query.shape[-1] == key.shape[-1] == value.shape[-1] <= 256
         and query.shape[1] % max(key.shape[1], 1) == 0
@@ -121,7 +121,7 @@ def _can_use_flash(query: Any, key: Any, value: Any, mask: Any, capability: tupl
 
 
 def _can_use_efficient(query: Any, key: Any, value: Any, capability: tuple[int, int]) -> bool:
-    allowed = (*_HALF, torch.float32) if capability >= (8, 0) else (torch.float16, torch.float32)
+    allowed = (*_HALF_DTYPES, torch.float32) if capability >= (8, 0) else (torch.float16, torch.float32)
     return (
         _backends.mem_efficient_sdp_enabled()
         and capability >= (5, 0)

@@ -39,7 +39,7 @@ FLOAT32_FUNCTIONS = {
 WIDEST_DTYPE_FUNCTIONS = {
     "addcdiv", "addcmul", "atan2", "bilinear", "cross", "dot", "vdot", "grid_sample", "index_put", "tensordot",
           "scatter_add"}  # fmt: skip
-_LISTED = LOWER_PRECISION_FUNCTIONS | FLOAT32_FUNCTIONS | WIDEST_DTYPE_FUNCTIONS
+_AUTOCAST_FUNCTIONS = LOWER_PRECISION_FUNCTIONS | FLOAT32_FUNCTIONS | WIDEST_DTYPE_FUNCTIONS
 _IN_PYTHON = ("torch.nn.functional", "torch.functional")
 _MODE_CHECKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 # Raises an error on CUDA, whatever the dtypes.
@@ -144,9 +144,9 @@ def _expose_listed_calls(func: Any) -> Callable[..., Any] | None:
     ``__torch_function__`` receives such a call as a whole and is disabled inside it. The copy skips its own mode
     check, so that the functions it calls are cast one by one, as in ATen.
     """
-    if not inspect.isfunction(func) or func.__module__ not in _IN_PYTHON or func.__name__ in _LISTED:
+    if not inspect.isfunction(func) or func.__module__ not in _IN_PYTHON or func.__name__ in _AUTOCAST_FUNCTIONS:
         return None
-    if _LISTED.isdisjoint(func.__code__.co_names):
+    if _AUTOCAST_FUNCTIONS.isdisjoint(func.__code__.co_names):
         return None
     told = {**func.__globals__, **dict.fromkeys(_MODE_CHECKS, lambda *args: False)}
     inner = types.FunctionType(func.__code__, told, func.__name__, func.__defaults__, func.__closure__)

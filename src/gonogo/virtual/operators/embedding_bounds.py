@@ -28,7 +28,7 @@ def _embedding(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
         low, high = known
         if low < 0 or high >= weight.shape[0]:
             beyond = low if low < 0 else high
-            _fail(
+            _raise_index_error(
                 weight, f"`srcIndex < srcSelectDimSize` failed: index {beyond} of a table of {weight.shape[0]} rows",
                 "index out of range in self",
             )  # fmt: skip
@@ -44,7 +44,7 @@ def _loss(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
         low, high = known
         if low < 0 or high >= classes:
             beyond = low if low < 0 else high
-            _fail(
+            _raise_index_error(
                 logits, f"`t >= 0 && t < n_classes` failed: label {beyond} of {classes} classes",
                 f"Target {beyond} is out of bounds.",
             )  # fmt: skip
@@ -60,21 +60,21 @@ def _known_bounds(indices: torch.Tensor, rows: int, ignore_index: int | None = N
         return None
     if ValueTrace.now is not None:
         ValueTrace.now.tested(values, functools.partial(_are_in_range, rows, ignore_index))
-    return _bounds(values, ignore_index)
+    return _min_and_max(values, ignore_index)
 
 
-def _bounds(values: torch.Tensor, ignore_index: int | None) -> tuple[int, int] | None:
+def _min_and_max(values: torch.Tensor, ignore_index: int | None) -> tuple[int, int] | None:
     if ignore_index is not None:
         values = values[values != ignore_index]
     return (int(values.min()), int(values.max())) if values.numel() else None
 
 
 def _are_in_range(rows: int, ignore_index: int | None, values: torch.Tensor) -> bool:
-    low, high = _bounds(values, ignore_index) or (0, 0)
+    low, high = _min_and_max(values, ignore_index) or (0, 0)
     return low >= 0 and high < rows
 
 
-def _fail(tensor: torch.Tensor, assertion: str, cpu_message: str) -> None:
+def _raise_index_error(tensor: torch.Tensor, assertion: str, cpu_message: str) -> None:
     if tensor.is_cpu:
         raise IndexError(cpu_message)
     raise RuntimeError(f"CUDA error: device-side assert triggered (Assertion {assertion})")

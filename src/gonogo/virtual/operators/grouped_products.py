@@ -18,7 +18,7 @@ from gonogo.virtual.tensor import Spec, VirtualTensor
 from gonogo.virtual.values import propagation, real
 
 _SUPPORTED_DTYPES = (torch.float32, torch.float16)
-_SINCE = Version("2.9")
+_GROUPED_MM_VERSION = Version("2.9")
 _ALIGNMENT = 16
 """Alignment of rows in bytes (aten/src/ATen/native/GroupedMMUtils.h)."""
 
@@ -34,7 +34,7 @@ def _grouped_product(mode: VirtualMode, func: Any, args: Any, kwargs: dict[str, 
     with private.modes_off():
         groups = None if offsets is None else real.meta(offsets.shape, dtype=offsets.dtype)
         shape = func(_as_bfloat16_meta(left), _as_bfloat16_meta(right), groups).shape
-    out = mode._new(*_result(shape, left.dtype, device))
+    out = mode._new(*_output_spec(shape, left.dtype, device))
     propagation.propagate_values(mode.ledger, operator, args, kwargs, tensors, out)
     return out
 
@@ -52,7 +52,7 @@ def _as_bfloat16_meta(matrix: torch.Tensor) -> torch.Tensor:
     return real.meta_strided(matrix.shape, strides, dtype=torch.bfloat16)
 
 
-def _result(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> tuple[Spec, int]:
+def _output_spec(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> tuple[Spec, int]:
     """Spec and bytes of the result, whose rows are padded to the alignment, as in a CUDA build."""
     columns, size = shape[-1], dtype.itemsize
     row = -(-columns * size // _ALIGNMENT) * _ALIGNMENT // size if torch.version.cuda else columns
@@ -60,5 +60,5 @@ def _result(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> tupl
     return Spec.of(shape, strides, dtype, device), shape[:-1].numel() * row * size
 
 
-if Version(torch.__version__) >= _SINCE and hasattr(torch.ops.aten, "_grouped_mm"):
+if Version(torch.__version__) >= _GROUPED_MM_VERSION and hasattr(torch.ops.aten, "_grouped_mm"):
     HANDLERS[torch.ops.aten._grouped_mm.default] = _grouped_product

@@ -17,26 +17,28 @@ from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor, meta_device
 
-_DEVICE = 6
+_DEVICE_ARGUMENT_INDEX = 6
 """Position of the device in ``NestedTensor``'s call of ``_make_wrapper_subclass``, after the class."""
 
 
 def install() -> Callable[[], None]:
     """Patch ``NestedTensor`` once it is imported; returns the undo."""
     patches = Patches()
-    patches.on_undo(after_import("torch.nested._internal.nested_tensor", lambda module: _follow(patches, module)))
+    patches.on_undo(
+        after_import("torch.nested._internal.nested_tensor", lambda module: _patch_nested_tensor(patches, module))
+    )
     return patches.undo
 
 
-def _follow(patches: Patches, module: Any) -> None:
+def _patch_nested_tensor(patches: Patches, module: Any) -> None:
     nested = module.NestedTensor
     make = torch.Tensor._make_wrapper_subclass
 
     def make_wrapper(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(cls, type) and issubclass(cls, nested) and len(args) > _DEVICE:
-            device = args[_DEVICE]
+        if isinstance(cls, type) and issubclass(cls, nested) and len(args) > _DEVICE_ARGUMENT_INDEX:
+            device = args[_DEVICE_ARGUMENT_INDEX]
             if device.type == VirtualTensor.accelerator_type:
-                args = (*args[:_DEVICE], meta_device(device), *args[_DEVICE + 1 :])
+                args = (*args[:_DEVICE_ARGUMENT_INDEX], meta_device(device), *args[_DEVICE_ARGUMENT_INDEX + 1 :])
         return make(cls, *args, **kwargs)
 
     patches.set(torch.Tensor, "_make_wrapper_subclass", staticmethod(make_wrapper))

@@ -1,6 +1,6 @@
 """Features that can't be rehearsed, rejected by name when first used: going on would give wrong results.
 
-To add one: a line in :data:`_REFUSED`. A package is patched only when the program imports it.
+To add one: a line in :data:`_UNSUPPORTED_FUNCTIONS`. A package is patched only when the program imports it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _UnsupportedFunction(NamedTuple):
 
 
 _INDUCTOR_KERNEL = translated("it is a kernel that TorchInductor generates for the device")
-_REFUSED = (
+_UNSUPPORTED_FUNCTIONS = (
     _UnsupportedFunction(
         "deepspeed.runtime.pipe.engine",
         "PipelineEngine.__init__",
@@ -68,7 +68,7 @@ _FLEX_ATTENTION_MODULE = "torch.nn.attention.flex_attention"
 def install(*, all_ranks_rehearsed: bool) -> Callable[[], None]:
     """Reject them from now on; ``all_ranks_rehearsed``: all ranks of the launch are rehearsed. Returns the undo."""
     patches = Patches()
-    for refused in _REFUSED:
+    for refused in _UNSUPPORTED_FUNCTIONS:
         if refused.unless_together and all_ranks_rehearsed:
             continue
         patches.on_undo(after_import(refused.module, functools.partial(_patch_unsupported, patches, refused)))

@@ -22,7 +22,11 @@ from gonogo.virtual.reentrancy import InternalWork
 from gonogo.virtual.tensor import VirtualTensor
 
 _make: Any = private.make_alias
-_PLAIN = (torch.Tensor, nn.Parameter, getattr(nn, "Buffer", torch.Tensor))  # there is no Buffer before torch 2.5
+_PLAIN_TENSOR_CLASSES = (
+    torch.Tensor,
+    nn.Parameter,
+    getattr(nn, "Buffer", torch.Tensor),
+)  # there is no Buffer before torch 2.5
 
 
 def install(memory: MemoryRecord) -> Callable[[], None]:
@@ -70,7 +74,7 @@ def virtual_class(cls: type) -> type:
     """The class that derives from both ``cls`` and ``VirtualTensor``, with ``cls``'s name, which libraries check."""
     if issubclass(cls, VirtualTensor):
         return cls
-    if cls in _PLAIN:
+    if cls in _PLAIN_TENSOR_CLASSES:
         return VirtualTensor
     made = types.new_class(cls.__name__, (cls, VirtualTensor), {"metaclass": type(cls)})
     made.__module__, made.__qualname__ = cls.__module__, cls.__qualname__

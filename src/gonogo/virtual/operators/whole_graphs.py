@@ -21,9 +21,9 @@ from torch import nn
 
 from gonogo.virtual.patching.patches import Patches
 
-_ASKS = ("is_compiling", "is_dynamo_compiling", "is_torchdynamo_compiling")
+_COMPILING_CHECKS = ("is_compiling", "is_dynamo_compiling", "is_torchdynamo_compiling")
 """Code that calls one of these may branch differently when it is compiled."""
-_CALLS = ("_call_impl", "_wrapped_call_impl", "__call__", "forward")
+_CALL_METHODS = ("_call_impl", "_wrapped_call_impl", "__call__", "forward")
 """Methods of a module that run its forward."""
 _COMPILER_FILE = "/torch/_dynamo/eval_frame.py"
 _MESSAGE = (
@@ -61,12 +61,14 @@ def install(patches: Patches) -> Callable[[Any, Any], Any]:
 
     def follow(model: Any, compiled_function: Any) -> Any:
         owner = getattr(model, "__self__", None)
-        if isinstance(owner, nn.Module) and getattr(model, "__name__", "") in _CALLS:  # block.compile(fullgraph=True)
+        if (
+            isinstance(owner, nn.Module) and getattr(model, "__name__", "") in _CALL_METHODS
+        ):  # block.compile(fullgraph=True)
             function = inspect.unwrap(type(owner).forward)
         else:
             function = inspect.unwrap(type(model).forward if isinstance(model, nn.Module) else model)
         code = getattr(function, "__code__", None)
-        if code is None or set(_ASKS) & set(code.co_names):
+        if code is None or set(_COMPILING_CHECKS) & set(code.co_names):
             return compiled_function
         if not (modules or running):
             patches.set(torch.Tensor, "__bool__", is_true)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Context = Callable[[], AbstractContextManager[object]]
 
 
-class _Finder:
+class _ImportHookFinder:
     """Wraps the loader that the other finders return, so that contexts and actions are applied to the module."""
 
     def __init__(self) -> None:
@@ -38,11 +38,11 @@ class _Finder:
             self._searching.discard(name)
         if spec is not None and spec.loader is not None and hasattr(spec.loader, "exec_module"):
             actions, contexts = self.actions.get(name, []), self.contexts.get(name, [])
-            spec.loader = _Loader(spec.loader, actions, contexts)  # type: ignore[assignment]
+            spec.loader = _WrappedLoader(spec.loader, actions, contexts)  # type: ignore[assignment]
         return spec
 
 
-class _Loader:
+class _WrappedLoader:
     """Executes the module with its own loader inside the contexts, then runs the actions."""
 
     def __init__(self, inner: Loader, actions: list[Action], contexts: list[Context]) -> None:
@@ -70,7 +70,7 @@ class _Loader:
         return getattr(self._inner, name)
 
 
-_finder = _Finder()
+_finder = _ImportHookFinder()
 
 
 def after_import(name: str, action: Action) -> Callable[[], None]:
@@ -79,7 +79,7 @@ def after_import(name: str, action: Action) -> Callable[[], None]:
     Returns a function that removes the action (without reverting what it did).
     """
     _finder.actions.setdefault(name, []).append(action)
-    _watch()
+    _install_finder()
     module = sys.modules.get(name)
     if module is not None:
         action(module)
@@ -95,7 +95,7 @@ def after_import(name: str, action: Action) -> Callable[[], None]:
 def import_within(name: str, context: Context) -> Callable[[], None]:
     """Execute module ``name`` inside ``context()``, unless it is already imported; returns the undo."""
     _finder.contexts.setdefault(name, []).append(context)
-    _watch()
+    _install_finder()
 
     def forget() -> None:
         _finder.contexts[name].remove(context)
@@ -105,6 +105,6 @@ def import_within(name: str, context: Context) -> Callable[[], None]:
     return forget
 
 
-def _watch() -> None:
+def _install_finder() -> None:
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)

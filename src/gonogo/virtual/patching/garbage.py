@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 
-_USUAL = gc.get_threshold()
+_DEFAULT_GC_THRESHOLD = gc.get_threshold()
 _IMPORT_THRESHOLDS = (100_000, 50, 100)
 
 
@@ -20,4 +20,4 @@ def restore_gc_thresholds() -> None:
     """Freeze what was imported, and restore the default thresholds. Only the first call has an effect."""
     if gc.get_threshold() == _IMPORT_THRESHOLDS:
         gc.freeze()
-        gc.set_threshold(*_USUAL)
+        gc.set_threshold(*_DEFAULT_GC_THRESHOLD)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
-_ABSENT = object()
+_MISSING_ATTRIBUTE = object()
 
 
 class Patches:
@@ -21,10 +21,10 @@ class Patches:
 
     def set(self, owner: Any, name: str, value: Any) -> None:
         """Replace ``owner.name``; an inherited attribute is shadowed until :meth:`undo`."""
-        before = vars(owner).get(name, _ABSENT)
+        before = vars(owner).get(name, _MISSING_ATTRIBUTE)
 
         def restore() -> None:
-            if before is _ABSENT:
+            if before is _MISSING_ATTRIBUTE:
                 delattr(owner, name)
             else:
                 setattr(owner, name, before)
@@ -34,10 +34,10 @@ class Patches:
 
     def item(self, mapping: Any, key: Any, value: Any) -> None:
         """Replace ``mapping[key]``, e.g. an environment variable."""
-        before = mapping.get(key, _ABSENT)
+        before = mapping.get(key, _MISSING_ATTRIBUTE)
 
         def restore() -> None:
-            if before is _ABSENT:
+            if before is _MISSING_ATTRIBUTE:
                 mapping.pop(key, None)
             else:
                 mapping[key] = before

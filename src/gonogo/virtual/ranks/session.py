@@ -267,7 +267,7 @@ class Session:
             self.life.enter("exit")
         except spawned_ranks.ProcessLaunchRequested as starts:
             outcome, processes = "unsupported", starts.count
-            place = _place_of(frames_of_traceback(starts.__traceback__))
+            place = _innermost_location(frames_of_traceback(starts.__traceback__))
             unsupported.append(spawned_ranks.spawn_not_rehearsed(place))
         except RanksDiverged as diverged:
             outcome, ended = "diverged", "stopped"
@@ -287,14 +287,16 @@ class Session:
                 outcome, user_error = "raised", (user_error_.text.en, user_error_.text.zh)
             elif found is not None:
                 outcome, failure = "unsupported", failure_of(error, self.life, self.modules, ())
-                unsupported.append(Unsupported(found.operator, _place_of(failure.frames), found.why.en, found.why.zh))
+                unsupported.append(
+                    Unsupported(found.operator, _innermost_location(failure.frames), found.why.en, found.why.zh)
+                )
             else:
                 outcome = "raised"
                 failure = failure_of(error, self.life, self.modules, self.origin.frames)
                 self._record_failure_context(error)
                 known = self.plan.scratch, self.mode.uses_meta, self.plan.written_folders
                 if (trace := find_internal_failure(error, failure, *known)) is not None:
-                    outcome, place = "unsupported", _place_of(failure.frames)
+                    outcome, place = "unsupported", _innermost_location(failure.frames)
                     unsupported.append(Unsupported(trace.what, place, trace.why.en, trace.why.zh))
         for where in spawned.accelerator_uses(self.plan.scratch):
             unsupported.append(spawned_ranks.accelerator_in_subprocess(where))
@@ -413,10 +415,10 @@ class Session:
             unused_parameters=unused,
             parameters_without_gradient=without,
             left_on_cpu=self.life.left_on_cpu,
-            parameter_count=_count(root),
+            parameter_count=_count_parameters(root),
             as_run=self._as_run(),
             pipeline=pipeline_of(self.modules.roots()),
-            deepspeed_config=_plain(self.facts.get("deepspeed_config")),
+            deepspeed_config=_to_json_types(self.facts.get("deepspeed_config")),
             device_map=self.facts.get("device_map"),
             device_map_frames=self.facts.get("device_map_frames", []),
             drawn_weights=drawn.loads if drawn is not None else [],
@@ -472,7 +474,7 @@ def _operator_and_place(here: Any) -> tuple[str, str]:
     return str(operator) if operator is not None else "", place_text(*place) if place is not None else ""
 
 
-def _place_of(frames: Sequence[Frame]) -> str:
+def _innermost_location(frames: Sequence[Frame]) -> str:
     """``file:line`` of the innermost user frame, or else of the innermost library frame."""
     own = [frame for owner in ("user", "library") for frame in reversed(frames) if frame.owner == owner]
     return f"{own[0].path}:{own[0].line}" if own else "unknown"
@@ -489,17 +491,17 @@ def _read_batch(session: Session, peers: Peers, batch: Any) -> None:
     peers.context(session.batch, session.batches, session.life.step)
 
 
-def _count(root: Any) -> int:
+def _count_parameters(root: Any) -> int:
     """Number of parameters of the model; ZeRO-3 partitioned ones count in full."""
     return sum(getattr(p, "ds_numel", p.numel()) for p in root.parameters()) if root is not None else 0
 
 
-def _plain(value: Any) -> Any:
+def _to_json_types(value: Any) -> Any:
     """The value reduced to JSON types; other types become strings."""
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _to_json_types(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_to_json_types(item) for item in value]
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
 
 

@@ -25,7 +25,7 @@ from gonogo.virtual.protocol.plan import SPAWN, WorkerPlan
 from gonogo.virtual.unsupported import UnsupportedOperator
 
 _NOT_REHEARSED = translated("the processes that it starts were not rehearsed")
-_ASKS = translated("it requests an accelerator, which only the rehearsed processes have")
+_ACCELERATOR_REQUESTED = translated("it requests an accelerator, which only the rehearsed processes have")
 
 
 class ProcessLaunchRequested(BaseException):
@@ -47,7 +47,7 @@ def spawn_not_rehearsed(place: str) -> Unsupported:
 
 def accelerator_in_subprocess(place: str) -> Unsupported:
     """A process that the program starts in addition to its ranks uses an accelerator."""
-    return Unsupported("a process that the program starts", place, _ASKS.en, _ASKS.zh)
+    return Unsupported("a process that the program starts", place, _ACCELERATOR_REQUESTED.en, _ACCELERATOR_REQUESTED.zh)
 
 
 def install(plan: WorkerPlan) -> Callable[[], None]:
@@ -94,14 +94,14 @@ def _replace_agent(patches: Patches, api: Any, plan: WorkerPlan) -> None:
                 "elastic_launch", translated("the nodes that it would connect to are not here: start it with torchrun")
             )
         _continue_as_rank(plan, config.nproc_per_node, config.start_method, (entrypoint, args))
-        os.environ.update(_environment(plan))
+        os.environ.update(_rank_variables(plan))
         entrypoint(*args)
         raise RankProcessExited
 
     patches.set(api, "launch_agent", launch_agent)
 
 
-def _environment(plan: WorkerPlan) -> dict[str, str]:
+def _rank_variables(plan: WorkerPlan) -> dict[str, str]:
     """The variables that torchrun's agent sets for a single-node process (torch/distributed/elastic/agent/server)."""
     rank, world = str(plan.rank), str(plan.world_size)
     return {

@@ -30,7 +30,7 @@ from gonogo.virtual.ray.wait_limit import WaitLimit
 from gonogo.virtual.unsupported import Unsupported, UnsupportedOperator
 
 ADDRESS = "127.0.0.1"
-_ASSUMED = translated(
+_RAY_CLUSTER_ASSUMPTION = translated(
     "Ray's cluster has the GPUs of the machine that was given, all of them free; its processes are rehearsed one at a "
     "time"
 )
@@ -157,7 +157,7 @@ class _Api:
             raise UnsupportedOperator(
                 "ray.init(local_mode=True)", translated("gonogo's stand-in does not support tasks in local mode")
             )
-        self.cluster.assume(_ASSUMED)
+        self.cluster.assume(_RAY_CLUSTER_ASSUMPTION)
         if self.cluster.driver is None:
             blocking.install(self.patches, self.cluster.turns)
             own_threads.install(self.patches, self.cluster.turns)

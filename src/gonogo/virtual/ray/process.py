@@ -57,7 +57,7 @@ _STATEFUL_MODULES = {
     "verl",
 }
 """Packages or modules with per-process state; packages that define actors are added to them."""
-_SHARED = (ModuleType, FunctionType, BuiltinFunctionType, type)
+_SHARED_TYPES = (ModuleType, FunctionType, BuiltinFunctionType, type)
 
 
 class ClusterDevices:
@@ -165,9 +165,9 @@ class _ModuleVariables:
         self.names = tuple(
             name
             for name, value in list(variables.items())
-            if not name.startswith("__") and not isinstance(value, _SHARED)
+            if not name.startswith("__") and not isinstance(value, _SHARED_TYPES)
         )
-        self.values: Callable[[dict[str, Any]], tuple[Any, ...]] = operator.itemgetter(*self.names, *_TWO)
+        self.values: Callable[[dict[str, Any]], tuple[Any, ...]] = operator.itemgetter(*self.names, *_MODULE_ATTRIBUTES)
 
     def put(self, values: tuple[Any, ...], variables: dict[str, Any]) -> None:
         """Set the variables to ``values``."""
@@ -181,7 +181,7 @@ class _ModuleVariables:
                 variables[name] = value
 
 
-_TWO = ("__name__", "__doc__")
+_MODULE_ATTRIBUTES = ("__name__", "__doc__")
 """Names that every module has, since ``itemgetter`` with a single name would not return a tuple."""
 Values = tuple[_ModuleVariables, tuple[Any, ...]]
 

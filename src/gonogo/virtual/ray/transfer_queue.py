@@ -42,10 +42,12 @@ class _Tickets:
 
 def install(patches: Patches) -> None:
     """Patch TransferQueue's encoder and decoder once they are imported."""
-    patches.on_undo(after_import("transfer_queue.utils.serial_utils", lambda module: _follow(patches, module)))
+    patches.on_undo(
+        after_import("transfer_queue.utils.serial_utils", lambda module: _patch_serialization(patches, module))
+    )
 
 
-def _follow(patches: Patches, module: Any) -> None:
+def _patch_serialization(patches: Patches, module: Any) -> None:
     encoder, decoder = module.MsgpackEncoder, module.MsgpackDecoder
     encode_part, encode, decode = (
         encoder._encode_regular_tensor_meta, encoder._encode_regular_tensor, decoder._decode_tensor,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_POLL = 0.2
+_POLL_SECONDS = 0.2
 """Interval in seconds at which waiting threads check whether the rehearsal is over."""
 
 
@@ -58,7 +58,7 @@ class TurnScheduler:
 
     def leave(self) -> None:
         """End this thread's process, and hand over its turn."""
-        self._give()
+        self._release()
         self._of_thread.process = None
 
     def _take(self, counts: bool = True) -> None:
@@ -74,7 +74,7 @@ class TurnScheduler:
         self.taken += counts
         self._enter(self.mine)
 
-    def _give(self) -> None:
+    def _release(self) -> None:
         with self._mutex:
             if self._waiting:
                 self._waiting.popleft().release()
@@ -89,7 +89,7 @@ class TurnScheduler:
             yield
             return
         here.away = 1
-        self._give()
+        self._release()
         try:
             yield
         finally:
@@ -127,7 +127,7 @@ class TurnScheduler:
         end = None if timeout is None else time.monotonic() + timeout
         with self.away(counts):
             while self.ended_by is None:
-                left = _POLL if end is None else min(_POLL, end - time.monotonic())
+                left = _POLL_SECONDS if end is None else min(_POLL_SECONDS, end - time.monotonic())
                 if lock.acquire(timeout=max(left, 0.0)):
                     return True
                 if end is not None and time.monotonic() >= end:

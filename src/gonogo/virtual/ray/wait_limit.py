@@ -23,7 +23,7 @@ _WAITING_FILES = frozenset(
     str(module.__file__)
     for module in (threading, queue, selectors, socket, concurrent.futures.thread, multiprocessing.connection)
 )
-_OURS = str(Path(__file__).parent)
+_GONOGO_RAY_FOLDER = str(Path(__file__).parent)
 """Files in which a waiting thread stands: the modules above, their replacements in this folder, or the turn
 scheduler."""
 
@@ -50,9 +50,9 @@ class WaitLimit:
 def are_all_threads_waiting() -> bool:
     """True if all other threads are blocked; a thread in an unknown place is assumed to be working."""
     own = threading.get_ident()
-    return all(_waits(frame) for thread, frame in sys._current_frames().items() if thread != own)
+    return all(_is_waiting(frame) for thread, frame in sys._current_frames().items() if thread != own)
 
 
-def _waits(frame: Any) -> bool:
+def _is_waiting(frame: Any) -> bool:
     path = frame.f_code.co_filename
-    return path in _WAITING_FILES or path.startswith(_OURS)
+    return path in _WAITING_FILES or path.startswith(_GONOGO_RAY_FOLDER)

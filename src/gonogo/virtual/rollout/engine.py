@@ -25,7 +25,7 @@ from gonogo.virtual.rollout.uncertainty import BLOCK, CONTEXT_UNCERTAINTY_BYTES,
 _GIB = 1 << 30
 _SLEEPS = translated("the engine sleeps ({parts})")
 _TOO_CLOSE = translated("it is too close to tell whether the engine starts: {what}")
-_ASKED = translated("{asked} GiB requested, {free} GiB free")
+_REQUESTED_AND_FREE = translated("{asked} GiB requested, {free} GiB free")
 _CACHE_SHORTAGE = translated("{needed} GiB of cache needed, {left} GiB left")
 CUDA_GRAPH_BYTES_PER_LAYER = 10 << 20
 MIN_CUDA_GRAPH_BYTES = 200 << 20
@@ -119,7 +119,9 @@ class Engine:
         share = float(self.asked.get("gpu_memory_utilization") or 0.9)
         requested = total * share
         self._require_clear_margin(
-            free - requested, CONTEXT_UNCERTAINTY_BYTES, _ASKED.format(asked=_gib(requested), free=_gib(free))
+            free - requested,
+            CONTEXT_UNCERTAINTY_BYTES,
+            _REQUESTED_AND_FREE.format(asked=_gib(requested), free=_gib(free)),
         )
         if free < requested:
             raise ValueError(

@@ -90,7 +90,7 @@ class LLM:
         with now.life.during("generate", "vllm.LLM.generate"):
             self._engine.check_awake()
             read = [self._read(one) for one in (prompts if isinstance(prompts, list | tuple) else [prompts])]
-            asked = _each(sampling_params, len(read))
+            asked = _params_per_prompt(sampling_params, len(read))
             shares = iter(self._writer.next_batch(sum(one.n for one in asked)))
             now.assume(generation.ASSUMED)
             self._ranks.step([ids for _, ids in read], sum(one.n for one in asked))
@@ -331,7 +331,7 @@ class Weights:
         return set(names)
 
 
-def _each(params: Any, count: int) -> list[Any]:
+def _params_per_prompt(params: Any, count: int) -> list[Any]:
     if isinstance(params, list | tuple):
         if len(params) != count:
             raise ValueError("The lengths of prompts and params must be the same.")

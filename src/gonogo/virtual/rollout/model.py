@@ -18,7 +18,7 @@ from gonogo.finding import Text, translated
 from gonogo.virtual.weights import skeleton
 from gonogo.virtual.weights.model_folders import find_model_folder, missing_model_error
 
-_CONTEXT = (
+_CONTEXT_LENGTH_KEYS = (
     "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length", "max_target_positions",
     "max_sequence_length", "max_seq_length", "seq_len",
 )  # fmt: skip
@@ -57,8 +57,8 @@ class EngineModel:
         self.folder = folder
         self.tp = tp
         self._check_heads()
-        self.dtype = _dtype(dtype, self.config, self.text)
-        self.max_model_len = _context(self.text, max_model_len)
+        self.dtype = _resolve_dtype(dtype, self.config, self.text)
+        self.max_model_len = _context_length(self.text, max_model_len)
         self.shapes: dict[str, tuple[int, ...]] = {}
         """Shapes of the weights, by their names in transformers."""
         self.parts: set[str] = set()
@@ -136,7 +136,7 @@ class EngineModel:
         kept = min(window - 1 + max_num_batched_tokens, tokens)
         return (
             self._layer_cache_bytes_per_token()
-            * (grows * _blocks(tokens, block) + slides * _blocks(kept, block))
+            * (grows * _block_count(tokens, block) + slides * _block_count(kept, block))
             * block
         )
 
@@ -177,11 +177,11 @@ class EngineModel:
         return count
 
 
-def _blocks(tokens: int, block: int) -> int:
+def _block_count(tokens: int, block: int) -> int:
     return -(-tokens // block)
 
 
-def _dtype(asked: Any, config: Any, text: Any) -> torch.dtype:
+def _resolve_dtype(asked: Any, config: Any, text: Any) -> torch.dtype:
     """The requested dtype; ``auto`` means the config's, or bfloat16 if that is float32."""
     if isinstance(asked, torch.dtype):
         return asked
@@ -197,9 +197,9 @@ def _dtype(asked: Any, config: Any, text: Any) -> torch.dtype:
     return torch.bfloat16
 
 
-def _context(text: Any, asked: int | None) -> int:
+def _context_length(text: Any, asked: int | None) -> int:
     """The engine's context length in tokens. Raises vLLM's ValueError if it exceeds the model's."""
-    known = {key: value for key in _CONTEXT if isinstance(value := getattr(text, key, None), int)}
+    known = {key: value for key in _CONTEXT_LENGTH_KEYS if isinstance(value := getattr(text, key, None), int)}
     if not known:
         return asked or 2048
     key = min(known, key=lambda one: known[one])

@@ -20,7 +20,7 @@ from gonogo.virtual.patching.patches import Patches
 
 NEWEST = "0.31.0"
 """The newest release against which this was checked."""
-_FRAMEWORKS = ("verl", "openrlhf", "trl")
+_ENGINE_FRAMEWORKS = ("verl", "openrlhf", "trl")
 """Packages with an extra ``vllm`` that states which release they support."""
 _BUNDLES_ENGINE = "ms-swift"
 """A package with its own code for vLLM, whatever version the TRL installed beside it requires."""
@@ -39,8 +39,8 @@ def stand_in_version(program: str = "") -> tuple[str, bool]:
         return metadata.version("vllm"), True
     except metadata.PackageNotFoundError:
         pass
-    run = [program] if program in _FRAMEWORKS else []
-    for framework in () if _is_there(_BUNDLES_ENGINE) and not run else (*run, *reversed(_FRAMEWORKS)):
+    run = [program] if program in _ENGINE_FRAMEWORKS else []
+    for framework in () if _is_installed(_BUNDLES_ENGINE) and not run else (*run, *reversed(_ENGINE_FRAMEWORKS)):
         try:
             asked = metadata.requires(framework) or []
         except metadata.PackageNotFoundError:
@@ -52,7 +52,7 @@ def stand_in_version(program: str = "") -> tuple[str, bool]:
     return NEWEST, False
 
 
-def _is_there(name: str) -> bool:
+def _is_installed(name: str) -> bool:
     try:
         metadata.version(name)
     except metadata.PackageNotFoundError:

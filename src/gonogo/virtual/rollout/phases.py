@@ -27,14 +27,14 @@ _METHODS: dict[str, Phase] = {
     "compute_log_prob": "score",
     "compute_values": "score",
 }
-_SCORES = ("_get_per_token_logps_and_entropies", "_get_per_token_logps")
+_LOGPS_METHODS = ("_get_per_token_logps_and_entropies", "_get_per_token_logps")
 """Methods that compute log-probabilities: with gradients for the loss, without for the old policy and the
 reference."""
-_TRAINERS = ("grpo_trainer", "rloo_trainer", "online_dpo_trainer", "gkd_trainer")
-_MODULES = (
+_TRL_TRAINER_MODULES = ("grpo_trainer", "rloo_trainer", "online_dpo_trainer", "gkd_trainer")
+_ROLLOUT_MODULES = (
     "trl.generation.vllm_generation",
     "trl.experimental.online_dpo.online_dpo_trainer",
-    *(f"trl.trainer.{name}" for name in _TRAINERS),
+    *(f"trl.trainer.{name}" for name in _TRL_TRAINER_MODULES),
     "verl.workers.fsdp_workers",
     "verl.workers.engine_workers",
     *(f"swift.rlhf_trainers.{name}" for name in ("rollout_mixin", "grpo_trainer", "gkd_trainer")),
@@ -51,16 +51,16 @@ def install(patches: Patches, lifecycle: Lifecycle) -> None:
             for name, method in list(vars(owner).items()):
                 activity = f"{owner.__name__}.{name}"
                 if name in _METHODS:
-                    patches.set(owner, name, _within(method, lifecycle, _METHODS[name], activity))
-                elif name in _SCORES:
+                    patches.set(owner, name, _run_in_phase(method, lifecycle, _METHODS[name], activity))
+                elif name in _LOGPS_METHODS:
                     patches.set(owner, name, _without_gradients(method, lifecycle, activity))
 
-    for module in _MODULES:
+    for module in _ROLLOUT_MODULES:
         patches.on_undo(after_import(module, follow))
 
 
 def _without_gradients(method: Callable[..., Any], lifecycle: Lifecycle, activity: str) -> Callable[..., Any]:
-    scoring = _within(method, lifecycle, "score", activity)
+    scoring = _run_in_phase(method, lifecycle, "score", activity)
 
     @functools.wraps(method)
     def followed(*args: Any, **kwargs: Any) -> Any:
@@ -69,7 +69,7 @@ def _without_gradients(method: Callable[..., Any], lifecycle: Lifecycle, activit
     return followed
 
 
-def _within(method: Callable[..., Any], lifecycle: Lifecycle, phase: Phase, activity: str) -> Callable[..., Any]:
+def _run_in_phase(method: Callable[..., Any], lifecycle: Lifecycle, phase: Phase, activity: str) -> Callable[..., Any]:
     if inspect.iscoroutinefunction(method):
 
         @functools.wraps(method)

@@ -48,11 +48,11 @@ class _ValueAction(argparse.Action):
     """Stores True without a value, one value parsed as JSON or else as text, and several as a list."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
-        read = [_read(one) for one in values]
+        read = [_parse_value(one) for one in values]
         setattr(namespace, self.dest, read if len(read) > 1 else read[0] if read else True)
 
 
-def _read(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:

@@ -70,7 +70,7 @@ class SGLang:
         asked_sampling = body.get("sampling_params") or {}
         several = asked_sampling if isinstance(asked_sampling, list) else [asked_sampling] * len(prompts)
         answers: list[Answer] = []
-        for sampling, group in _alike(several, prompts):
+        for sampling, group in _group_by_sampling(several, prompts):
             answers += self._answers(group, self._verify(sampling), bool(body.get("return_logprob")))
         return answers[0] if single and len(answers) == 1 else answers
 
@@ -143,7 +143,7 @@ class SGLang:
         return {"output_ids": token_ids, "meta_info": about, **({"text": text} if text is not None else {})}
 
 
-def _alike(sampling_params: list[Answer], prompts: list[list[int]]) -> list[tuple[Answer, list[list[int]]]]:
+def _group_by_sampling(sampling_params: list[Answer], prompts: list[list[int]]) -> list[tuple[Answer, list[list[int]]]]:
     """Prompts in order, grouped while their sampling parameters are equal: each group is one batch of the server."""
     groups: list[tuple[Answer, list[list[int]]]] = []
     for one, prompt in zip(sampling_params, prompts, strict=True):

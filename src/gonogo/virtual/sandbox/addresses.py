@@ -21,7 +21,9 @@ from gonogo.finding import Text, translated
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 
-_MADE = translated("what is at {address} is generated (gonogo prepare): its length and form are not the real file's")
+_GENERATED_DOWNLOAD_ASSUMPTION = translated(
+    "what is at {address} is generated (gonogo prepare): its length and form are not the real file's"
+)
 
 
 def install(
@@ -61,7 +63,7 @@ class _AddressFiles:
             if found is None:
                 self.missed(MissingInput("data", address))
             else:
-                self.assume(_MADE.format(address=address))
+                self.assume(_GENERATED_DOWNLOAD_ASSUMPTION.format(address=address))
         return None if found is None else os.path.join(self.folder, found)
 
     def follow_fsspec(self, patches: Patches, module: ModuleType) -> None:

@@ -97,12 +97,12 @@ def _moving(original: Callable[..., None]) -> Callable[..., None]:
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
-            _copy_and_delete(_whole(src, src_dir_fd), _whole(dst, dst_dir_fd), original, error)
+            _copy_and_delete(_absolute_path(src, src_dir_fd), _absolute_path(dst, dst_dir_fd), original, error)
 
     return move
 
 
-def _whole(path: Any, folder: int | None) -> str:
+def _absolute_path(path: Any, folder: int | None) -> str:
     """Make a path that is relative to a directory descriptor absolute, without a trailing slash."""
     text = os.fsdecode(path)
     if folder is not None and not text.startswith("/"):

@@ -21,7 +21,7 @@ _NO_RESULT_METHODS = (
     "upload_large_folder", "create_branch", "create_tag", "delete_branch", "delete_file", "delete_folder", "delete_tag",
     "update_repo_settings", "update_repo_visibility", "add_space_secret", "super_squash_history", "merge_pull_request",
 )  # fmt: skip
-_KINDS = {"dataset": "datasets/", "space": "spaces/"}
+_REPO_TYPE_PREFIXES = {"dataset": "datasets/", "space": "spaces/"}
 
 
 def install(note: Callable[[str], None]) -> Callable[[], None]:
@@ -41,13 +41,13 @@ def _patch_hub_functions(patches: Patches, module: ModuleType, note: Callable[[s
     for name, answer in answers.items():
         original = getattr(module.HfApi, name, None)
         if original is not None:
-            method = _method(original, answer, note)
+            method = _wrap_method(original, answer, note)
             patches.set(module.HfApi, name, method)
             if hasattr(module, name):  # the bound method of the module's own HfApi, created at import
                 patches.set(module, name, method.__get__(module.api))
 
 
-def _method(original: Any, answer: Callable[..., Any], note: Callable[[str], None]) -> Any:
+def _wrap_method(original: Any, answer: Callable[..., Any], note: Callable[[str], None]) -> Any:
     @functools.wraps(original)
     def sent(self: Any, *args: Any, **kwargs: Any) -> Any:
         if original.__name__ != "whoami":
@@ -64,7 +64,7 @@ def _method(original: Any, answer: Callable[..., Any], note: Callable[[str], Non
 
 def _repo_url(module: Any, repo_id: str, *args: Any, repo_type: str | None = None, **kwargs: Any) -> Any:
     owned = repo_id if "/" in repo_id else f"user/{repo_id}"
-    return module.RepoUrl(f"{_ENDPOINT}/{_KINDS.get(repo_type or '', '')}{owned}")
+    return module.RepoUrl(f"{_ENDPOINT}/{_REPO_TYPE_PREFIXES.get(repo_type or '', '')}{owned}")
 
 
 def _commit_info(module: Any, *args: Any, repo_id: str = "user/model", **kwargs: Any) -> Any:

@@ -15,14 +15,14 @@ from gonogo.finding import Text, translated
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 
-_ASSUMED = translated(
+_METRIC_ASSUMPTION = translated(
     "the metric {name} is fetched from the hub where there is a network, and what it needs is installed; its scores "
     "here are one half"
 )
 _SCORE = 0.5
-_NUMBERS = frozenset({"wer", "cer", "mauve"})
+_SCALAR_METRICS = frozenset({"wer", "cer", "mauve"})
 """Metrics whose ``compute`` returns a number, or an object with attributes, instead of a dict."""
-_KEYS = {
+_SCORE_NAMES_BY_METRIC = {
     "accuracy": ("accuracy",), "f1": ("f1",), "precision": ("precision",), "recall": ("recall",), "mse": ("mse",),
     "mae": ("mae",), "exact_match": ("exact_match",), "glue": ("accuracy", "f1"), "super_glue": ("accuracy", "f1"),
     "xnli": ("accuracy",), "squad": ("exact_match", "f1"), "squad_v2": ("exact", "f1"), "bleu": ("bleu", "precisions"),
@@ -38,22 +38,22 @@ _KEYS = {
 def install(assume: Callable[[Text], object]) -> Callable[[], None]:
     """Replace known metrics of the hub that aren't cached; unknown ones fail to load as before."""
     patches = Patches()
-    patches.on_undo(after_import("evaluate.loading", functools.partial(_follow, patches, assume)))
+    patches.on_undo(after_import("evaluate.loading", functools.partial(_patch_load, patches, assume)))
     return patches.undo
 
 
-def _follow(patches: Patches, assume: Callable[[Text], object], module: ModuleType) -> None:
+def _patch_load(patches: Patches, assume: Callable[[Text], object], module: ModuleType) -> None:
     load = vars(module)["load"]
 
     @functools.wraps(load)
     def load_metric(path: Any, *args: Any, **kwargs: Any) -> Any:
         name = str(path).removeprefix("evaluate-metric/")
-        if os.path.exists(str(path)) or not (name in _KEYS or name in _NUMBERS):
+        if os.path.exists(str(path)) or not (name in _SCORE_NAMES_BY_METRIC or name in _SCALAR_METRICS):
             return load(path, *args, **kwargs)
         try:
             return load(path, *args, **kwargs)  # from the user's cache
         except Exception:
-            assume(_ASSUMED.format(name=name))
+            assume(_METRIC_ASSUMPTION.format(name=name))
             return _Metric(name)
 
     patches.set(module, "load", load_metric)
@@ -73,7 +73,11 @@ class _Metric:
 
     def compute(self, *args: Any, **kwargs: Any) -> Any:
         """A dict of scores, or a single score."""
-        return _SCORE if self.name in _NUMBERS else _Scores(dict.fromkeys(_KEYS[self.name], _SCORE))
+        return (
+            _SCORE
+            if self.name in _SCALAR_METRICS
+            else _Scores(dict.fromkeys(_SCORE_NAMES_BY_METRIC[self.name], _SCORE))
+        )
 
 
 class _Scores(dict[str, Any]):

@@ -15,7 +15,7 @@ from typing import Any
 from gonogo.virtual.lookups.failed_lookups import record_unreachable_host
 from gonogo.virtual.patching.patches import Patches
 
-_ENVIRONMENT = {
+_OFFLINE_VARIABLES = {
     # Read when these packages are imported: they use their caches at once instead of trying to connect and waiting.
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
@@ -34,7 +34,7 @@ _UNREACHABLE_ERRNOS = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EN
 def install(on_unreachable_host: Callable[[str], None] = lambda host: None) -> Patches:
     """Make libraries work offline; ``on_unreachable_host`` is called with each host that could not be reached."""
     patches = Patches()
-    for variable, value in _ENVIRONMENT.items():
+    for variable, value in _OFFLINE_VARIABLES.items():
         patches.item(os.environ, variable, value)
 
     def refused(host: Any) -> None:

@@ -33,7 +33,7 @@ _GENERATED_ROWS = translated(
     "the real one"
 )
 
-_WEIGHTS = "model.safetensors"
+_WEIGHTS_FILE = "model.safetensors"
 _MODEL_LIBRARIES = frozenset({"transformers", "diffusers", "peft", "sentence_transformers", "adapters", "tokenizers"})
 
 
@@ -105,11 +105,13 @@ class PreparedNames:
 
     def miss(self, kind: str | None, name: Any, subset: Any = None, split: Any = None, files: Any = None) -> None:
         """Record a missing name if it looks like one; for a local dataset folder, record the files expected in it."""
-        text, within = str(name), tuple(_texts(files))
+        text, within = str(name), tuple(_requested_files(files))
         is_name = text.count("/") < 2 and not text.startswith(("/", ".", "~"))
         if is_name or (within and kind == "dataset"):
             whole = text if is_name else os.path.abspath(text)
-            one = MissingInput("data" if kind == "dataset" else "model", whole, _text(subset), _text(split), within)
+            one = MissingInput(
+                "data" if kind == "dataset" else "model", whole, _string_or_none(subset), _string_or_none(split), within
+            )
             if one not in self._heard:
                 self._heard.add(one)
                 self.missed(one)
@@ -171,8 +173,8 @@ class PreparedNames:
             kind = default_repo_type or kwargs.get("repo_type")
             folder = self.place(name, kind)
             if folder is not None:
-                if kind != "dataset" and _asked_for(_WEIGHTS, kwargs):
-                    folder = self.weights(str(name), folder, _WEIGHTS)
+                if kind != "dataset" and _asked_for(_WEIGHTS_FILE, kwargs):
+                    folder = self.weights(str(name), folder, _WEIGHTS_FILE)
                 return _copy_into(folder, kwargs.get("local_dir"), "")
             try:
                 return original(*args, **kwargs)
@@ -193,7 +195,7 @@ class PreparedNames:
             if folder is None:
                 return factory(path, *args, **kwargs)
             for given in ("data_dir", "data_files"):
-                if not _is_there(folder, kwargs.get(given)):
+                if not _has_files(folder, kwargs.get(given)):
                     kwargs[given] = None
             return factory(folder, *args, **(kwargs | {"revision": None}))
 
@@ -243,27 +245,27 @@ def _is_called_by_model_library(frame: FrameType | None) -> bool:
 def _asked_for(file: str, kwargs: dict[str, Any]) -> bool:
     """True if a snapshot with these patterns includes the file."""
     allowed, ignored = kwargs.get("allow_patterns"), kwargs.get("ignore_patterns")
-    return (allowed is None or any(fnmatch.fnmatch(file, one) for one in _texts(allowed))) and not any(
-        fnmatch.fnmatch(file, one) for one in _texts(ignored)
+    return (allowed is None or any(fnmatch.fnmatch(file, one) for one in _requested_files(allowed))) and not any(
+        fnmatch.fnmatch(file, one) for one in _requested_files(ignored)
     )
 
 
-def _text(value: Any) -> str | None:
+def _string_or_none(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _texts(files: Any) -> Iterator[str]:
+def _requested_files(files: Any) -> Iterator[str]:
     """The file names that a program passes, flattened from a string, list or dict."""
     if isinstance(files, str):
         yield files
     elif isinstance(files, (dict, list, tuple)):
         for one in files.values() if isinstance(files, dict) else files:
-            yield from _texts(one)
+            yield from _requested_files(one)
 
 
-def _is_there(folder: str, files: Any) -> bool:
+def _has_files(folder: str, files: Any) -> bool:
     """True if all files that a program names are in the folder."""
-    named = list(_texts(files))
+    named = list(_requested_files(files))
     return bool(named) and all(os.path.exists(os.path.join(folder, one)) for one in named)
 
 

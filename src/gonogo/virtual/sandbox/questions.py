@@ -15,8 +15,8 @@ from typing import Any, Protocol
 from gonogo.finding import Text, translated
 from gonogo.virtual.patching.patches import Patches
 
-_FOLDER = translated("the hub has no repository {name}, which is a folder here")
-_WEIGHTS = "model.safetensors"
+_LOCAL_FOLDER_ASSUMPTION = translated("the hub has no repository {name}, which is a folder here")
+_WEIGHTS_FILE = "model.safetensors"
 _PLACEHOLDER_COMMIT = "0" * 40
 """The commit hash of generated repositories."""
 _SELF_TOLD = ("model_info", "dataset_info")
@@ -45,7 +45,7 @@ def follow(names: _Names, patches: Patches, module: ModuleType) -> None:
         "auth_check": lambda *_, **__: None,
         "list_repo_files": lambda folder, name, kind, *_, **__: list(files_of(folder, kind)),
         "list_repo_tree": functools.partial(_list_repo_tree, module),
-        "get_paths_info": functools.partial(_paths, module),
+        "get_paths_info": functools.partial(_paths_info, module),
         "model_info": functools.partial(_info, module),
         "dataset_info": functools.partial(_info, module),
         "repo_info": functools.partial(_info, module),
@@ -53,13 +53,13 @@ def follow(names: _Names, patches: Patches, module: ModuleType) -> None:
     for name, answer in answers.items():
         original = getattr(module.HfApi, name, None)
         if original is not None:
-            method = _method(names, original, answer)
+            method = _wrap_method(names, original, answer)
             patches.set(module.HfApi, name, method)
             if hasattr(module, name):  # the bound method of the module's own HfApi, created at import
                 patches.set(module, name, method.__get__(module.api))
 
 
-def _method(names: _Names, original: Any, answer: Callable[..., Any]) -> Any:
+def _wrap_method(names: _Names, original: Any, answer: Callable[..., Any]) -> Any:
     usual = "dataset" if original.__name__ == "dataset_info" else None
 
     @functools.wraps(original)
@@ -71,7 +71,7 @@ def _method(names: _Names, original: Any, answer: Callable[..., Any]) -> Any:
         if kind is not None and not usual:
             kwargs["repo_type"] = kind
         if original.__name__ == "file_exists" and os.path.isdir(str(repo_id)):
-            names.assume(_FOLDER.format(name=str(repo_id)))
+            names.assume(_LOCAL_FOLDER_ASSUMPTION.format(name=str(repo_id)))
             return False
         try:
             return original(api, repo_id, *args, **kwargs)
@@ -95,7 +95,7 @@ def asked_for(error: BaseException) -> tuple[str, str] | None:
 
 def files_of(folder: str, kind: str | None) -> Iterator[str]:
     """The paths of a repository's files, including a model's weights, which are generated when they are read."""
-    found = set() if kind == "dataset" else {_WEIGHTS}
+    found = set() if kind == "dataset" else {_WEIGHTS_FILE}
     for parent, _, names in os.walk(folder):
         found.update(os.path.relpath(os.path.join(parent, name), folder) for name in names)
     yield from sorted(found)
@@ -136,15 +136,15 @@ def _list_repo_tree(
                 folders.add(within)
                 yield module.RepoFolder(path=within, oid=_PLACEHOLDER_COMMIT, tree_id=_PLACEHOLDER_COMMIT)
         if len(parts) == 1 or kwargs.get("recursive"):
-            yield _file(module, folder, file)
+            yield _repo_file(module, folder, file)
 
 
-def _paths(module: Any, folder: str, name: str, kind: str | None, paths: Any, **kwargs: Any) -> list[Any]:
+def _paths_info(module: Any, folder: str, name: str, kind: str | None, paths: Any, **kwargs: Any) -> list[Any]:
     wanted = [paths] if isinstance(paths, str) else list(paths)
     return [one for one in _list_repo_tree(module, folder, name, kind, recursive=True) if one.path in wanted]
 
 
-def _file(module: Any, folder: str, file: str) -> Any:
+def _repo_file(module: Any, folder: str, file: str) -> Any:
     path = os.path.join(folder, file)
     return module.RepoFile(
         path=file, size=os.path.getsize(path) if os.path.exists(path) else 0, oid=_PLACEHOLDER_COMMIT

@@ -20,7 +20,7 @@ from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.sandbox import file_copies, hub, network, trackers
 
-_PACKAGES = ("multiprocessing", "multiprocess")
+_MULTIPROCESSING_PACKAGES = ("multiprocessing", "multiprocess")
 """The standard library's package, and its dill-based copy, which datasets uses."""
 _USES = "accelerators-used"
 """File in the scratch folder in which these processes record where they used an accelerator."""
@@ -53,7 +53,7 @@ def install(scratch: str) -> Callable[[], None]:
 
         patches.set(module, "get_preparation_data", get_preparation_data)
 
-    for package in _PACKAGES:
+    for package in _MULTIPROCESSING_PACKAGES:
         patches.on_undo(after_import(f"{package}.spawn", share))
     return patches.undo
 

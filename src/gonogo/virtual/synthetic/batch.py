@@ -12,7 +12,7 @@ from gonogo.finding.errors import UserError
 from gonogo.virtual.synthetic import media, notes, own_processor, probe, tokens
 from gonogo.virtual.synthetic.model import LocatedModel
 
-_CLASSES = ("ForSequenceClassification", "ForImageClassification", "ForAudioClassification",
+_CLASSIFIER_NAME_PARTS = ("ForSequenceClassification", "ForImageClassification", "ForAudioClassification",
             "ForVideoClassification", "ForImageClassificationWithTeacher")  # fmt: skip
 
 
@@ -100,7 +100,7 @@ def _add_labels(batch: dict[str, Any], located_model: LocatedModel, seq_len: int
     elif "labels" in names:
         if name.startswith("ForCTC") or name.endswith(("ForCTC", "ForTDT", "ForRNNT")):
             batch["labels"] = tokens.ids(config, micro_batch, 16)
-        elif any(part in name for part in _CLASSES):
+        elif any(part in name for part in _CLASSIFIER_NAME_PARTS):
             batch["labels"] = torch.zeros(micro_batch, dtype=torch.int64)
         elif decodes:
             batch["labels"] = tokens.ids(config, micro_batch, min(seq_len, tokens.max_target_length(config)))

@@ -40,7 +40,7 @@ KINDS = (
         ("get_audio_features", "get_speech_features"),
     ),
 )
-_SECONDS = 2
+_AUDIO_SECONDS = 2
 
 
 def modality_config(located_model: LocatedModel, kind: Modality) -> Any:
@@ -130,11 +130,11 @@ def _image_processor(located_model: LocatedModel, config: Any) -> Any:
             except Exception:  # a setting that this processor doesn't have
                 continue
         if missing is not None:
-            raise _lacking(located_model, str(classes[-1]), missing)
+            raise _missing_library_error(located_model, str(classes[-1]), missing)
     return None
 
 
-def _lacking(located_model: LocatedModel, processor: str, error: ImportError) -> UserError:
+def _missing_library_error(located_model: LocatedModel, processor: str, error: ImportError) -> UserError:
     """The error that says what to install for the model's processor."""
     libraries = sorted(set(re.findall(r"the (\w[\w.-]*) library", str(error)))) or [str(error).strip().split("\n")[0]]
     return UserError(
@@ -192,19 +192,22 @@ def _audio_inputs(located_model: LocatedModel, config: Any, rows: int) -> dict[s
         if bins is not None:
             settings["feature_size"] = bins
         for chosen in (settings, {}):
-            with _imported(located_model, KNOWN[name]), contextlib.suppress(TypeError, ValueError, AttributeError):
+            with (
+                _explain_import_errors(located_model, KNOWN[name]),
+                contextlib.suppress(TypeError, ValueError, AttributeError),
+            ):
                 extractor = made(**chosen)  # type: ignore[misc]
                 rate = getattr(extractor, "sampling_rate", 16000)
-                return _extract_audio(extractor, [tone(rate * _SECONDS)] * rows, rate)
+                return _extract_audio(extractor, [tone(rate * _AUDIO_SECONDS)] * rows, rate)
     return {}
 
 
 @contextlib.contextmanager
-def _imported(located_model: LocatedModel, processor: str) -> Iterator[None]:
+def _explain_import_errors(located_model: LocatedModel, processor: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise _lacking(located_model, processor, error) from error
+        raise _missing_library_error(located_model, processor, error) from error
 
 
 def _extract_audio(feature_extractor: Any, waveforms: list[Any], sample_rate: int) -> dict[str, Any]:
@@ -232,11 +235,11 @@ def _width_of(config: Any) -> int | None:
 def _zero_audio(config: Any, rows: int) -> torch.Tensor:
     bins, width = mel_bins(config), _width_of(config)
     if width is not None:
-        return torch.zeros(rows, 100 * _SECONDS, width)
+        return torch.zeros(rows, 100 * _AUDIO_SECONDS, width)
     if bins is None:
-        return torch.zeros(rows, 16000 * _SECONDS)
+        return torch.zeros(rows, 16000 * _AUDIO_SECONDS)
     positions = getattr(config, "max_source_positions", None)
-    frames = 2 * positions if isinstance(positions, int) else 100 * _SECONDS
+    frames = 2 * positions if isinstance(positions, int) else 100 * _AUDIO_SECONDS
     return torch.zeros(rows, bins, frames)
 
 

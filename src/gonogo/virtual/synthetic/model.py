@@ -56,14 +56,14 @@ def read_model(path: str) -> LocatedModel:
                 file=file, error=str(error).strip().partition("\n")[0]
             )
         ) from error
-    return _trainable_part(LocatedModel(config, _class_of(config, stated, folder, file), folder), file)
+    return _trainable_part(LocatedModel(config, _model_class(config, stated, folder, file), folder), file)
 
 
 def _has_remote_code(config_dict: dict[str, Any], folder: str | None) -> bool:
     return folder is not None and isinstance(config_dict.get("auto_map"), dict)
 
 
-def _class_of(config: Any, config_dict: dict[str, Any], folder: str | None, file: str) -> Any:
+def _model_class(config: Any, config_dict: dict[str, Any], folder: str | None, file: str) -> Any:
     import transformers
     from transformers.models.auto import modeling_auto
 

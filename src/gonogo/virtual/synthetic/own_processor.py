@@ -12,14 +12,14 @@ from gonogo.virtual.synthetic import notes
 from gonogo.virtual.synthetic.media import picture, tone
 from gonogo.virtual.synthetic.model import LocatedModel
 
-_FILES = ("processor_config.json", "preprocessor_config.json")
+_PROCESSOR_FILES = ("processor_config.json", "preprocessor_config.json")
 _TEXT = "Say what there is to see and to hear. "
 
 
 def batch_of(located_model: LocatedModel, seq_len: int, rows: int) -> dict[str, Any] | None:
     """Inputs from the folder's processor, padded to ``seq_len``; None if there is none, or it can't be used."""
     folder = located_model.folder
-    if folder is None or not any(os.path.isfile(os.path.join(folder, name)) for name in _FILES):
+    if folder is None or not any(os.path.isfile(os.path.join(folder, name)) for name in _PROCESSOR_FILES):
         return None
     from transformers import AutoProcessor
 

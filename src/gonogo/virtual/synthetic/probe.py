@@ -22,12 +22,12 @@ from gonogo.virtual.synthetic.tokens import text_config
 def features_of(located_model: LocatedModel, kind: Modality, inputs: dict[str, Any]) -> int | None:
     """The number of features that the inputs yield, each with a token in the text; None if it can't be determined."""
     with notes.without_host_peak():
-        return _count(located_model, kind, inputs)
+        return _count_feature_rows(located_model, kind, inputs)
 
 
-def _count(located_model: LocatedModel, kind: Modality, inputs: dict[str, Any]) -> int | None:
+def _count_feature_rows(located_model: LocatedModel, kind: Modality, inputs: dict[str, Any]) -> int | None:
     model: Any = None
-    for config in _configs(located_model.config):
+    for config in _shortened_configs(located_model.config):
         try:
             model = _built(located_model, config)
             break
@@ -35,21 +35,21 @@ def _count(located_model: LocatedModel, kind: Modality, inputs: dict[str, Any]) 
             continue
     if model is None:
         return None
-    encode = next(filter(None, (_encoder(owner, kind) for owner in (model, getattr(model, "model", None)))), None)
+    encode = next(filter(None, (_find_encoder(owner, kind) for owner in (model, getattr(model, "model", None)))), None)
     if encode is None:
         return None
     takes = inspect.signature(encode).parameters
     given = {name: value for name, value in inputs.items() if name in takes}
     try:
         with torch.no_grad():
-            return _rows(encode(**given))
+            return _count_feature_vectors(encode(**given))
     except (RuntimeError, TypeError, ValueError, AttributeError, LookupError) as error:
         first = str(error).strip().partition("\n")[0][:200]
         notes.assume(translated("{encoder} could not be probed: {first}").format(encoder=kind.encoders[0], first=first))
         return None
 
 
-def _encoder(owner: Any, kind: Modality) -> Any:
+def _find_encoder(owner: Any, kind: Modality) -> Any:
     """The owner's method that encodes this modality and has an explicit signature."""
     for name in kind.encoders:
         method = getattr(owner, name, None)
@@ -60,7 +60,7 @@ def _encoder(owner: Any, kind: Modality) -> Any:
     return None
 
 
-def _configs(config: Any) -> list[Any]:
+def _shortened_configs(config: Any) -> list[Any]:
     short = copy.deepcopy(config)
     text = text_config(short)
     if isinstance(getattr(text, "num_hidden_layers", None), int):
@@ -85,17 +85,17 @@ def _built(located_model: LocatedModel, config: Any) -> Any:
         return located_model.model_class._from_config(config, torch_dtype=torch.float32).eval()
 
 
-def _rows(features: Any) -> int | None:
+def _count_feature_vectors(features: Any) -> int | None:
     """The number of feature vectors in an encoder's output, whatever its structure."""
     for name in ("pooler_output", "last_hidden_state"):
         inner = getattr(features, name, None)
         if inner is not None:
-            return _rows(inner)
+            return _count_feature_vectors(inner)
     if isinstance(features, torch.Tensor):
         return features.numel() // features.shape[-1] if features.dim() > 1 else None
     if isinstance(features, list | tuple) and features:
         if len(features) == 2 and isinstance(features[1], list | tuple):  # (features, deep-stack features)
-            return _rows(features[0])
-        counted = [_rows(item) for item in features]
+            return _count_feature_vectors(features[0])
+        counted = [_count_feature_vectors(item) for item in features]
         return sum(c for c in counted if c is not None) if all(c is not None for c in counted) else None
     return None

@@ -24,7 +24,7 @@ _START_END_TOKENS = {
     "audio": (("audio_start_token_id", "audio_end_token_id"), ("audio_bos_token_id", "audio_eos_token_id"),
               ("boa_token_id", "eoa_token_id")),
 }  # fmt: skip
-_TYPES = {"image": 1, "audio": 3}
+_TOKEN_TYPE_IDS = {"image": 1, "audio": 3}
 """Values of ``mm_token_type_ids`` by modality."""
 MASK = "image_embeds_position_mask"
 """The argument with the positions of the images, for models without an image token."""
@@ -137,7 +137,7 @@ def text(located_model: LocatedModel, placeholder_counts: Mapping[str, int], seq
             at += 1
         if token is not None:  # otherwise only a mask marks the image's positions
             row[at : at + count] = token
-        types[at : at + count] = _TYPES[kind]
+        types[at : at + count] = _TOKEN_TYPE_IDS[kind]
         at += count
         if end is not None:
             row[at] = end
@@ -149,7 +149,7 @@ def text(located_model: LocatedModel, placeholder_counts: Mapping[str, int], seq
     if "mm_token_type_ids" in takes:
         batch["mm_token_type_ids"] = types.repeat(rows, 1)
     if MASK in takes and placeholder_counts:
-        batch[MASK] = (types == _TYPES["image"]).repeat(rows, 1)
+        batch[MASK] = (types == _TOKEN_TYPE_IDS["image"]).repeat(rows, 1)
     if "token_type_ids" in takes and placeholder_counts:
         batch["token_type_ids"] = (types > 0).long().repeat(rows, 1)
     return batch

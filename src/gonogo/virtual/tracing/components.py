@@ -19,7 +19,7 @@ from gonogo.virtual.memory.caching_allocator import CachingAllocator
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.tracing.recorder import COLLECTIVES, OPERATORS, Recorder
 
-_serve = VirtualMode.__torch_dispatch__
+_virtual_dispatch = VirtualMode.__torch_dispatch__
 
 
 class ComponentFactories(NamedTuple):
@@ -53,7 +53,7 @@ class _TracedMode(VirtualMode):  # type: ignore[no-untyped-call]
         """Run the operator as ``VirtualMode`` does, and record it."""
         recorder = self._recorder
         if get_ident() != recorder.thread:
-            return _serve(self, func, types, args, kwargs)
+            return _virtual_dispatch(self, func, types, args, kwargs)
         began = recorder.clock
         recorder.clock = began + 1
         number = self._numbers.get(id(func))
@@ -63,7 +63,7 @@ class _TracedMode(VirtualMode):  # type: ignore[no-untyped-call]
         if func.namespace == "c10d":
             track, detail = COLLECTIVES, _detail_of(recorder, func, args)
         try:
-            return _serve(self, func, types, args, kwargs)
+            return _virtual_dispatch(self, func, types, args, kwargs)
         finally:
             recorder.spans.extend((track, began, recorder.clock, number, detail))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from gonogo.evidence.rehearsal.record import Assumption
 from gonogo.finding import Text, translated
 
-_OURS = str(Path(__file__).parents[2]) + os.sep
+_GONOGO_FOLDER = str(Path(__file__).parents[2]) + os.sep
 _FLIP_AFTER_VISITS = 64
 """Number of evaluations of a condition within a step after which its answer flips, so that ``while condition``
 ends."""
@@ -32,7 +32,7 @@ class Ledger:
         """Number of unknown numbers that were assumed."""
         self._visits: Counter[tuple[str, int]] = Counter()
         stdlib = os.path.dirname(os.__file__) + os.sep
-        self._skip = (torch_folder + os.sep, _OURS, "<frozen", "<string>")
+        self._skip = (torch_folder + os.sep, _GONOGO_FOLDER, "<frozen", "<string>")
         self._glue = (stdlib, "typing_extensions.py")
         """Decorators and context managers that wrap calls, such as DeepSpeed's wrappers of torch functions."""
 

@@ -23,10 +23,10 @@ Sent = list[torch.Tensor]
 
 def packed(tensors: Sequence[torch.Tensor]) -> bytes:
     """Real CPU tensors as bytes. Call with dispatch modes off."""
-    return _encode([(str(one.dtype).removeprefix("torch."), tuple(one.shape), _bytes(one)) for one in tensors])
+    return _encode([(str(one.dtype).removeprefix("torch."), tuple(one.shape), _tensor_bytes(one)) for one in tensors])
 
 
-def _bytes(tensor: torch.Tensor) -> bytes:
+def _tensor_bytes(tensor: torch.Tensor) -> bytes:
     if not tensor.numel():
         return b""
     flat = real.empty(tensor.numel(), dtype=tensor.dtype)  # a tensor with stride 0 has no contiguous bytes
@@ -94,7 +94,7 @@ def results(
     if operator == "alltoall_":
         return [tensors[mine] for tensors in sent]
     if operator == "alltoall_base_":
-        return [torch.cat([_part(tensors[0], splits[i], count, mine) for i, tensors in enumerate(sent)])]
+        return [torch.cat([_member_chunk(tensors[0], splits[i], count, mine) for i, tensors in enumerate(sent)])]
     return None
 
 
@@ -102,7 +102,7 @@ def _all_or_none(tensors: list[torch.Tensor | None]) -> list[torch.Tensor | None
     return None if any(tensor is None for tensor in tensors) else tensors
 
 
-def _part(tensor: torch.Tensor, splits: Sequence[int], count: int, member_index: int) -> Any:
+def _member_chunk(tensor: torch.Tensor, splits: Sequence[int], count: int, member_index: int) -> Any:
     """The rows of a tensor that are sent to one member, flattened."""
     parts: Any = torch.split(tensor, list(splits)) if splits else tensor.chunk(count)
     return parts[member_index].reshape(-1)

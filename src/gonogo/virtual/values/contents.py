@@ -154,15 +154,15 @@ def compute(func: Any, args: Any, kwargs: Any, out_numel: int, tensors: list[Vir
         if not all(type(t.cell.values) is Uniform or t.dim() == 0 for t in tensors):
             return None
         if func in _UNIFORM_REDUCTIONS:
-            collapsed = _map(args, lambda t: _as_scalar(t).reshape((1,) * t.dim()))
-            return _call(func, collapsed, kwargs)
+            collapsed = _map_tensors(args, lambda t: _as_scalar(t).reshape((1,) * t.dim()))
+            return _traced_call(func, collapsed, kwargs)
         if torch.Tag.pointwise in func.tags or func is aten._to_copy.default:
-            collapsed = _map(args, lambda t: _as_scalar(t))
+            collapsed = _map_tensors(args, lambda t: _as_scalar(t))
             kwargs = {**_map_values(kwargs, _as_scalar)}
             kwargs.pop("memory_format", None)
             if "device" in kwargs:
                 kwargs["device"] = torch.device("cpu")
-            scalar = _call(func, collapsed, kwargs)
+            scalar = _traced_call(func, collapsed, kwargs)
             return scalar.expand(out_numel) if isinstance(scalar, torch.Tensor) else None
         return None
     if out_numel > (64 << 20):
@@ -170,7 +170,7 @@ def compute(func: Any, args: Any, kwargs: Any, out_numel: int, tensors: list[Vir
     here = {"device": torch.device("cpu"), "pin_memory": None}
     kwargs = {name: here.get(name, value) for name, value in kwargs.items()}
     try:
-        result = _call(func, _map(args, look), _map_values(kwargs, look))
+        result = _traced_call(func, _map_tensors(args, look), _map_values(kwargs, look))
         return () if result is None and not func._schema.returns else result
     except NotImplementedError:  # an accelerator's own kernel, such as flash attention, which the CPU lacks
         return None
@@ -179,12 +179,12 @@ def compute(func: Any, args: Any, kwargs: Any, out_numel: int, tensors: list[Vir
             return None
         if not any(type(t.cell.values) is Uniform for t in tensors):
             raise
-        return _call(
-            func, _map(args, _known_strided), _map_values(kwargs, _known_strided)
+        return _traced_call(
+            func, _map_tensors(args, _known_strided), _map_values(kwargs, _known_strided)
         )  # a kernel that rejects strides of 0
 
 
-def _call(func: Any, args: Any, kwargs: Any) -> Any:
+def _traced_call(func: Any, args: Any, kwargs: Any) -> Any:
     return func(*args, **kwargs) if ValueTrace.now is None else ValueTrace.now.call(func, args, kwargs)
 
 
@@ -210,16 +210,16 @@ def _as_scalar(tensor: VirtualTensor) -> torch.Tensor:
     return known
 
 
-def _map(value: Any, transform: Any) -> Any:
+def _map_tensors(value: Any, transform: Any) -> Any:
     if isinstance(value, VirtualTensor):
         return transform(value)
     if isinstance(value, list | tuple):
-        return type(value)(_map(item, transform) for item in value)
+        return type(value)(_map_tensors(item, transform) for item in value)
     return value
 
 
 def _map_values(kwargs: dict[str, Any], transform: Any) -> dict[str, Any]:
-    return {name: _map(value, transform) for name, value in kwargs.items()}
+    return {name: _map_tensors(value, transform) for name, value in kwargs.items()}
 
 
 def nonfinite_test(func: Any, args: Any) -> bool | None:

@@ -40,7 +40,12 @@ class _Functions(TorchFunctionMode):
         """Run one function."""
         kwargs = kwargs or {}
         real: RealTensors = {}
-        if _mutates_tensor_object(func) or not _read(args, real) or not _read(kwargs.values(), real) or not real:
+        if (
+            _mutates_tensor_object(func)
+            or not _collect_real_tensors(args, real)
+            or not _collect_real_tensors(kwargs.values(), real)
+            or not real
+        ):
             return func(*args, **kwargs)
         if torch.is_grad_enabled() and any(tensor.requires_grad for _, tensor in real.values()):
             return func(*args, **kwargs)
@@ -79,7 +84,11 @@ class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not any(issubclass(kind, VirtualTensor) for kind in types):
             return func(*args, **kwargs)
         real: RealTensors = {}
-        known = torch.Tag.inplace_view not in func.tags and _read(args, real) and _read(kwargs.values(), real)
+        known = (
+            torch.Tag.inplace_view not in func.tags
+            and _collect_real_tensors(args, real)
+            and _collect_real_tensors(kwargs.values(), real)
+        )
         return _call_with_real(func, args, kwargs, real) if known else _call_in_virtual_mode(func, args, kwargs)
 
 
@@ -98,7 +107,7 @@ def _call_with_real(func: Callable[..., Any], args: Any, kwargs: dict[str, Any],
     return given.get(id(out), out)
 
 
-def _read(arguments: Any, real: RealTensors) -> bool:
+def _collect_real_tensors(arguments: Any, real: RealTensors) -> bool:
     """Add the real tensor for each virtual one to ``real``; returns False if one has none."""
     for value in arguments:
         if isinstance(value, VirtualTensor):
@@ -109,7 +118,7 @@ def _read(arguments: Any, real: RealTensors) -> bool:
                     known = contents.read(value)
                 assert known is not None
                 real[id(value)] = known, value
-        elif isinstance(value, list | tuple) and not _read(value, real):
+        elif isinstance(value, list | tuple) and not _collect_real_tensors(value, real):
             return False
     return True
 

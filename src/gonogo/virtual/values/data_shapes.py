@@ -25,7 +25,9 @@ def shapes_by_rank(loader: Any, rank: int, world: int, count: int) -> list[str]:
             indices = _batches_of_rank(loader, rank, other, world)
             if indices is None:
                 return []
-            kinds = [_kind(collate([dataset[i] for i in batch])) for batch in itertools.islice(indices, count)]
+            kinds = [
+                _batch_structure(collate([dataset[i] for i in batch])) for batch in itertools.islice(indices, count)
+            ]
             found.append(" | ".join(kinds))
     return found
 
@@ -51,7 +53,7 @@ def _lists(batches: Iterable[Any]) -> Iterator[list[Any]]:
     return (list(batch) for batch in batches)
 
 
-def _kind(batch: Any) -> str:
+def _batch_structure(batch: Any) -> str:
     entries = described(batch)
     return ", ".join(f"{name} {_drop_sizes(said)}" for name, said in entries)
 

@@ -104,7 +104,7 @@ def _propagate_known(operator: Operator, args: Any, kwargs: Any, tensors: list[V
     if operator.write_names and not all(contents.materialise(t) for t in _written_tensors(operator, args, kwargs)):
         _forget_written(operator, args, kwargs)
         return
-    known = contents.compute(func, args, kwargs, _numel(out), tensors)
+    known = contents.compute(func, args, kwargs, _total_numel(out), tensors)
     if operator.write_names:
         if known is None:
             _forget_written(operator, args, kwargs)
@@ -134,10 +134,10 @@ def _fill_value(operator: Operator, args: Any, kwargs: Any) -> Any:
     return args[position] if position < len(args) else kwargs["fill_value"]
 
 
-def _numel(out: Any) -> int:
+def _total_numel(out: Any) -> int:
     if isinstance(out, VirtualTensor):
         return out.numel()
-    return sum(_numel(item) for item in out) if isinstance(out, list | tuple) else 0
+    return sum(_total_numel(item) for item in out) if isinstance(out, list | tuple) else 0
 
 
 def _has_tensor(args: Any) -> bool:

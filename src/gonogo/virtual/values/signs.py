@@ -21,19 +21,46 @@ SMALL = 4096
 
 _MAKES = {"norm", "linalg_vector_norm", "_foreach_norm", "abs", "exp", "sqrt", "square", "sigmoid", "var", "std",
           "_softmax", "relu", "linalg_matrix_norm"}  # fmt: skip
-_KEEPS = {"sum", "mean", "stack", "cat", "amax", "amin", "max", "min", "maximum", "minimum", "pow", "mul", "add", "div",
-          "_to_copy", "clone", "mul_", "add_", "div_", "copy_", "reciprocal", "clamp", "clamp_min", "sqrt_",
-          "prod", "full_like", "pow_", "cumsum"}  # fmt: skip
+_NONNEGATIVE_PRESERVING_OPERATORS = {
+    "sum",
+    "mean",
+    "stack",
+    "cat",
+    "amax",
+    "amin",
+    "max",
+    "min",
+    "maximum",
+    "minimum",
+    "pow",
+    "mul",
+    "add",
+    "div",
+    "_to_copy",
+    "clone",
+    "mul_",
+    "add_",
+    "div_",
+    "copy_",
+    "reciprocal",
+    "clamp",
+    "clamp_min",
+    "sqrt_",
+    "prod",
+    "full_like",
+    "pow_",
+    "cumsum",
+}
 
 
 def note(name: str, args: Any, tensors: list[VirtualTensor], out: Any) -> None:
     """Set the fact on an operator's small unknown results."""
     if name in _MAKES:
         fact = True
-    elif name in _KEEPS:
+    elif name in _NONNEGATIVE_PRESERVING_OPERATORS:
         fact = all(_is_nonnegative(t) for t in tensors) and all(_is_nonnegative_number(a) for a in args)
     elif name == "where":
-        fact = _where(args)
+        fact = _is_where_nonnegative(args)
     else:
         fact = False
     for tensor in out if isinstance(out, list | tuple) else (out,):
@@ -78,7 +105,7 @@ def _is_nonnegative_number(value: Any) -> bool:
     return not isinstance(value, int | float) or value >= 0
 
 
-def _where(args: Any) -> bool:
+def _is_where_nonnegative(args: Any) -> bool:
     condition, yes, no = args[0], args[1], args[2]
     known = contents.read(condition) if isinstance(condition, VirtualTensor) else None
     chosen = [yes, no] if known is None else [yes] * bool(known.any()) + [no] * (not bool(known.all()))

@@ -16,7 +16,7 @@ import torch
 from gonogo.virtual import private
 from gonogo.virtual.values import real
 
-_NAME = "_gonogo_variable"
+_VARIABLE_ATTRIBUTE = "_gonogo_variable"
 _SMALL, _LARGE = 64 << 10, 8 << 20
 """Constants up to the first size are copied; writing to larger ones than the second ends the trace."""
 
@@ -146,7 +146,7 @@ class ValueTrace:
     # -- variables -----------------------------------------------------------------------------------------------------
 
     def _variable(self, tensor: torch.Tensor) -> int | None:
-        trace, number = getattr(tensor.untyped_storage(), _NAME, (None, 0))
+        trace, number = getattr(tensor.untyped_storage(), _VARIABLE_ATTRIBUTE, (None, 0))
         return number if trace is self else None
 
     def _part(self, tensor: torch.Tensor) -> _StorageView | None:
@@ -159,7 +159,7 @@ class ValueTrace:
         if variable is None:
             variable = self._count
             self._count += 1
-            setattr(tensor.untyped_storage(), _NAME, (self, variable))
+            setattr(tensor.untyped_storage(), _VARIABLE_ATTRIBUTE, (self, variable))
         return _part_of(variable, tensor)
 
     def _record_arguments(self, value: Any, is_written: bool) -> Any:
@@ -230,5 +230,7 @@ def _are_storages_persistent() -> bool:
     """True if a storage keeps Python attributes; older releases of torch create a new object on each access."""
     with private.modes_off():
         tensor = real.empty(1)
-        setattr(tensor.untyped_storage(), _NAME, True)
-        return getattr(real.empty(0).set_(tensor.untyped_storage()).untyped_storage(), _NAME, False) is True
+        setattr(tensor.untyped_storage(), _VARIABLE_ATTRIBUTE, True)
+        return (
+            getattr(real.empty(0).set_(tensor.untyped_storage()).untyped_storage(), _VARIABLE_ATTRIBUTE, False) is True
+        )

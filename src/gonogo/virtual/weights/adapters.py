@@ -39,7 +39,7 @@ def install(patches: Patches, generated_weights: GeneratedWeights) -> None:
         @functools.wraps(load_weights)
         def load_peft_weights(model_id: Any, *args: Any, **kwargs: Any) -> Any:
             if _loading:
-                elsewhere = _prepare(os.fspath(model_id), kwargs, generated_weights)
+                elsewhere = _ensure_weights(os.fspath(model_id), kwargs, generated_weights)
                 if elsewhere is not None:
                     model_id = elsewhere
                     kwargs.pop("subfolder", None)
@@ -95,7 +95,7 @@ def _preparing_after_injection(
     @functools.wraps(inject)
     def followed(*args: Any, **rest: Any) -> Any:
         result = inject(*args, **rest)
-        _prepare(name, load_kwargs, generated_weights)
+        _ensure_weights(name, load_kwargs, generated_weights)
         return result
 
     with patched_attribute(peft, "inject_adapter_in_model", followed):
@@ -128,7 +128,7 @@ def _folder_without_weights(name: str, load_kwargs: dict[str, Any]) -> str | Non
     return None if folder is None or _has_weights(folder) else folder
 
 
-def _prepare(name: str, load_kwargs: dict[str, Any], generated_weights: GeneratedWeights) -> str | None:
+def _ensure_weights(name: str, load_kwargs: dict[str, Any], generated_weights: GeneratedWeights) -> str | None:
     """Generate an adapter's weights if they are missing; returns the folder to load from if it is not the adapter's
     own."""
     folder = _folder_of(name, load_kwargs)

@@ -13,12 +13,12 @@ import torch
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 
-_device = torch.device
+_original_device = torch.device
 _FACTORIES = (
     "empty", "zeros", "ones", "full", "rand", "randn", "randint", "randperm", "arange", "linspace", "logspace", "eye",
     "empty_strided", "empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like",
 )  # fmt: skip
-_METHODS = ("new_empty", "new_zeros", "new_ones", "new_full", "new_empty_strided")
+_FACTORY_METHODS = ("new_empty", "new_zeros", "new_ones", "new_full", "new_empty_strided")
 
 
 class _DeviceType(type):
@@ -26,32 +26,32 @@ class _DeviceType(type):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> torch.device:
         if len(args) == 1 and not kwargs and isinstance(args[0], int) and not isinstance(args[0], bool):
-            return _device(VirtualTensor.accelerator_type, args[0])
-        return _device(*args, **kwargs)
+            return _original_device(VirtualTensor.accelerator_type, args[0])
+        return _original_device(*args, **kwargs)
 
     def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, _device)
+        return isinstance(instance, _original_device)
 
     def __subclasscheck__(cls, subclass: type) -> bool:
-        return issubclass(subclass, _device)
+        return issubclass(subclass, _original_device)
 
     def __eq__(cls, other: object) -> bool:
-        return other is cls or other is _device
+        return other is cls or other is _original_device
 
     def __hash__(cls) -> int:
-        return hash(_device)
+        return hash(_original_device)
 
 
 def install(patches: Patches) -> None:
     """Make ``torch.device`` and torch's factories accept the index of a virtual accelerator."""
-    device = _DeviceType("device", (), {"__module__": "torch", "__doc__": _device.__doc__})
+    device = _DeviceType("device", (), {"__module__": "torch", "__doc__": _original_device.__doc__})
     patches.set(torch, "device", device)
     replaced = []
     for name in _FACTORIES:
         original = getattr(torch, name)
         replaced.append((original, _accept_device_index(original)))
         patches.set(torch, name, replaced[-1][1])
-    for name in _METHODS:
+    for name in _FACTORY_METHODS:
         patches.set(torch.Tensor, name, _accept_device_index(getattr(torch.Tensor, name)))
     patches.everywhere(replaced, excluded_modules=[torch])
     # Called by Module.to, and by libraries whose tensor containers have their own ``to`` (tensordict).
@@ -64,9 +64,9 @@ def _accept_device_index(original: Any, *, first_positional: bool = False) -> An
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
         if type(kwargs.get("device")) is int:
-            kwargs["device"] = _device(VirtualTensor.accelerator_type, kwargs["device"])
+            kwargs["device"] = _original_device(VirtualTensor.accelerator_type, kwargs["device"])
         if first_positional and args and type(args[0]) is int:
-            args = (_device(VirtualTensor.accelerator_type, args[0]), *args[1:])
+            args = (_original_device(VirtualTensor.accelerator_type, args[0]), *args[1:])
         return original(*args, **kwargs)
 
     return function

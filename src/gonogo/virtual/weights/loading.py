@@ -23,13 +23,13 @@ def install(lifecycle: Lifecycle, modules: ModuleTracker, facts: dict[str, Any])
     patches.on_undo(
         after_import(
             "transformers.modeling_utils",
-            lambda module: _follow(patches, module.PreTrainedModel, lifecycle, modules, facts),
+            lambda module: _patch_pretrained_model(patches, module.PreTrainedModel, lifecycle, modules, facts),
         )
     )
     return patches.undo
 
 
-def _follow(
+def _patch_pretrained_model(
     patches: Patches, model_class: Any, lifecycle: Lifecycle, modules: ModuleTracker, facts: dict[str, Any]
 ) -> None:
     original = model_class.from_pretrained.__func__

@@ -34,7 +34,7 @@ def make(generated_weights: GeneratedWeights, name: str, folder: str, file: str)
     """
     if not (_SAFETENSORS_PATTERN.fullmatch(file) or file == _PICKLED_FILE_NAME) or folder in _folders_in_progress:
         return folder
-    model_class = _class_of(folder)
+    model_class = _model_class(folder)
     if model_class is None:
         return folder
     _folders_in_progress.add(folder)
@@ -51,7 +51,7 @@ def make(generated_weights: GeneratedWeights, name: str, folder: str, file: str)
         _folders_in_progress.discard(folder)
 
 
-def _class_of(folder: str) -> Any:
+def _model_class(folder: str) -> Any:
     config = os.path.join(folder, "config.json")
     if not os.path.isfile(config):
         return None

@@ -49,7 +49,7 @@ def install(patches: Patches, generated_weights: GeneratedWeights, opened_files:
             before = set(opened_files)
             source = pretrained_model_name_or_path
             if source is not None and kwargs.get("state_dict") is None:
-                elsewhere = _prepare(cls, os.fspath(source), kwargs, generated_weights)
+                elsewhere = _ensure_weights(cls, os.fspath(source), kwargs, generated_weights)
                 if elsewhere is not None:
                     source, kwargs["subfolder"] = elsewhere, ""
             SafeOpen.counted = bool(kwargs.pop("disable_mmap", False))
@@ -91,7 +91,7 @@ def _only_first_rank_reads(module: ModuleType) -> bool:
     return any(question is not None and question() for question in asked)
 
 
-def _place(name: str, kwargs: dict[str, Any]) -> str | None:
+def _model_folder(name: str, kwargs: dict[str, Any]) -> str | None:
     where = {key: kwargs.get(key) for key in ("subfolder", "cache_dir", "revision")}
     return find_model_folder(name, **where)
 
@@ -101,7 +101,7 @@ def _require_model_folder(name: str, kwargs: dict[str, Any]) -> str | None:
     missing."""
     if is_file_here(name) or kwargs.get("gguf_file"):
         return None
-    folder = _place(name, kwargs)
+    folder = _model_folder(name, kwargs)
     if folder is None:
         raise missing_model_error(name)
     has_config = is_file_here(os.path.join(folder, "config.json"))
@@ -123,7 +123,9 @@ def _restore_name(result: Any, source: str, name: str) -> None:
                 setattr(owner, attribute, name)
 
 
-def _prepare(model_class: Any, name: str, kwargs: dict[str, Any], generated_weights: GeneratedWeights) -> str | None:
+def _ensure_weights(
+    model_class: Any, name: str, kwargs: dict[str, Any], generated_weights: GeneratedWeights
+) -> str | None:
     """Generate a model's weights if they are missing from its folder.
 
     Returns the folder to load from if it is not the model's own.
@@ -135,7 +137,7 @@ def _prepare(model_class: Any, name: str, kwargs: dict[str, Any], generated_weig
     if not os.path.isfile(os.path.join(folder, "config.json")) and os.path.isfile(adapter):
         base = read_json(adapter).get("base_model_name_or_path")
         if base:
-            _prepare(model_class, str(base), {**kwargs, "subfolder": None}, generated_weights)
+            _ensure_weights(model_class, str(base), {**kwargs, "subfolder": None}, generated_weights)
         return None
     if generated_weights.belongs_to_run(folder):
         return None

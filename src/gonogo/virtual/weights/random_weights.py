@@ -52,7 +52,7 @@ class RandomWeights:
         """Record the weights that ``from_pretrained`` reported as randomly initialized, compared with the ``files``
         it read."""
         stored = names_in(files)
-        sizes = {name: _elements(parameter) for name, parameter in model.named_parameters()}
+        sizes = {name: _full_numel(parameter) for name, parameter in model.named_parameters()}
         tensors = _tensors(model)
         drawn = {
             name: _RandomTensor(weakref.ref(tensors[name]), sizes.get(name, 0))
@@ -73,11 +73,11 @@ class RandomWeights:
         self._loads.append((load, drawn))
 
     def _given(self, initialized_ids: set[int]) -> None:
-        loads = ((_without(load, drawn, initialized_ids), drawn) for load, drawn in self._loads)
+        loads = ((_remaining_load(load, drawn, initialized_ids), drawn) for load, drawn in self._loads)
         self._loads = [(left, drawn) for left, drawn in loads if left is not None]
 
 
-def _without(
+def _remaining_load(
     load: LoadedWeights, random_weights: Mapping[str, _RandomTensor], initialized_ids: set[int]
 ) -> LoadedWeights | None:
     """The load without the weights that were set since; None if no others are left."""
@@ -100,6 +100,6 @@ def _tensors(module: Any) -> dict[str, Any]:
     return dict([*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)])
 
 
-def _elements(parameter: Any) -> int:
+def _full_numel(parameter: Any) -> int:
     """Number of elements of the whole parameter, even if ZeRO-3 has partitioned it."""
     return int(getattr(parameter, "ds_numel", None) or parameter.numel())

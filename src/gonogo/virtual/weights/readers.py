@@ -40,10 +40,10 @@ def _follow_diffusers(patches: Patches, notify: Callable[[str], None]) -> None:
     Their ``from_pretrained`` looks for a single weight file, and fails if there is none.
     """
     for module in ("diffusers.models.modeling_utils", "diffusers.modeling_utils"):
-        patches.on_undo(after_import(module, functools.partial(_follow, patches, notify)))
+        patches.on_undo(after_import(module, functools.partial(_patch_from_pretrained, patches, notify)))
 
 
-def _follow(patches: Patches, notify: Callable[[str], None], module: ModuleType) -> None:
+def _patch_from_pretrained(patches: Patches, notify: Callable[[str], None], module: ModuleType) -> None:
     owner: Any = getattr(module, "ModelMixin", None)
     if owner is None or "from_pretrained" not in vars(owner):
         return

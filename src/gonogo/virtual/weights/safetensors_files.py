@@ -32,7 +32,7 @@ _DTYPES = {
 }  # fmt: skip
 DTYPE_NAMES = {name: code for code, name in _DTYPES.items()}
 """Maps torch's name of a dtype to safetensors' code."""
-_TORCH = ("pt", "pytorch", "torch")
+_TORCH_FRAMEWORK_NAMES = ("pt", "pytorch", "torch")
 
 
 class Slice:
@@ -64,7 +64,7 @@ class SafeOpen:
     """True if tensors on the CPU are copies of the file's bytes (read, not mapped)."""
 
     def __init__(self, filename: Any, framework: Any, device: Any = "cpu", **kwargs: Any) -> None:
-        self._torch = str(framework) in _TORCH
+        self._torch = str(framework) in _TORCH_FRAMEWORK_NAMES
         self._device = device
         self._mapped = kwargs.get("backend", "mmap") == "mmap" and not self.counted
         self._path = filename
@@ -126,7 +126,7 @@ class SafeOpen:
         return tensor
 
     def _part(self, name: str, original: Any, index: Any) -> torch.Tensor:
-        shape, dtype = original.get_shape(), _dtype(original.get_dtype())
+        shape, dtype = original.get_shape(), _torch_dtype(original.get_dtype())
         if dtype is getattr(torch, "float4_e2m1fn_x2", None):  # two numbers per byte
             shape = [*shape[:-1], shape[-1] // 2]
         known = self._unread is not None and name not in self._unread and nbytes_of(shape, dtype) <= VALUES_LIMIT_BYTES
@@ -157,7 +157,7 @@ def _offsets(path: Any) -> dict[str, tuple[int, int]]:
     }
 
 
-def _dtype(code: str) -> torch.dtype:
+def _torch_dtype(code: str) -> torch.dtype:
     dtype = getattr(torch, _DTYPES.get(code, ""), None)
     if not isinstance(dtype, torch.dtype):
         raise ValueError(f"safetensors dtype {code} is not known to this torch")

@@ -111,7 +111,7 @@ def replace_writers(patches: Patches, module: ModuleType, on_write: Callable[[st
 
     def serialize_file(tensor_dict: dict[str, Any], filename: Any, metadata: dict[str, str] | None = None) -> None:
         tensors = _laid_out(tensor_dict)
-        described = _described(tensor_dict) if Origins.followed else []
+        described = _describe_tensors(tensor_dict) if Origins.followed else []
         header = _header(tensors, _with_origins(metadata, described))
         with open(filename, "wb") as file:
             file.write(header)
@@ -129,7 +129,7 @@ def replace_writers(patches: Patches, module: ModuleType, on_write: Callable[[st
 
     def serialize(tensor_dict: dict[str, Any], metadata: dict[str, str] | None = None) -> bytes:
         tensors = _laid_out(tensor_dict)
-        header = _header(tensors, _with_origins(metadata, _described(tensor_dict) if Origins.followed else []))
+        header = _header(tensors, _with_origins(metadata, _describe_tensors(tensor_dict) if Origins.followed else []))
         length = tensors[-1][4] if tensors else 0
         if length > _IN_MEMORY_LIMIT:
             raise UnsupportedOperator(
@@ -150,7 +150,7 @@ _TensorLayout = tuple[str, str, list[int], int, int, "bytes | None"]
 """Name, safetensors' dtype, shape, begin, end, and the bytes if they are known."""
 
 
-def _described(tensor_dict: dict[str, Any]) -> list[Described]:
+def _describe_tensors(tensor_dict: dict[str, Any]) -> list[Described]:
     """The origins of each tensor, if they are tracked."""
     found: list[Described] = []
     for name, spec in tensor_dict.items():

@@ -22,7 +22,7 @@ from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 
-_MODULE = "torch.distributed.checkpoint._state_dict_stager"
+_STAGER_MODULE = "torch.distributed.checkpoint._state_dict_stager"
 _THREAD_EXECUTOR_MODULE = "torch.distributed.checkpoint._async_thread_executor"
 
 
@@ -33,7 +33,9 @@ def install(peers: Peers | None, world_size: int) -> Callable[[], None]:
         plans = after_import(
             "torch.distributed.checkpoint.default_planner", functools.partial(_patch_plan_creation, patches)
         )
-        states = after_import("torch.distributed.fsdp._optim_utils", functools.partial(_states, patches))
+        states = after_import(
+            "torch.distributed.fsdp._optim_utils", functools.partial(_patch_optimizer_states, patches)
+        )
         patches.on_undo(plans)
         patches.on_undo(states)
     return patches.undo
@@ -74,7 +76,7 @@ def _deduplicate_plans(plans: list[Any]) -> list[Any]:
     return known
 
 
-def _states(patches: Patches, module: Any) -> None:
+def _patch_optimizer_states(patches: Patches, module: Any) -> None:
     """Add the optimizer state keys that other ranks have for the rest of a flat parameter."""
     map_keys = module._map_param_key_to_optim_keys
     gather_info = getattr(module, "_allgather_state_info", None)  # torch 2.1 doesn't have it
@@ -123,7 +125,7 @@ def install_staging() -> Callable[[], None]:
     Copies virtual tensors as tensors, and makes the save synchronous; returns the undo.
     """
     patches = Patches()
-    patches.on_undo(after_import(_MODULE, functools.partial(_patch_stager, patches)))
+    patches.on_undo(after_import(_STAGER_MODULE, functools.partial(_patch_stager, patches)))
     patches.on_undo(after_import(_THREAD_EXECUTOR_MODULE, functools.partial(_use_inline_executor, patches)))
     return patches.undo
 

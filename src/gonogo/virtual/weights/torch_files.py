@@ -28,7 +28,7 @@ from gonogo.virtual.weights.file_tensors import VALUES_LIMIT_BYTES, tensor_with_
 from gonogo.virtual.weights.torch_archive import UNREAD_LOCATION_PREFIX, expand, omitted_records
 
 
-class _File:
+class _MappedFileStorage:
     """Stand-in for the storage of a whole mapped file: its slices are storages without memory."""
 
     def __init__(self, path: str) -> None:
@@ -56,7 +56,7 @@ class _File:
 class _LoadState:
     """The state of a running ``torch.load``: each storage's target device, and the tensor that represents it."""
 
-    def __init__(self, map_location: Any, memory_mapped: bool, file: _File | None, path: str) -> None:
+    def __init__(self, map_location: Any, memory_mapped: bool, file: _MappedFileStorage | None, path: str) -> None:
         self.map_location = map_location
         self.path = path
         self.mapped = memory_mapped
@@ -159,10 +159,10 @@ def install(patches: Patches, on_open: Callable[[str], None]) -> None:
         path = _path_of(f)
         if path is not None and path.endswith(".safetensors"):
             return original(f, map_location, pickle_module, weights_only=weights_only, mmap=mmap, **arguments)
-        with _source(f, path) as (source, is_archive):
+        with _open_with_holes(f, path) as (source, is_archive):
             mapped = bool(mmap)
             use_map = True if is_archive and isinstance(source, str) else mmap
-            file = _File(source) if is_archive and isinstance(source, str) else None
+            file = _MappedFileStorage(source) if is_archive and isinstance(source, str) else None
             loading = _LoadState(map_location, mapped, file, os.fsdecode(path) if path is not None else "")
             before = getattr(_current_load, "loading", None)
             _current_load.loading = loading
@@ -251,7 +251,7 @@ def _read_into_buffer(f: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _source(f: Any, path: str | None) -> Iterator[tuple[Any, bool]]:
+def _open_with_holes(f: Any, path: str | None) -> Iterator[tuple[Any, bool]]:
     """The input for torch: a file in which records omitted by a virtual save are restored as holes."""
     source: Any = _read_into_buffer(f) if path is None else path
     if path is not None and not os.path.isfile(source):

@@ -33,17 +33,17 @@ def add_base_image(listing: PackageListing, image: str, place: Place) -> None:
     if re.search(r"(?:^|/)pytorch/pytorch$", name) and (match := re.match(r"(\d+\.\d+(?:\.\d+)?)-cuda(\d+\.\d+)", tag)):
         listing.add("torch", exact(match[1]), place)
         listing.fact("cuda", match[2], place)
-        _toolkit(listing, match[2], tag, place)
+        _add_toolkit(listing, match[2], tag, place)
     elif re.search(r"(?:^|/)nvidia/cuda$", name) and (match := re.match(r"(\d+\.\d+)(?:\.\d+)?-", tag)):
         listing.pypi = True  # it contains no torch, which comes from elsewhere
-        _toolkit(listing, match[1], tag, place)
+        _add_toolkit(listing, match[1], tag, place)
     elif re.search(r"(?:^|/)nvidia/pytorch$", name):
         listing.add("torch", "", place)  # a build by NVIDIA, whose version is not in the tag
     elif "modelscope" in name or "axolotl" in name:
         _add_tag_words(listing, tag, place)
 
 
-def _toolkit(listing: PackageListing, cuda: str, tag: str, place: Place) -> None:
+def _add_toolkit(listing: PackageListing, cuda: str, tag: str, place: Place) -> None:
     if "devel" in tag:
         listing.fact("toolkit", cuda, place)
     elif "runtime" in tag or "base" in tag:

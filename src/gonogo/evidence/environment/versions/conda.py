@@ -10,7 +10,12 @@ from gonogo.evidence.environment.versions.requirements import INDEX_OPTION_PATTE
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import Place, SourceFile
 
-_NAMES = {"pytorch": "torch", "pytorch-gpu": "torch", "pytorch-cpu": "torch", "pytorch-lightning": "pytorch-lightning"}
+_PIP_NAMES = {
+    "pytorch": "torch",
+    "pytorch-gpu": "torch",
+    "pytorch-cpu": "torch",
+    "pytorch-lightning": "pytorch-lightning",
+}
 """Packages that have other names in conda than on PyPI."""
 _SPEC_PATTERN = r"(?:[\w./-]{1,100}::)?([A-Za-z0-9_][\w.-]{0,100})\s*(?:\[[^\]]{0,200}\])?\s*(.{0,200})$"
 
@@ -92,7 +97,7 @@ def add_conda_dependency(listing: PackageListing, text: str, place: Place | None
     if place is not None:
         start = place.end - len(constraint.encode()) if constraint else place.end
         at = place.source.place(start, place.end)
-    listing.add(_NAMES.get(name, name), specifier, place, notation="requirement", specifier_place=at)
+    listing.add(_PIP_NAMES.get(name, name), specifier, place, notation="requirement", specifier_place=at)
     if name in ("pytorch-cpu", "cpuonly"):
         listing.facts["cuda"] = Field.missing()
     return built
@@ -125,7 +130,7 @@ def _add_listed(listing: PackageListing, name: str, version: str, build: str, pl
     if name in ("python", "pytorch-cuda", "cudatoolkit", "cuda-version", "cuda-nvcc", "cuda-toolkit"):
         add_conda_dependency(listing, f"{name}=={version}", place)
         return
-    listing.add(_NAMES.get(name, name), exact(version), place)
+    listing.add(_PIP_NAMES.get(name, name), exact(version), place)
     cuda = re.search(r"cuda(\d+\.\d+|\d{3})", build)
     if name == "pytorch" and cuda is not None:
         constraint = cuda[1] if "." in cuda[1] else f"{cuda[1][:2]}.{cuda[1][2]}"

@@ -17,7 +17,7 @@ _INSTALL_COMMAND_PATTERN = (
     r"\b(?:pip[\d.]*|uv[ \t]+pip|python[\d.]*[ \t]+-m[ \t]+pip|(?:conda|mamba|micromamba))[ \t]+"
     r"(?:-[\w-]+[ \t]+)*install\b([^&;|\n]*)"
 )
-_WORD = r"\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']+"
+_SHELL_WORD_PATTERN = r"\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']+"
 _OPTIONS_WITH_VALUE = frozenset(
     (
         *("-t", "--target", "--prefix", "--root", "--progress-bar", "--timeout", "--trusted-host", "--platform"),
@@ -36,7 +36,7 @@ _OPTIONS_WITH_VALUE = frozenset(
     )
 )
 _MAX_WORDS = 2000
-_INDEX = frozenset(("-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-c", "--channel"))
+_INDEX_OPTIONS = frozenset(("-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-c", "--channel"))
 
 
 def read_dockerfile(listing: PackageListing) -> None:
@@ -107,7 +107,7 @@ def substitute_variables(word: str, values: dict[str, str]) -> str | None:
 
 
 def _add_installed(listing: PackageListing, text: str, start: int, values: dict[str, str], *, conda: bool) -> None:
-    words = list(islice(re.finditer(_WORD, text), _MAX_WORDS))
+    words = list(islice(re.finditer(_SHELL_WORD_PATTERN, text), _MAX_WORDS))
     torch, cuda = listing.packages.get("torch"), listing.facts.get("cuda")
     indexes: list[str] = []
     index = 0
@@ -117,7 +117,7 @@ def _add_installed(listing: PackageListing, text: str, start: int, values: dict[
         word = match[0].strip("\"'")
         at = start + match.start() + (match[0][0] in "\"'")
         option, equals, value = word.partition("=") if word.startswith("-") else ("", "", "")
-        if word in _INDEX or option in _INDEX:
+        if word in _INDEX_OPTIONS or option in _INDEX_OPTIONS:
             if not equals and index < len(words):
                 value = words[index][0].strip("\"'")
                 index += 1

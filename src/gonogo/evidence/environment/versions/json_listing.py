@@ -23,7 +23,7 @@ from gonogo.evidence.source_file import Place
 from gonogo.finding import translated
 
 _NOT_JSON = translated("{where}: not valid JSON: {why}")
-_NO_VERSION = translated('{path}: {name}: {version} is not a version: write {{"deepspeed": "0.14.2", …}}')
+_NOT_A_VERSION = translated('{path}: {name}: {version} is not a version: write {{"deepspeed": "0.14.2", …}}')
 
 
 _MAX_FAILED_SEARCHES = 1000
@@ -54,12 +54,12 @@ def read_json(listing: PackageListing) -> Environment:
     elif isinstance(content, Mapping) and isinstance(content.get("installed"), list):
         listing.complete = True
         content = [
-            {**_mapping(one.get("metadata")), "direct_url": one.get("direct_url")}
+            {**_mapping_or_empty(one.get("metadata")), "direct_url": one.get("direct_url")}
             for one in content["installed"]
             if isinstance(one, Mapping)
         ]
     elif isinstance(content, Mapping) and isinstance(content.get("default"), Mapping) and "_meta" in content:
-        content = {**_mapping(content.get("develop")), **content["default"]}  # Pipfile.lock
+        content = {**_mapping_or_empty(content.get("develop")), **content["default"]}  # Pipfile.lock
         listing.complete = True
     elif isinstance(content, list):
         listing.complete = True
@@ -83,18 +83,18 @@ def read_json(listing: PackageListing) -> Environment:
 
 
 def _skip_entry(listing: PackageListing, name: Any, version: Any, place: Place | None) -> None:
-    reason = _NO_VERSION.format(path=listing.source.path, name=repr(name)[:80], version=repr(version)[:80])
+    reason = _NOT_A_VERSION.format(path=listing.source.path, name=repr(name)[:80], version=repr(version)[:80])
     listing.skip(place or listing.source.place(0, 0), reason)
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _mapping_or_empty(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
 def _direct_url(entry: Mapping[str, Any]) -> str:
     """The URL of a package that was not installed from an index, as in ``pip inspect`` (PEP 610)."""
-    told = _mapping(entry.get("direct_url"))
-    url, vcs = told.get("url"), _mapping(told.get("vcs_info"))
+    told = _mapping_or_empty(entry.get("direct_url"))
+    url, vcs = told.get("url"), _mapping_or_empty(told.get("vcs_info"))
     if not isinstance(url, str):
         return ""
     commit = vcs.get("commit_id")

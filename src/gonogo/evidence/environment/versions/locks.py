@@ -39,7 +39,7 @@ def read_lock(listing: PackageListing) -> None:
     listing.complete = bool(found)
 
 
-_TABLE = re.compile(
+_SOURCE_TABLE_PATTERN = re.compile(
     r"^\[(?:package\.source|packages\.(?:vcs|archive|directory))\][ \t]*\r?\n((?:(?!\[).*(?:\n|\Z))*)", re.MULTILINE
 )
 _INLINE_SOURCE_PATTERN = re.compile(r"^(?:source|vcs|archive|directory)[ \t]*=[ \t]*\{([^}\n]*)\}", re.MULTILINE)
@@ -49,7 +49,7 @@ _KEY_VALUE_PATTERN = re.compile(r"(?:^|[,\s])([\w-]+)[ \t]*=[ \t]*[\"']([^\"'\n]
 def _source_url(text: str, block: re.Match[str]) -> str:
     """The source URL of a package that is not from an index, as written by uv, Poetry, PDM or PEP 751."""
     end = text.find("\n[[", block.end() - 1)
-    tables = _TABLE.findall(text, block.end(), end + 1 if end >= 0 else len(text))
+    tables = _SOURCE_TABLE_PATTERN.findall(text, block.end(), end + 1 if end >= 0 else len(text))
     of_pdm = re.search(r"^(?:git|url|path)[ \t]*=.*$(?:\n^(?:ref|revision)[ \t]*=.*$)*", block[1], re.MULTILINE)
     for written in (*tables, *_INLINE_SOURCE_PATTERN.findall(block[1]), *([of_pdm[0]] if of_pdm is not None else [])):
         told = dict(_KEY_VALUE_PATTERN.findall(written))

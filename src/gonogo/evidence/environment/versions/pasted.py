@@ -40,7 +40,12 @@ _DOTTED_VERSION_PATTERN = lazy_compile(
 )
 _PIP_VERSION_PATTERN = lazy_compile(rf"^[ \t>]*\[(?:pip3?|conda)\][ \t]+({NAME})(?:==|[ \t]+){_VERSION}", re.MULTILINE)
 _TABLE_ROW_PATTERN = lazy_compile(rf"^({NAME})[ \t]{{1,120}}{_VERSION}[ \t]*(?:/\S+|[a-z]\w*)?[ \t]*\r?$", re.MULTILINE)
-_NAMES = {"pytorch": "torch", "huggingface-hub": "huggingface-hub", "bitsandbytes": "bitsandbytes", "python": "python"}
+_PIP_NAMES = {
+    "pytorch": "torch",
+    "huggingface-hub": "huggingface-hub",
+    "bitsandbytes": "bitsandbytes",
+    "python": "python",
+}
 _NON_PACKAGE_NAMES = frozenset({"cuda", "cmake", "clang", "gcc", "glibc", "libc", "cudnn", "os", "platform", "hip"})
 
 _FACT_PATTERNS: tuple[tuple[str, str], ...] = (
@@ -58,7 +63,7 @@ _FACT_PATTERNS: tuple[tuple[str, str], ...] = (
     ("platform", r"^[ \t>]*[-*]?[ \t]*(?:OS|Platform)[ \t]*:[ \t]*([^\n]{1,100}?)[ \t]*\r?$"),
 )
 _ABSENT_VALUES = frozenset({"None", "No CUDA"})
-_UNKNOWN = frozenset({"Could not collect", "N/A"})
+_UNKNOWN_VALUES = frozenset({"Could not collect", "N/A"})
 
 
 def read_pasted(listing: PackageListing) -> None:
@@ -72,13 +77,13 @@ def read_pasted(listing: PackageListing) -> None:
     _add_torch(listing, text)
     for name, pattern_text in _FACT_PATTERNS:
         found = re.search(pattern_text, text, re.MULTILINE)
-        if found is None or found[1] in _UNKNOWN or name in listing.facts:
+        if found is None or found[1] in _UNKNOWN_VALUES or name in listing.facts:
             continue
         if found[1] in _ABSENT_VALUES:
             listing.facts[name] = Field.missing()
         else:
             value: str | int = decoded(found[1])
-            listing.fact(name, _bytes(found[1]) if name == "dev_shm" else value, _place(listing, found, 1, 1))
+            listing.fact(name, _parse_bytes(found[1]) if name == "dev_shm" else value, _place(listing, found, 1, 1))
     _add_gpus(listing, text)
     if "# packages in environment at" in text:
         read_conda_list(listing, text)
@@ -96,8 +101,8 @@ def _add(listing: PackageListing, name: str, version: str, place: Place) -> None
     name = name.lower()
     if name == "python":
         listing.fact("python", version, place)
-    elif name not in _NON_PACKAGE_NAMES and _NAMES.get(name, name) not in listing.packages:
-        listing.add(_NAMES.get(name, name), exact(version.rstrip(".,")), place)
+    elif name not in _NON_PACKAGE_NAMES and _PIP_NAMES.get(name, name) not in listing.packages:
+        listing.add(_PIP_NAMES.get(name, name), exact(version.rstrip(".,")), place)
 
 
 def _add_torch(listing: PackageListing, text: str) -> None:
@@ -118,16 +123,16 @@ def _add_gpus(listing: PackageListing, text: str) -> None:
     count = re.search(r"^[ \t>]*[-*][ \t]+GPU number[ \t]*:[ \t]*(\d{1,3})\b", text, re.MULTILINE)
     memory = re.search(r"^[ \t>]*[-*][ \t]+GPU memory[ \t]*:[ \t]*([\d.]+)[ \t]*GB", text, re.MULTILINE)
     if kind is not None:
-        size = _number(memory[1], lambda number: int(number * 1024**3)) if memory else None
+        size = _parse_number(memory[1], lambda number: int(number * 1024**3)) if memory else None
         listing.gpus += [Gpu(decoded(kind[1]), size)] * (int(count[1]) if count else 1)
 
 
-def _bytes(text: str) -> int:
+def _parse_bytes(text: str) -> int:
     power = "KMGT".index(text.strip()[-2]) + 1
-    return _number(text.strip()[:-2], lambda number: int(number * 1024**power)) or 0
+    return _parse_number(text.strip()[:-2], lambda number: int(number * 1024**power)) or 0
 
 
-def _number(text: str, convert: Callable[[float], int]) -> int | None:
+def _parse_number(text: str, convert: Callable[[float], int]) -> int | None:
     try:
         return convert(float(text))
     except (ValueError, OverflowError):

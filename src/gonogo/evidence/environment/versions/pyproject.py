@@ -43,7 +43,7 @@ def read_pyproject(listing: PackageListing) -> None:
         if at >= 0:
             position = at + len(written)
             read_requirement(listing, listing.source, written, at)
-    sources = _mapping(_mapping(_mapping(content.get("tool")).get("uv")).get("sources"))
+    sources = _mapping_or_empty(_mapping_or_empty(_mapping_or_empty(content.get("tool")).get("uv")).get("sources"))
     for name, source in sources.items():
         package = listing.packages.get(canonical(name))
         if package is not None and (address := dependency_url(source)):
@@ -61,13 +61,16 @@ def _find_string(text: str, literal: str, start: int) -> int:
 
 
 def _pep621_requirements(content: Mapping[str, Any]) -> Iterator[str]:
-    project = _mapping(content.get("project"))
+    project = _mapping_or_empty(content.get("project"))
     lists = [project.get("dependencies")]
-    lists += _common_requirements(_mapping(project.get("optional-dependencies")))
-    lists += _common_requirements(_mapping(content.get("dependency-groups")))
-    tool = _mapping(content.get("tool"))
-    lists += _mapping(_mapping(tool.get("pdm")).get("dev-dependencies")).values()
-    lists += [_mapping(tool.get("uv")).get("dev-dependencies"), _mapping(tool.get("uv")).get("override-dependencies")]
+    lists += _common_requirements(_mapping_or_empty(project.get("optional-dependencies")))
+    lists += _common_requirements(_mapping_or_empty(content.get("dependency-groups")))
+    tool = _mapping_or_empty(content.get("tool"))
+    lists += _mapping_or_empty(_mapping_or_empty(tool.get("pdm")).get("dev-dependencies")).values()
+    lists += [
+        _mapping_or_empty(tool.get("uv")).get("dev-dependencies"),
+        _mapping_or_empty(tool.get("uv")).get("override-dependencies"),
+    ]
     for one in lists:
         if isinstance(one, list):
             yield from (entry for entry in one if isinstance(entry, str))
@@ -90,15 +93,15 @@ def _requirement_name(requirement: str) -> str:
 
 def _dependency_tables(content: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for name in ("packages", "dev-packages"):
-        yield name, _mapping(content.get(name))
-    poetry = _mapping(_mapping(content.get("tool")).get("poetry"))
+        yield name, _mapping_or_empty(content.get(name))
+    poetry = _mapping_or_empty(_mapping_or_empty(content.get("tool")).get("poetry"))
     for name in ("dependencies", "dev-dependencies"):
-        yield f"tool.poetry.{name}", _mapping(poetry.get(name))
-    for name, group in _mapping(poetry.get("group")).items():
-        yield f"tool.poetry.group.{name}.dependencies", _mapping(_mapping(group).get("dependencies"))
+        yield f"tool.poetry.{name}", _mapping_or_empty(poetry.get(name))
+    for name, group in _mapping_or_empty(poetry.get("group")).items():
+        yield f"tool.poetry.group.{name}.dependencies", _mapping_or_empty(_mapping_or_empty(group).get("dependencies"))
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _mapping_or_empty(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
@@ -128,7 +131,7 @@ def _add_table_dependency(listing: PackageListing, text: str, start: int, name: 
 
 def dependency_url(dependency: Any) -> str:
     """The URL or path of a dependency in a table of Poetry, Pipenv or uv; empty if it is from an index."""
-    told = _mapping(dependency)
+    told = _mapping_or_empty(dependency)
     git = told.get("git")
     if isinstance(git, str):
         revisions = (told.get(key) for key in ("rev", "ref", "tag", "branch"))

@@ -188,7 +188,7 @@ def read_requirement(
     rest = text[match.end() :].strip()
     if rest and not rest.startswith(";"):
         return False
-    if rest and not _holds(rest[1:].strip()):
+    if rest and not _marker_applies(rest[1:].strip()):
         return True
     specifier = (match[3] or "").strip()
     end = match.start(3) + len(match[3].rstrip()) if match[3] else (match.end(2) if match[2] else match.end(1))
@@ -235,7 +235,7 @@ def _package_of_url(url: str) -> tuple[str, str] | None:
 
 
 @lru_cache(maxsize=1024)
-def _holds(marker: str) -> bool:
+def _marker_applies(marker: str) -> bool:
     """Whether an environment marker applies to Linux with Python 3.11; True if it is invalid."""
     from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
 

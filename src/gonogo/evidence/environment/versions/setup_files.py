@@ -27,8 +27,8 @@ def read_setup_py(listing: PackageListing) -> None:
     position = 0
     for requirement in found.requires:
         written = requirement.encode().decode("latin-1")
-        at = _written(text, written, position)
-        at = _written(text, written, 0) if at < 0 else at
+        at = _find_literal(text, written, position)
+        at = _find_literal(text, written, 0) if at < 0 else at
         position = max(position, at)
         if at >= 0:
             read_requirement(listing, listing.source, written, at)
@@ -38,7 +38,7 @@ def read_setup_py(listing: PackageListing) -> None:
         _include(listing, name)
 
 
-def _written(text: str, literal: str, start: int) -> int:
+def _find_literal(text: str, literal: str, start: int) -> int:
     places = [text.find(f"{quote}{literal}{quote}", start) for quote in "\"'"]
     return min((at + 1 for at in places if at >= 0), default=-1)
 

@@ -14,7 +14,7 @@ from gonogo.evidence.launch.jobs.yaml_node import PlacedText, YamlNode
 _TRAINJOB_STEP_LABEL = "trainer.kubeflow.org/trainjob-ancestor-step"
 _POD_OVERRIDE_KEYS = ("podSpecOverrides", "podTemplateOverrides", "runtimePatches")
 """Fields by which a TrainJob overrides volumes of its runtime's pods, in various releases of Kubeflow Trainer."""
-_INDEX = {"JOB_COMPLETION_INDEX": "0"}
+_COMPLETION_INDEX_VARIABLE = {"JOB_COMPLETION_INDEX": "0"}
 
 
 def kubernetes_jobs(node: YamlNode) -> Iterator[Workload]:
@@ -96,7 +96,7 @@ def _job_set(node: YamlNode) -> Iterator[Workload]:
         counts = (job["parallelism"], replicated["replicas"])
         unknown = next((one for one in counts if one.node is not None and one.number is None), None)
         nodes = (counts[0].number or 1) * (counts[1].number or 1) if unknown is None else unknown
-        found.append(workload_of_pod("JobSet", job["template"]["spec"], nodes, _INDEX))
+        found.append(workload_of_pod("JobSet", job["template"]["spec"], nodes, _COMPLETION_INDEX_VARIABLE))
     yield from [work for work in found if _requests_gpus(work)] or found[:1]
 
 
@@ -106,7 +106,9 @@ def _requests_gpus(workload: Workload) -> bool:
 
 def _job(node: YamlNode) -> Iterator[Workload]:
     spec = node["spec"]
-    yield workload_of_pod(node["kind"].text or "", spec["template"]["spec"], spec["parallelism"], _INDEX)
+    yield workload_of_pod(
+        node["kind"].text or "", spec["template"]["spec"], spec["parallelism"], _COMPLETION_INDEX_VARIABLE
+    )
 
 
 def _pod(node: YamlNode) -> Iterator[Workload]:
@@ -172,7 +174,7 @@ def _ray_job(node: YamlNode) -> Iterator[Workload]:
         words=(PlacedText("bash", here), PlacedText("-c", here), entry.word()),
         environment=work.environment
         | {name: PlacedText(value.text, there) for name, value in asked["env_vars"].items()},
-        packages=tuple(PlacedText(one.text, there) for one in _packages(asked["pip"]) if one.text),
+        packages=tuple(PlacedText(one.text, there) for one in _pip_packages(asked["pip"]) if one.text),
         container=work.container if work.container.end else here,
     )
 
@@ -181,7 +183,7 @@ def _group_has_gpus(group: YamlNode) -> bool:
     return any(gpus_of(one["resources"]).node is not None for one in group["template"]["spec"]["containers"])
 
 
-def _packages(pip: YamlNode) -> Iterator[YamlNode]:
+def _pip_packages(pip: YamlNode) -> Iterator[YamlNode]:
     """``pip: [...]`` or ``pip: {packages: [...]}``."""
     yield from pip
     yield from pip["packages"]

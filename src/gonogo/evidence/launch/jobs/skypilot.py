@@ -8,7 +8,7 @@ from gonogo.evidence.launch.jobs.workload import Workload, parse_size_bytes
 from gonogo.evidence.launch.jobs.yaml_node import PlacedText, YamlNode
 
 _WORKDIR = "~/sky_workdir"
-_ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*://")
+_URL_SCHEME_PATTERN = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 
 def skypilot_task(node: YamlNode) -> Workload:
@@ -35,7 +35,7 @@ def skypilot_task(node: YamlNode) -> Workload:
     folder = node["workdir"].text
     mounts = {} if folder is None else {_WORKDIR: folder}
     for there, source in node["file_mounts"].items():
-        if source.text and not _ELSEWHERE.match(source.text):
+        if source.text and not _URL_SCHEME_PATTERN.match(source.text):
             mounts[there] = source.text
     return Workload(
         "SkyPilot",

@@ -11,8 +11,18 @@ import msgspec
 from gonogo.evidence.launch.jobs.yaml_node import PlacedText
 from gonogo.evidence.source_file import Place
 
-_SHELLS = ("bash", "sh", "/bin/bash", "/bin/sh", "/usr/bin/bash")
-_SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+_SHELL_PROGRAMS = ("bash", "sh", "/bin/bash", "/bin/sh", "/usr/bin/bash")
+_BYTES_PER_UNIT = {
+    "": 1,
+    "K": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "Ki": 2**10,
+    "Mi": 2**20,
+    "Gi": 2**30,
+    "Ti": 2**40,
+}
 _VARIABLE_PATTERN = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 
 
@@ -53,7 +63,7 @@ def script_of(workload: Workload) -> PlacedText | None:
     *_before, shell, option, code = (None, None, *workload.words) if len(workload.words) > 2 else (None, None, None)
     if shell is None or option is None or code is None:
         return None
-    is_shell = shell.text in _SHELLS and re.fullmatch("-[a-z]*c", option.text or "")
+    is_shell = shell.text in _SHELL_PROGRAMS and re.fullmatch("-[a-z]*c", option.text or "")
     return code if is_shell else None
 
 
@@ -84,4 +94,4 @@ def brought(workload: Workload, path: str, folder: Path) -> str | None:
 def parse_size_bytes(text: str | None) -> int | None:
     """The bytes of ``512Gi``, ``1T``, ``512+``; None for anything else."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]i?)?B?\+?", text or "")
-    return int(float(match[1]) * _SIZES[match[2] or ""]) if match else None
+    return int(float(match[1]) * _BYTES_PER_UNIT[match[2] or ""]) if match else None

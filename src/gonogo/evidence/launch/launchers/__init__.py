@@ -19,11 +19,11 @@ from gonogo.evidence.launch.launchers.swift import MEGATRON_SWIFT, SWIFT
 from gonogo.evidence.launch.launchers.torchrun import TORCH_DISTRIBUTED_LAUNCH, TORCHRUN
 from gonogo.evidence.launch.launchers.trl import TRL
 
-_ALL = (
+_ALL_LAUNCHERS = (
     *(ACCELERATE, AXOLOTL, DEEPSPEED, LLAMAFACTORY, MEGATRON_SWIFT, SWIFT),
     *(TORCHRUN, TORCH_DISTRIBUTED_LAUNCH, TRL),
 )
-LAUNCHERS = {launcher.name: launcher for launcher in _ALL}
+LAUNCHERS = {launcher.name: launcher for launcher in _ALL_LAUNCHERS}
 """Launchers by name; ms-swift with Megatron shares ms-swift's name."""
 
 
@@ -36,9 +36,9 @@ def find_called_launcher(words: Sequence[str]) -> tuple[LauncherDescription, int
         if python.kind != "module":
             return None
         name, at = python.target, len(words) - len(python.arguments)
-        calls = [(launcher, call) for launcher in _ALL for call in launcher.modules]
+        calls = [(launcher, call) for launcher in _ALL_LAUNCHERS for call in launcher.modules]
     else:
-        calls = [(launcher, call) for launcher in _ALL for call in launcher.commands]
+        calls = [(launcher, call) for launcher in _ALL_LAUNCHERS for call in launcher.commands]
     for launcher, call in calls:
         program, _, following = call.partition(" ")
         if program == name and (not following or (len(words) > at and words[at] == following)):

@@ -15,7 +15,7 @@ from gonogo.evidence.launch.launchers.counts import (
 from gonogo.evidence.launch.launchers.description import LauncherDescription
 from gonogo.evidence.launch.launchers.hostfile import parse_number_ranges
 
-_OPTIONS = OptionTable(
+_ACCELERATE_OPTIONS = OptionTable(
     names(
         """
         config_file mixed_precision num_processes num_machines num_cpu_threads_per_process dynamo_backend
@@ -93,7 +93,7 @@ ACCELERATE = LauncherDescription(
     accelerate_launch_size,
     commands=("accelerate launch", "accelerate-launch"),
     modules=("accelerate.commands.launch", "accelerate.commands.accelerate_cli launch"),
-    options=_OPTIONS,
+    options=_ACCELERATE_OPTIONS,
     accelerate_config="config_file",
     package="accelerate",
     example="accelerate launch --config_file accelerate.yaml train.py",

@@ -27,7 +27,7 @@ from gonogo.finding.errors import UserError
 _FROM_HOSTFILE = translated("from the hostfile {path}")
 _HOSTFILE_UNREADABLE = translated("the hostfile {path} can't be read here")
 _DEFAULT_HOSTFILE = "/job/hostfile"
-_OPTIONS = OptionTable(
+_DEEPSPEED_OPTIONS = OptionTable(
     names(
         """
         hostfile include exclude num_nodes num_gpus num_accelerators master_port master_addr node_rank
@@ -129,7 +129,7 @@ DEEPSPEED = LauncherDescription(
     _launch_size,
     commands=("deepspeed", "deepspeed.pt", "ds"),
     modules=("deepspeed.launcher.runner",),
-    options=_OPTIONS,
+    options=_DEEPSPEED_OPTIONS,
     package="deepspeed",
     example="deepspeed --num_gpus 8 train.py --deepspeed ds_config.json",
 )

@@ -7,7 +7,7 @@ from gonogo.evidence.launch.launchers.counts import LaunchSettings, LaunchSize, 
 from gonogo.evidence.launch.launchers.description import LauncherDescription
 
 
-def _processes(settings: LaunchSettings) -> LaunchSize:
+def _launch_size(settings: LaunchSettings) -> LaunchSize:
     variables = settings.variables
     per_node, nodes = variables.get("NPROC_PER_NODE", Field.missing()), variables.get("NNODES", Field.missing())
     gpus = count(per_node) if not per_node.absent else one_per_gpu(variables)
@@ -16,7 +16,7 @@ def _processes(settings: LaunchSettings) -> LaunchSize:
 
 LLAMAFACTORY = LauncherDescription(
     "llamafactory",
-    _processes,
+    _launch_size,
     commands=("llamafactory-cli", "lmf"),
     modules=("llamafactory.cli",),
     subcommands=frozenset({"train"}),

@@ -23,7 +23,7 @@ _NON_TRAINING_MODULES = names(
     torch.utils.collect_env deepspeed.env_report bitsandbytes huggingface_hub tensorboard.main
     """
 )
-_UNKNOWN = "\0"
+_UNKNOWN_TEXT_MARK = "\0"
 
 
 class LauncherCall(msgspec.Struct, frozen=True):
@@ -111,7 +111,7 @@ def _known_text(word: ShellWord) -> str:
     if word.value is not None:
         return word.value
     first = word.pieces[0].text if word.pieces else None
-    return f"{first or ''}{_UNKNOWN}"
+    return f"{first or ''}{_UNKNOWN_TEXT_MARK}"
 
 
 def _launcher_call(words: list[ShellWord]) -> LauncherCall | None:

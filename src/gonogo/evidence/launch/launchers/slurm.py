@@ -85,7 +85,7 @@ def sbatch_directives(source: SourceFile) -> dict[str, Field]:
         if stripped and not stripped.startswith(b"#"):
             break
         if line.startswith(b"#SBATCH"):
-            words = _words(source, offset + len(b"#SBATCH"), offset + len(line))
+            words = _sbatch_words(source, offset + len(b"#SBATCH"), offset + len(line))
             found.update(_directive_options(words[:_MAX_WORDS]))
         offset += len(line)
     return with_gpus_per_node(found)
@@ -102,7 +102,7 @@ def _directive_options(words: Sequence[ShellWord]) -> dict[str, Field]:
     return found
 
 
-def _words(source: SourceFile, start: int, end: int) -> list[ShellWord]:
+def _sbatch_words(source: SourceFile, start: int, end: int) -> list[ShellWord]:
     data = source.data[start:end]
     comment = data.find(b" #")
     data = data[:comment] if comment >= 0 else data

@@ -7,7 +7,7 @@ from gonogo.evidence.launch.launchers.counts import ALONE, LaunchSettings, Launc
 from gonogo.evidence.launch.launchers.description import LauncherDescription
 
 
-def _processes(settings: LaunchSettings) -> LaunchSize:
+def _launch_size(settings: LaunchSettings) -> LaunchSize:
     variables = settings.variables
     per_node, nodes = variables.get("NPROC_PER_NODE", Field.missing()), variables.get("NNODES", Field.missing())
     if per_node.absent and nodes.absent:
@@ -20,7 +20,7 @@ _TRAINING_SUBCOMMANDS = frozenset({"sft", "pt", "rlhf"})
 
 SWIFT = LauncherDescription(
     "swift",
-    _processes,
+    _launch_size,
     commands=("swift",),
     modules=("swift.cli.main",),
     subcommands=_TRAINING_SUBCOMMANDS,
@@ -30,6 +30,6 @@ SWIFT = LauncherDescription(
     example="NPROC_PER_NODE=8 swift sft --model model --deepspeed zero3",
 )
 MEGATRON_SWIFT = LauncherDescription(
-    "swift", _processes, commands=("megatron",), subcommands=_TRAINING_SUBCOMMANDS, framework="ms-swift"
+    "swift", _launch_size, commands=("megatron",), subcommands=_TRAINING_SUBCOMMANDS, framework="ms-swift"
 )
 """ms-swift on Megatron, which isn't rehearsed."""

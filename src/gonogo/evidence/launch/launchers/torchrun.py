@@ -11,7 +11,7 @@ from gonogo.evidence.launch.launchers.description import LauncherDescription
 from gonogo.finding import translated
 
 _ELASTIC_NODE_COUNT = translated("`{value}` nodes: the number is decided at launch")
-_OPTIONS = OptionTable(
+_TORCHRUN_OPTIONS = OptionTable(
     names(
         """
         nnodes nproc_per_node rdzv_backend rdzv_endpoint rdzv_id rdzv_conf max_restarts monitor_interval
@@ -30,7 +30,7 @@ _OPTIONS = OptionTable(
 """As of torch 2.13.0."""
 
 
-def _processes(settings: LaunchSettings) -> LaunchSize:
+def _launch_size(settings: LaunchSettings) -> LaunchSize:
     options, variables = settings.options, settings.variables
     nodes = options.get("nnodes")
     if nodes.absent:
@@ -53,17 +53,17 @@ def _processes(settings: LaunchSettings) -> LaunchSize:
 
 TORCHRUN = LauncherDescription(
     "torchrun",
-    _processes,
+    _launch_size,
     commands=("torchrun",),
     modules=("torch.distributed.run",),
-    options=_OPTIONS,
+    options=_TORCHRUN_OPTIONS,
     example="torchrun --nproc_per_node 8 train.py",
 )
 TORCH_DISTRIBUTED_LAUNCH = LauncherDescription(
     "torch.distributed.launch",
-    _processes,
+    _launch_size,
     modules=("torch.distributed.launch",),
-    options=_OPTIONS,
+    options=_TORCHRUN_OPTIONS,
     example="python -m torch.distributed.launch --nproc_per_node 8 train.py",
 )
 """torchrun's predecessor, which passes ``--local-rank`` to the program."""

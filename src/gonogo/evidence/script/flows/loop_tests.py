@@ -14,7 +14,7 @@ import msgspec
 from gonogo.evidence.script.identifiers import last_name, words
 
 Loop = ast.For | ast.AsyncFor | ast.While
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_FUNCTION_NODES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _SAVE_WORDS = frozenset({"save", "saving", "checkpoint", "export", "dump"})
 _EVALUATE_WORDS = frozenset(
     {"eval", "evaluate", "evaluation", "validate", "validation", "val", "test", "sample", "generate"}
@@ -39,7 +39,7 @@ class LoopTest(msgspec.Struct, frozen=True, eq=False):
 def loop_tests_after(tree: ast.Module, line: int) -> Iterator[LoopTest]:
     """The tests that follow a line within the loops around it, in source order."""
     scope = _function_at(tree, line)
-    around = [node for node in _own_nodes(scope) if isinstance(node, Loop) and _holds(node, line)]
+    around = [node for node in _own_nodes(scope) if isinstance(node, Loop) and _contains_line(node, line)]
     around.sort(key=lambda loop: -loop.lineno)
     found: dict[ast.If, LoopTest] = {}
     for number, loop in enumerate(around):
@@ -158,11 +158,11 @@ def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
     while pending:
         node = pending.pop()
         yield node
-        if not isinstance(node, _FUNCTIONS):
+        if not isinstance(node, _FUNCTION_NODES):
             pending += ast.iter_child_nodes(node)
 
 
-def _holds(node: Loop, line: int) -> bool:
+def _contains_line(node: Loop, line: int) -> bool:
     body = node.body
     return body[0].lineno <= line <= (body[-1].end_lineno or body[-1].lineno)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_FUNCTION_NODES = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LOSS_METHODS = frozenset({"compute_loss", "training_step"})
 """Methods that users override to return the loss on which a library's training loop calls backward."""
 _MAX_STATEMENTS = 200
@@ -143,12 +143,12 @@ def _targets(node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> Iterator[ast.e
 def _functions(trees: Mapping[str, ast.Module]) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     for path, tree in trees.items():
         for node in ast.walk(tree):
-            if isinstance(node, _FUNCTIONS):
+            if isinstance(node, _FUNCTION_NODES):
                 yield path, node
 
 
 def _function_at(tree: ast.Module, line: int) -> ast.AST:
-    around = [n for n in ast.walk(tree) if isinstance(n, _FUNCTIONS) and n.lineno <= line <= (n.end_lineno or 0)]
+    around = [n for n in ast.walk(tree) if isinstance(n, _FUNCTION_NODES) and n.lineno <= line <= (n.end_lineno or 0)]
     return max(around, key=lambda node: node.lineno, default=tree)
 
 

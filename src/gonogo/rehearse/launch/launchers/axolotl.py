@@ -17,7 +17,7 @@ from gonogo.rehearse.launch.launchers import Launcher, LauncherError, StartedPro
 from gonogo.rehearse.launch.launchers.accelerate import capture_accelerate_launch
 from gonogo.rehearse.launch.launchers.captured_processes import CapturedProcess, started
 
-_TRAINING = "axolotl.cli.train"
+_TRAINING_MODULE = "axolotl.cli.train"
 """The module that each process runs, and that ``--launcher python`` calls in its own process."""
 
 
@@ -33,7 +33,7 @@ class Axolotl(Launcher):
 
         def call() -> None:
             with ExitStack() as stack:
-                stack.enter_context(patch.object(os, "execvpe", _launch))
+                stack.enter_context(patch.object(os, "execvpe", _run_launcher))
                 _run_command_line(stack, arguments)
 
         try:
@@ -55,7 +55,7 @@ class _RunsWithoutLauncher(Exception):
 
 def _run_command_line(stack: ExitStack, arguments: list[str]) -> None:
     """Run ``axolotl`` up to the point where it would exec the launcher or start training."""
-    training: Any = importlib.import_module(_TRAINING)
+    training: Any = importlib.import_module(_TRAINING_MODULE)
     trains: Any = importlib.import_module("axolotl.cli.utils.train")
     cloud = ModuleType("axolotl.cli.cloud")  # the real one imports a cloud provider's package
     vars(cloud)["do_cli_train"] = _refuse_cloud
@@ -73,7 +73,7 @@ def _run_command_line(stack: ExitStack, arguments: list[str]) -> None:
     raise LauncherError("it ended without starting a training")
 
 
-def _launch(_program: str, words: Sequence[str], environment: Mapping[str, str]) -> None:
+def _run_launcher(_program: str, words: Sequence[str], environment: Mapping[str, str]) -> None:
     """Replaces ``os.execvpe``: runs the launcher's own code in this process."""
     with patch.dict(os.environ, environment, clear=True):
         if words[0] == "torchrun":
@@ -88,7 +88,7 @@ def _record_direct_training(config: str, **options: Any) -> None:
     if options.get("use_ray"):
         raise LauncherError("use_ray has Ray start its processes; rehearse it without, with --launcher torchrun")
     named = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
-    raise _RunsWithoutLauncher([sys.executable, "-m", _TRAINING, config, *named])
+    raise _RunsWithoutLauncher([sys.executable, "-m", _TRAINING_MODULE, config, *named])
 
 
 def _refuse_cloud(*_args: Any, **_options: Any) -> None:

@@ -22,7 +22,7 @@ from gonogo.rehearse.launch.launchers.torchrun import processes_of
 from gonogo.rehearse.launch.torch_devices import with_virtual_devices
 
 # The modules that train, if the command line doesn't start torchrun.
-_TRAINING = ("llamafactory.train.tuner", "llamafactory.v1.trainers.sft_trainer")
+_TRAINING_MODULES = ("llamafactory.train.tuner", "llamafactory.v1.trainers.sft_trainer")
 _CONFIG_SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -39,7 +39,7 @@ class LlamaFactory(Launcher):
             raise LauncherError("USE_RAY has Ray start its processes; rehearse it with FORCE_TORCHRUN=1 in its place")
         for word in arguments[1:2]:
             if word.endswith(_CONFIG_SUFFIXES):
-                _read(word)
+                _check_readable(word)
         with ExitStack() as stack:
             stack.enter_context(with_virtual_devices(surroundings))
             try:
@@ -49,7 +49,7 @@ class LlamaFactory(Launcher):
                 with patch.dict(os.environ, found.environment, clear=True):
                     return processes_of(run.parse_args(found.arguments), base, surroundings)
             except _RunsWithoutLauncher:
-                return started([_alone()], base, 1)
+                return started([_single_process()], base, 1)
             except (NotImplementedError, OSError, ValueError) as error:
                 raise LauncherError(str(error)) from error
         raise LauncherError(f"`{' '.join(arguments[:1])}` starts no training")
@@ -73,7 +73,7 @@ def _is_env_enabled(variable: str) -> bool:
     return os.environ.get(variable, "0").lower() in ("true", "y", "1")
 
 
-def _read(path: str) -> None:
+def _check_readable(path: str) -> None:
     """Raise LauncherError for a config that can't be opened: each process of the training would fail on it."""
     try:
         with open(path, "rb"):
@@ -93,7 +93,7 @@ def _run_command_line(stack: ExitStack, arguments: list[str]) -> None:
         raise _TorchrunCalled(words[1:], options.get("env") or os.environ)
 
     stack.enter_context(patch.object(subprocess, "run", run))
-    stack.enter_context(patch.dict(sys.modules, {name: _make_stub_module(name) for name in _TRAINING}))
+    stack.enter_context(patch.dict(sys.modules, {name: _make_stub_module(name) for name in _TRAINING_MODULES}))
     sys.argv = ["llamafactory-cli", *arguments]
     misc: Any = importlib.import_module("llamafactory.extras.misc")
     if hasattr(misc, "find_available_port"):
@@ -119,7 +119,7 @@ def _make_stub_module(name: str) -> ModuleType:
     return module
 
 
-def _alone() -> CapturedProcess:
+def _single_process() -> CapturedProcess:
     """Training in a single process, with the file that torchrun would run, which calls the same function."""
     arguments = sys.argv[1:]
     name = "llamafactory.launcher"

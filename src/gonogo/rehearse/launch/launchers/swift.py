@@ -25,7 +25,7 @@ class Swift(Launcher):
     def start(self, arguments: list[str], surroundings: LaunchMachine) -> StartedProgram:
         """Everything that ms-swift would start with those arguments."""
         base = dict(os.environ)
-        command = _command(arguments)
+        command = _underlying_command(arguments)
         words = command[1:]
         if words[:2] == ["-m", "torch.distributed.run"]:
             run = importlib.import_module("torch.distributed.run")
@@ -37,7 +37,7 @@ class Swift(Launcher):
         return started([alone], base, 1)
 
 
-class _Command(Exception):
+class _CommandCaptured(Exception):
     """Passes the command out of ms-swift's ``main``, instead of running it."""
 
     def __init__(self, words: list[str]) -> None:
@@ -45,18 +45,18 @@ class _Command(Exception):
         self.words = words
 
 
-def _command(arguments: list[str]) -> list[str]:
+def _underlying_command(arguments: list[str]) -> list[str]:
     """The command that ``swift`` would run. Changes ``os.environ`` as ``swift`` does."""
     main = _import_cli_main()
 
     def run(words: list[str], **_options: Any) -> Any:
-        raise _Command(list(words))
+        raise _CommandCaptured(list(words))
 
     main.subprocess = SimpleNamespace(run=run)
     sys.argv = ["swift", *arguments]
     try:
         main.cli_main()
-    except _Command as found:
+    except _CommandCaptured as found:
         return found.words
     except KeyError as error:
         raise LauncherError(f"it has no command {error}") from error

@@ -74,7 +74,11 @@ def processes_of(
     spawns = []
     for rank in range(nodes * per_node):
         node, local_rank = divmod(rank, per_node)
-        own = {**_place(config, rank, node, local_rank, nodes, per_node), "MASTER_ADDR": address, "MASTER_PORT": port}
+        own = {
+            **_rank_variables(config, rank, node, local_rank, nodes, per_node),
+            "MASTER_ADDR": address,
+            "MASTER_PORT": port,
+        }
         if virtual_local_rank:
             own["LOCAL_RANK"] = "0"
             own[surroundings.visible_devices_variable] = devices[local_rank] if local_rank < len(devices) else ""
@@ -110,7 +114,7 @@ def _master(run_arguments: Any) -> tuple[str, str]:
     return host or endpoint, str(run_arguments.master_port)
 
 
-def _place(config: Any, rank: int, node: int, local_rank: int, nodes: int, per_node: int) -> dict[str, str]:
+def _rank_variables(config: Any, rank: int, node: int, local_rank: int, nodes: int, per_node: int) -> dict[str, str]:
     """The variables that torch's LocalElasticAgent._start_workers sets for each process (2.6 to 2.13)."""
     world = nodes * per_node
     signals = getattr(config, "signals_to_handle", None)

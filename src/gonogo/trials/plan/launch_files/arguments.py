@@ -67,12 +67,12 @@ def task_arguments(strategy: Strategy, request: PlanRequest) -> dict[str, Any]:
             "num_generations": task.generations,
             "max_completion_length": task.completion_len,
             "steps_per_generation": strategy.accumulation,
-            **_engine(strategy, request),
+            **_vllm_arguments(strategy, request),
         }
     return arguments
 
 
-def _engine(strategy: Strategy, request: PlanRequest) -> dict[str, Any]:
+def _vllm_arguments(strategy: Strategy, request: PlanRequest) -> dict[str, Any]:
     rollout = strategy.rollout
     if rollout.engine == "none":
         return {}
@@ -93,9 +93,9 @@ def options(arguments: dict[str, Any]) -> list[str]:
     for name, value in arguments.items():
         if value is False:
             continue
-        found += [f"--{name}", json.dumps(value) if isinstance(value, dict) else _plain(value)]
+        found += [f"--{name}", json.dumps(value) if isinstance(value, dict) else _format_value(value)]
     return found
 
 
-def _plain(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return "true" if value is True else f"{value:g}" if isinstance(value, float) else str(value)

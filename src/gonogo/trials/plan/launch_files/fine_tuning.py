@@ -81,7 +81,7 @@ def script(
     """A shell script that runs a launcher. ``data_comment`` describes the data; ``data`` is False if none is read."""
     lines = ["#!/usr/bin/env bash", "set -euo pipefail", 'cd "$(dirname "$0")"']
     if data:
-        lines.append(f"MODEL=${{MODEL:-{shlex.quote(_model(request))}}}")
+        lines.append(f"MODEL=${{MODEL:-{shlex.quote(_model_path_or_name(request))}}}")
         lines += [f"DATA=${{DATA:-data.jsonl}}   # {data_comment}"] if data_comment else []
     if request.machine.nodes > 1:
         lines += [
@@ -94,13 +94,13 @@ def script(
         lines.append(f"THREADS=$(($(nproc) / {count}))   # cores a rank: the optimizer runs on them")
         lines.append("export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((THREADS > 0 ? THREADS : 1))}")
     lines += export_lines
-    words = " ".join(_word(word) for word in launcher)
+    words = " ".join(_quote(word) for word in launcher)
     pairs = _option_lines(arguments)
     lines.append(" \\\n    ".join([words, *pairs]))
     return "\n".join(lines) + "\n"
 
 
-def _model(request: PlanRequest) -> str:
+def _model_path_or_name(request: PlanRequest) -> str:
     """The absolute path of a local folder, or the hub name unchanged."""
     return str(resolved(request.model)) if exists(expanded(Path(request.name))) else request.name
 
@@ -116,13 +116,13 @@ def _option_lines(arguments: list[str]) -> list[str]:
     lines: list[str] = []
     for word in arguments:
         if word.startswith("--") or not lines:
-            lines.append(_word(word))
+            lines.append(_quote(word))
         else:
-            lines[-1] += f" {_word(word)}"
+            lines[-1] += f" {_quote(word)}"
     return lines
 
 
-def _word(word: str) -> str:
+def _quote(word: str) -> str:
     return f'"{word}"' if word.startswith("$") else shlex.quote(word)
 
 
@@ -236,7 +236,7 @@ def _llamafactory_environment(request: PlanRequest) -> tuple[str, ...]:
 
 def _llamafactory_yaml(choice: Choice, request: PlanRequest, arguments: dict[str, Any]) -> str:
     settings: dict[str, Any] = {
-        "model_name_or_path": _model(request),
+        "model_name_or_path": _model_path_or_name(request),
         "stage": "sft",
         "do_train": True,
         "finetuning_type": _LLAMAFACTORY_FINETUNING_TYPES[request.tune],

@@ -44,8 +44,8 @@ def task_files(choice: Choice, request: PlanRequest, facts: Facts, arguments: di
     assert task is not None
     left = request.without(strategy.rollout.gpus)
     settings = arguments | task_arguments(strategy, left)
-    program = [*_program(request, task), *_server_address_options(choice, request), *options(settings)]
-    exports = _devices(choice, request)
+    program = [*_program_words(request, task), *_server_address_options(choice, request), *options(settings)]
+    exports = _visible_devices_export(choice, request)
     said = f"a line each: {lines_of(task.task)}"
     accelerated = ["accelerate", "launch", "--config_file", "accelerate.yaml", *accelerate_node_options(left)]
     files = {
@@ -68,7 +68,7 @@ def task_files(choice: Choice, request: PlanRequest, facts: Facts, arguments: di
     return files
 
 
-def _program(request: PlanRequest, task: TaskSettings) -> list[str]:
+def _program_words(request: PlanRequest, task: TaskSettings) -> list[str]:
     words = [SCRIPT, "--model", "$MODEL", "--data", "$DATA", "--tune", request.tune]
     words += ["--lora_rank", str(request.lora_rank)] if request.tune == "lora" else []
     if task.beside is not None:
@@ -80,7 +80,7 @@ def _has_server_on_same_node(choice: Choice, request: PlanRequest) -> bool:
     return choice.strategy.rollout.engine == "server" and request.machine.nodes == 1
 
 
-def _devices(choice: Choice, request: PlanRequest) -> tuple[str, ...]:
+def _visible_devices_export(choice: Choice, request: PlanRequest) -> tuple[str, ...]:
     """Restrict the trainer to its GPUs if a server uses the others of the node."""
     if not _has_server_on_same_node(choice, request):
         return ()
@@ -126,9 +126,11 @@ def _swift(choice: Choice, request: PlanRequest, task: TaskSettings, settings: d
     if request.tune == "lora":
         words += ["--lora_rank", str(request.lora_rank), "--target_modules", "all-linear"]
     if task.task == "gkd":
-        words += _beside("--teacher_model", task)
+        words += _auxiliary_model_options("--teacher_model", task)
     elif task.kind.rolls_out:
-        words += ["--reward_funcs", "format"] if task.beside is None else _beside("--reward_model", task)
+        words += (
+            ["--reward_funcs", "format"] if task.beside is None else _auxiliary_model_options("--reward_model", task)
+        )
     kept = swift_arguments(request, settings)
     kept.pop("max_length", None)
     if "max_new_tokens" in kept:
@@ -142,7 +144,7 @@ def _swift(choice: Choice, request: PlanRequest, task: TaskSettings, settings: d
     return [*words, *options(kept)]
 
 
-def _beside(option: str, task: TaskSettings) -> list[str]:
+def _auxiliary_model_options(option: str, task: TaskSettings) -> list[str]:
     """The options for the reward model or teacher, with its type if ms-swift can't infer it from the folder."""
     assert task.beside is not None
     found = swift_kind(task.beside_name, task.beside)

@@ -9,7 +9,7 @@ from gonogo.finding.errors import UserError
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.strategy import Strategy
 
-_USUAL = 64
+_DEFAULT_GLOBAL_BATCH_SIZE = 64
 
 
 def global_batch(request: PlanRequest) -> int:
@@ -17,7 +17,7 @@ def global_batch(request: PlanRequest) -> int:
     if request.global_batch is not None:
         return request.global_batch
     of = lcm(request.world_size, generations(request))
-    return -(-_USUAL // of) * of
+    return -(-_DEFAULT_GLOBAL_BATCH_SIZE // of) * of
 
 
 def generations(request: PlanRequest) -> int:

@@ -129,11 +129,11 @@ def with_engine(peak: Peak, engine: EngineMemory) -> Peak:
     The engine's tensors are few and large, so they add no fragmentation to the caching allocator.
     """
     unused = max(peak.reserved - peak.allocated, 0.0)
-    phases = {name: _beside(name, phase, engine) for name, phase in peak.phases.items()}
+    phases = {name: _with_engine_bytes(name, phase, engine) for name, phase in peak.phases.items()}
     allocated = max(phase.allocated for phase in phases.values())
     return msgspec.structs.replace(peak, phases=phases, reserved=allocated + unused)
 
 
-def _beside(name: str, phase: PhasePeak, engine: EngineMemory) -> PhasePeak:
+def _with_engine_bytes(name: str, phase: PhasePeak, engine: EngineMemory) -> PhasePeak:
     had, has = phase.by_category.get("rollout", 0.0), engine.bytes_in_phase(name)
     return PhasePeak(phase.allocated - had + has, {**phase.by_category, "rollout": has})

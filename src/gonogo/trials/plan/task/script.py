@@ -21,10 +21,10 @@ _TITLES = {
     "rloo": "REINFORCE leave-one-out",
     "gkd": "Generalized knowledge distillation",
 }
-_TRAINERS = {"dpo": "DPO", "kto": "KTO", "rm": "Reward", "grpo": "GRPO", "rloo": "RLOO", "gkd": "GKD"}
-_KINDS = {"rm": "SEQ_CLS"}
+_TRAINER_NAME_BY_TASK = {"dpo": "DPO", "kto": "KTO", "rm": "Reward", "grpo": "GRPO", "rloo": "RLOO", "gkd": "GKD"}
+_PEFT_TASK_TYPES = {"rm": "SEQ_CLS"}
 
-_HEAD = '''"""{title}, by TRL's {name}Trainer. Written by gonogo plan, yours from now on."""
+_SCRIPT_HEADER_TEMPLATE = '''"""{title}, by TRL's {name}Trainer. Written by gonogo plan, yours from now on."""
 
 from dataclasses import dataclass, field
 
@@ -40,7 +40,7 @@ def reward(completions, answer=None, **columns):
     wanted = answer or [""] * len(texts)
     return [float(str(right) in text) for right, text in zip(wanted, texts)]
 '''
-_SETTINGS = """
+_SETTINGS_TEMPLATE = """
 
 @dataclass
 class Settings:
@@ -71,12 +71,12 @@ _TRAIN_AND_SAVE = """    trainer.train()
 if __name__ == "__main__":
     main()
 """
-_OPTIONS = {
+_TASK_FIELDS = {
     "grpo": '    reward_model: str = field(default="", metadata={"help": "a folder or hub name"})\n',
     "gkd": '    teacher: str = field(default="", metadata={"help": "a folder or hub name"})\n',
 }
-_OPTIONS["rloo"] = _OPTIONS["grpo"]
-_MAKING = {
+_TASK_FIELDS["rloo"] = _TASK_FIELDS["grpo"]
+_TRAINER_TEMPLATES = {
     "plain": """    trainer = {name}Trainer(settings.model, args=arguments, train_dataset=data, peft_config=adapters)
 """,
     "rewarded": """    rewards = [settings.reward_model] if settings.reward_model else [reward]
@@ -99,18 +99,18 @@ _MAKING = {
 
 def script_of(task: Task) -> str:
     """The complete script of a task."""
-    name = _TRAINERS[task]
+    name = _TRAINER_NAME_BY_TASK[task]
     making = {"grpo": "rewarded", "rloo": "rewarded", "gkd": "taught"}.get(task, "plain")
     more = "from transformers import AutoTokenizer\n" if task == "gkd" else ""
     package = "trl.experimental.gkd" if task == "gkd" else "trl"
     return "".join(
         [
-            _HEAD.format(title=_TITLES[task], name=name, package=package, more=more),
+            _SCRIPT_HEADER_TEMPLATE.format(title=_TITLES[task], name=name, package=package, more=more),
             _REWARD_FUNCTION if making == "rewarded" else "",
-            _SETTINGS.format(lines=_DATA_EXAMPLES[task]),
-            _OPTIONS.get(task, ""),
-            _MAIN_TEMPLATE.format(name=name, kind=_KINDS.get(task, "CAUSAL_LM")),
-            _MAKING[making].format(name=name),
+            _SETTINGS_TEMPLATE.format(lines=_DATA_EXAMPLES[task]),
+            _TASK_FIELDS.get(task, ""),
+            _MAIN_TEMPLATE.format(name=name, kind=_PEFT_TASK_TYPES.get(task, "CAUSAL_LM")),
+            _TRAINER_TEMPLATES[making].format(name=name),
             _TRAIN_AND_SAVE,
         ]
     )

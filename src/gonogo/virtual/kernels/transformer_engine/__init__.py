@@ -33,7 +33,10 @@ from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor, meta_device
 
 _BACKEND_SELECTION_MODULE = "transformer_engine.pytorch.attention.dot_product_attention.utils"
-_WRAPPERS = ("transformer_engine.pytorch.quantized_tensor", "transformer_engine.pytorch.tensor.quantized_tensor")
+_QUANTIZED_TENSOR_MODULES = (
+    "transformer_engine.pytorch.quantized_tensor",
+    "transformer_engine.pytorch.tensor.quantized_tensor",
+)
 """The modules that define the FP8 tensor class, in newer and older releases."""
 _BUILDING, _RELEASE = "NVTE_PROJECT_BUILDING", "NVTE_RELEASE_BUILD"
 
@@ -59,7 +62,7 @@ def install(
         patches.set(common, "load_framework_extension", load_framework_extension)
 
     patches.on_undo(after_import("transformer_engine.common", replace_loader))
-    for name in _WRAPPERS:
+    for name in _QUANTIZED_TENSOR_MODULES:
         patches.on_undo(after_import(name, functools.partial(_use_meta_device, patches)))
     patches.on_undo(after_import(_BACKEND_SELECTION_MODULE, functools.partial(_report_plain_tensor_type, patches)))
 

@@ -33,7 +33,7 @@ from gonogo.virtual.kernels.transformer_engine.constants import (
 from gonogo.virtual.kernels.transformer_engine.quantized import NOT_COVERED
 from gonogo.virtual.unsupported import UnsupportedOperator
 
-_HALF = (torch.float16, torch.bfloat16)
+_HALF_DTYPES = (torch.float16, torch.bfloat16)
 _TILE = 64
 _NO_BACKEND = FusedAttentionBackend["NVTE_No_Backend"]
 _BOTTOM_RIGHT_CAUSAL_MASKS = ("CAUSAL_BOTTOM_RIGHT_MASK", "PADDING_CAUSAL_BOTTOM_RIGHT_MASK")
@@ -49,8 +49,8 @@ class Attention(CompiledFunctions):
 
     def get_fused_attn_backend(self, *arguments: Any) -> Any:
         """``nvte_get_fused_attn_backend`` for cuDNN 9.13.1 or newer. FP8 is not covered."""
-        mask = _of(arguments, MaskType).name.removeprefix("NVTE_")
-        bias = _of(arguments, BiasType).name.removeprefix("NVTE_")
+        mask = _argument_of_type(arguments, MaskType).name.removeprefix("NVTE_")
+        bias = _argument_of_type(arguments, BiasType).name.removeprefix("NVTE_")
         query = next(value for value in arguments if isinstance(value, DType) or _is_dtype(value))
         is_training = next((value for value in arguments if isinstance(value, bool)), True)
         last = max(place for place, value in enumerate(arguments) if isinstance(value, MaskType | SoftmaxType))
@@ -59,7 +59,7 @@ class Attention(CompiledFunctions):
         if int(query) in (DType["kFloat8E4M3"], DType["kFloat8E5M2"]):
             raise UnsupportedOperator("attention in FP8", NOT_COVERED)
         major = self._capability[0]
-        layout = _of(arguments, QkvLayout).name
+        layout = _argument_of_type(arguments, QkvLayout).name
         fits = (
             int(query) in (DType["kFloat16"], DType["kBFloat16"])
             and self._capability >= (8, 0)
@@ -95,13 +95,13 @@ class Attention(CompiledFunctions):
         """[output, softmax statistics, (largest logits,) RNG state, (bias, softmax offset)]."""
         self._assume(ATTENTION_ASSUMPTION)
         length_q = arguments[0]
-        layout = _of(arguments, QkvLayout).name
+        layout = _argument_of_type(arguments, QkvLayout).name
         formats = [value for value in arguments if isinstance(value, QkvFormat)]
         start = _first_tensor(arguments)
         lengths_q, lengths_kv, q, k, v = arguments[start : start + 5]
         _refuse_quantized(arguments[start + 5 :])
         self._takes(lengths_q, lengths_kv, q, k, v)
-        check(q.dtype in _HALF, "Fused attention only supports FP8 and BF16/FP16 data types.")
+        check(q.dtype in _HALF_DTYPES, "Fused attention only supports FP8 and BF16/FP16 data types.")
         format_q = _query_format(layout)
         format_out = formats[0].name.removeprefix("NVTE_") if formats else format_q
         dimensions = dict(zip(format_q, q.shape, strict=True)) | {"D": v.shape[-1]}
@@ -116,7 +116,7 @@ class Attention(CompiledFunctions):
         if any(arguments[after_generator + 1 : after_generator + 2]):  # return_max_logit
             found.append(self._new(rows, torch.float32, q))
         found.append(self._new((2,), torch.int64, q))
-        bias = _of(arguments, BiasType).name
+        bias = _argument_of_type(arguments, BiasType).name
         extra = [value for value in arguments[start + 5 : after_generator] if isinstance(value, torch.Tensor)]
         if bias == "NVTE_POST_SCALE_BIAS":
             found += [value for value in extra if value.dim() == 4 and value.shape[2] != 1]
@@ -146,7 +146,7 @@ class Attention(CompiledFunctions):
         rows = query.get("T", batch * length_q)
         key_rows = key.get("T", batch * length_kv)
         workspace = rows * heads * 4
-        bias = _of(arguments, BiasType).name
+        bias = _argument_of_type(arguments, BiasType).name
         if deterministic or bias == "NVTE_POST_SCALE_BIAS":
             workspace += batch * heads * _round_up(length_q) * _round_up(length_kv) * 2
         else:
@@ -172,7 +172,7 @@ class Attention(CompiledFunctions):
     ) -> None:
         lengths = lengths_by_sequence(cu_seqlens_q, cu_seqlens_kv, *arguments[:2])
         flops = attention_flops(num_heads, lengths, moved[0].shape[-1], moved[2].shape[-1], backward=backward)
-        done = CAUSAL_SHARE if "CAUSAL" in _of(arguments, MaskType).name else 1.0
+        done = CAUSAL_SHARE if "CAUSAL" in _argument_of_type(arguments, MaskType).name else 1.0
         self._computed(flops, *moved, kind="attention", done=done)
 
     def _gradients(
@@ -251,7 +251,7 @@ class Attention(CompiledFunctions):
         self._written(v_cache)
 
 
-def _of(arguments: Sequence[Any], kind: Any) -> Any:
+def _argument_of_type(arguments: Sequence[Any], kind: Any) -> Any:
     return next(value for value in arguments if isinstance(value, kind))
 
 

@@ -23,7 +23,7 @@ _DTYPES = {
 }
 """The dtypes that the module has; Transformer Engine's Python code compares its own with them."""
 _FORMATS = ("SBHD", "BSHD", "THD", "BSHD_2SBHD", "SBHD_2BSHD", "THD_2BSHD", "THD_2SBHD", "BHSD", "QKV_Format_NOT_SET")
-_MIXED = ("SBHD_BSHD_BSHD", "BSHD_SBHD_SBHD", "THD_BSHD_BSHD", "THD_SBHD_SBHD")
+_MIXED_LAYOUTS = ("SBHD_BSHD_BSHD", "BSHD_SBHD_SBHD", "THD_BSHD_BSHD", "THD_SBHD_SBHD")
 _PAGED = ("BSHD_BSHD_BSHD", "BSHD_SBHD_SBHD", "SBHD_BSHD_BSHD", "SBHD_SBHD_SBHD", "THD_BSHD_BSHD", "THD_SBHD_SBHD")
 _MASKS = (
     *("NO_MASK", "PADDING_MASK", "CAUSAL_MASK", "PADDING_CAUSAL_MASK"),
@@ -41,7 +41,7 @@ def _layouts() -> list[str]:
     for tokens in ("SB", "BS", "T"):
         whole = f"{tokens}HD"
         found += [f"{tokens}3HD", f"{tokens}H3D", f"{whole}_{tokens}2HD", f"{whole}_{tokens}H2D", "_".join([whole] * 3)]
-    return [*found, *_MIXED, *(f"Paged_KV_{layout}" for layout in _PAGED), "BHSD_BHSD_BHSD"]
+    return [*found, *_MIXED_LAYOUTS, *(f"Paged_KV_{layout}" for layout in _PAGED), "BHSD_BHSD_BHSD"]
 
 
 def _enumeration(name: str, members: Mapping[str, int]) -> type[IntEnum]:

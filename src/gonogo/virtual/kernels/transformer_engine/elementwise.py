@@ -13,10 +13,10 @@ from gonogo.virtual.kernels.transformer_engine.compiled_functions import Compile
 from gonogo.virtual.kernels.transformer_engine.constants import QkvFormat, torch_dtype
 from gonogo.virtual.kernels.transformer_engine.quantized import DELAYED, MXFP8, fill_quantized, kind_of, memory_of
 
-_HALF = (torch.float16, torch.bfloat16)
+_HALF_DTYPES = (torch.float16, torch.bfloat16)
 _GATED_ACTIVATIONS = ("glu", "geglu", "qgeglu", "reglu", "sreglu", "swiglu", "clamped_swiglu", "situglu")
-_PLAIN = ("gelu", "qgelu", "relu", "srelu", "silu")
-_BACKWARD = (
+_UNGATED_ACTIVATIONS = ("gelu", "qgelu", "relu", "srelu", "silu")
+_BACKWARD_ACTIVATIONS = (
     *("dglu", "dgelu", "dgeglu", "dqgelu", "dqgeglu", "drelu", "dreglu", "dsrelu", "dsreglu", "dsilu", "dswiglu"),
     *("clamped_dswiglu", "dsituglu"),
 )
@@ -116,9 +116,9 @@ class Activations(CompiledFunctions):
     def functions(self) -> dict[str, Callable[..., Any]]:
         """All functions by name."""
         found: dict[str, Callable[..., Any]] = {}
-        for names, halves in ((_GATED_ACTIVATIONS, 2), (_PLAIN, 1)):
+        for names, halves in ((_GATED_ACTIVATIONS, 2), (_UNGATED_ACTIVATIONS, 1)):
             found |= {name: functools.partial(self._forward, halves) for name in names}
-        found |= dict.fromkeys(_BACKWARD, self._backward)
+        found |= dict.fromkeys(_BACKWARD_ACTIVATIONS, self._backward)
         return found | dict.fromkeys(_BIAS_GRADIENT_FUNCTIONS, self._backward_with_bias)
 
     def _forward(
@@ -206,14 +206,14 @@ class Softmax(CompiledFunctions):
 
     def _forward(self, input: torch.Tensor, *mask_and_scale: Any) -> Any:
         self._takes(input)
-        check(input.dtype in _HALF, "Only fp16 and bf16 are supported")
+        check(input.dtype in _HALF_DTYPES, "Only fp16 and bf16 are supported")
         return self._new(input.shape, input.dtype, input)
 
     def _backward(self, output_grad: torch.Tensor, softmax_results: torch.Tensor, scale: float) -> torch.Tensor:
         self._takes(output_grad, softmax_results)
         gradient = output_grad.contiguous()
         softmax_results.contiguous()
-        check(gradient.dtype in _HALF, "Only fp16 and bf16 are supported")
+        check(gradient.dtype in _HALF_DTYPES, "Only fp16 and bf16 are supported")
         self._written(gradient)
         return gradient
 

@@ -11,7 +11,7 @@ from gonogo.virtual.kernels.checks import check
 from gonogo.virtual.kernels.transformer_engine.compiled_functions import CompiledFunctions
 from gonogo.virtual.kernels.transformer_engine.constants import RoutingMapFormat
 
-_SCORES = ("softmax", "sigmoid", "sqrtsoftplus")
+_SCORE_FUNCTIONS = ("softmax", "sigmoid", "sqrtsoftplus")
 
 
 class Router(CompiledFunctions):
@@ -75,7 +75,10 @@ class Router(CompiledFunctions):
         self._takes(logits)
         check(logits.is_contiguous(), "logits must be contiguous")
         check(logits.numel() > 0, "num_tokens and num_experts must be greater than 0")
-        check(score_function in _SCORES, "score_function must be softmax, sigmoid or sqrtsoftplus for router fusion")
+        check(
+            score_function in _SCORE_FUNCTIONS,
+            "score_function must be softmax, sigmoid or sqrtsoftplus for router fusion",
+        )
 
     def _routing_map(self, logits: torch.Tensor, routing_map_format: int) -> Any:
         *tokens, experts = logits.shape

@@ -24,7 +24,7 @@ from gonogo.virtual.kernels.transformer_engine.sequences import Sequences
 from gonogo.virtual.unsupported import UnsupportedOperator
 
 NAME = "transformer_engine_torch"
-_PARTS = (
+_MODULE_PARTS = (
     *(Products, GroupedTensors, Norms, Activations, Rotary, Softmax, Dropout, Attention, Router, Permutation),
     *(Optimizers, Sequences, Recipes),
 )
@@ -37,7 +37,7 @@ nvfp4_compute_per_block_scale nvfp4_data_transpose nvfp4_expand_scale_to_fp8 nvf
 nvfp4_group_quantize_with_amax nvfp4_multi_tensor_2d_partial_cast nvfp4_multi_tensor_compute_partial_amax
 nvfp4_multi_tensor_fused_scale nvfp4_quantize_with_amax
 """
-_OTHERS = """
+_OTHER_FUNCTIONS = """
 bulk_overlap_ag_with_external_gemm convert_host_pointers_to_tensor create_nvshmem_tensor
 cusolvermp_ctx_create cusolvermp_ctx_destroy init_nvshmem_backend newton_schulz nvshmem_finalize
 nvshmem_send_on_current_stream nvshmem_wait_on_current_stream
@@ -46,7 +46,9 @@ thd_copy_valid_tokens_from_per_split_to_rank_local thd_cp_rank_order_to_sequence
 thd_sequence_order_to_cp_rank_order scaled_clamped_dswiglu scaled_clamped_swiglu scaled_dsituglu scaled_dsrelu
 scaled_dswiglu scaled_situglu scaled_srelu scaled_swiglu
 """
-_CLASSES = "CommOverlapHelper CommOverlapCore CommOverlapBase CommOverlapP2PBase CommOverlap CommOverlapP2P"
+_COMM_OVERLAP_CLASSES = (
+    "CommOverlapHelper CommOverlapCore CommOverlapBase CommOverlapP2PBase CommOverlap CommOverlapP2P"
+)
 
 
 class _FP8TensorMeta:
@@ -66,9 +68,11 @@ def make_module(
     """Build the module for devices of one compute capability."""
     module = ModuleType(NAME, __doc__)
     names: dict[str, Any] = {**ENUMERATIONS, "FP8TensorMeta": _FP8TensorMeta, **_machine_queries()}
-    names |= {name: _unsupported_function(name) for name in (*_QUANTIZATION_FUNCTIONS.split(), *_OTHERS.split())}
-    names |= {name: type(name, (_UnsupportedClass,), {}) for name in _CLASSES.split()}
-    for part in _PARTS:
+    names |= {
+        name: _unsupported_function(name) for name in (*_QUANTIZATION_FUNCTIONS.split(), *_OTHER_FUNCTIONS.split())
+    }
+    names |= {name: type(name, (_UnsupportedClass,), {}) for name in _COMM_OVERLAP_CLASSES.split()}
+    for part in _MODULE_PARTS:
         names |= _functions_of(part(mark_written, assume, compute_capability, count_flops))
     for name, value in names.items():
         setattr(module, name, value)

@@ -104,11 +104,11 @@ def make_quantized(
             parts["with_gemm_swizzled_scales"] = bool(getattr(quantizer, "optimize_for_gemm", False))
     whole = getattr(sys.modules[type(quantizer).__module__], _TENSORS[kind])
     if quantizer.internal:
-        return _made(whole.__mro__[1], {**parts, "fake_dtype": dtype})
+        return _instantiate(whole.__mro__[1], {**parts, "fake_dtype": dtype})
     strides = [*itertools.accumulate(reversed(tuple(shape)[1:]), lambda a, b: a * b, initial=1)][::-1]
     device = next(one.device for one in parts.values() if isinstance(one, torch.Tensor))
     given = {**parts, "shape": tuple(shape), "stride": strides[: len(shape)], "dtype": dtype, "device": device}
-    return _made(whole, given)
+    return _instantiate(whole, given)
 
 
 def update_quantized(quantizer: Any, tensor: Any, capability: tuple[int, int], allocate: AllocateFunction) -> None:
@@ -177,14 +177,19 @@ def _round_up(number: int, alignment: int) -> int:
     return -(-number // alignment) * alignment
 
 
-def _made(kind: Any, attributes: dict[str, Any]) -> Any:
+def _instantiate(kind: Any, attributes: dict[str, Any]) -> Any:
     """An instance of ``kind``, without the optional arguments that this release doesn't accept."""
-    known = {name for one in kind.__mro__ if "__new__" in vars(one) and one is not object for name in _names(one)}
+    known = {
+        name
+        for one in kind.__mro__
+        if "__new__" in vars(one) and one is not object
+        for name in _constructor_parameters(one)
+    }
     optional = ("fake_dtype", "stride", "device", "with_gemm_swizzled_scales")
     return kind(**{name: value for name, value in attributes.items() if name in known or name not in optional})
 
 
-def _names(kind: Any) -> list[str]:
+def _constructor_parameters(kind: Any) -> list[str]:
     try:
         return list(inspect.signature(kind.__new__).parameters)
     except ValueError:  # the signature of torch.Tensor can't be inspected

@@ -20,7 +20,7 @@ from gonogo.virtual.kernels.transformer_engine.quantized import (
     update_quantized,
 )
 
-_WRITTEN = {
+_WRITTEN_ARGUMENT_POSITIONS = {
     "fp8_block_scaling_compute_partial_amax": (1,),
     "fp8_block_scaling_partial_cast": (1,),
     "mxfp8_scaling_compute_partial_amax": (1, 2),
@@ -34,7 +34,7 @@ class Recipes(CompiledFunctions):
 
     def functions(self) -> dict[str, Callable[..., Any]]:
         """Functions that only write, for FP8 parameters whose master weights are sharded across ranks."""
-        return {name: functools.partial(self._writing, places) for name, places in _WRITTEN.items()}
+        return {name: functools.partial(self._writing, places) for name, places in _WRITTEN_ARGUMENT_POSITIONS.items()}
 
     def _writing(self, places: Sequence[int], *arguments: Any) -> None:
         self._takes(*(one for one in arguments if isinstance(one, torch.Tensor)))
