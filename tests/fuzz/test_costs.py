@@ -88,6 +88,7 @@ SCRIPTS = {
     "loops within loops": (b"for a in {1..100}; do " * 30 + START + b"done\n" * 30, ""),
     "long values": (b"X=" + b"y" * 20_000 + b"\n" + many(b"torchrun t.py $X $X $X\n", 24_000) + START, ""),
     "variables": (lines(lambda n: f"export A{n}={n}\n", 500_000) + START, ""),
+    "nested substitutions": (many(b"A=" + b"$(echo " * 30 + b"x" + b")" * 30 + b"\n", 300_000) + START, ""),
     "launches with one config": (
         b"cat > a.yaml <<E\ndistributed_type: MULTI_GPU\n"
         + many(b"- a\n", 100_000)

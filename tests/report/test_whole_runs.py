@@ -62,11 +62,16 @@ def test_nothing_else_lies_there() -> None:
 
 
 def test_what_follows_a_rehearsal_that_failed() -> None:
-    """``cure`` where a run of one life failed, the page of the lost state where one of two did."""
+    """``cure``, of a run of two lives with the options that say so."""
     failed = called(RUNS["rehearse_memory"](), CALLS["rehearse_memory"])
     assert failed.verdict is Verdict.NO_GO
     assert next_step(failed).command == "gonogo cure --gpus 8xH100-80G -- bash launch.sh"
     assert failed.rehearsal is not None
     life = LifeReport(8, 8, ("bash", "launch.sh"), 4, True, (), (), (), "goes-on", ("checkpoint-4",), 1)
     lived = msgspec.structs.replace(failed, rehearsal=msgspec.structs.replace(failed.rehearsal, life=life))
-    assert next_step(lived).command == f"gonogo explain {lived.findings[0].hazard}"
+    assert lived.call is not None
+    own = (("--life", "save,kill,resume"), ("--resume-with=--resume out",), ("--ranks", "all"))
+    lived = msgspec.structs.replace(lived, call=msgspec.structs.replace(lived.call, own_options=own))
+    assert next_step(lived).command == (
+        "gonogo cure --gpus 8xH100-80G --life save,kill,resume '--resume-with=--resume out' -- bash launch.sh"
+    )

@@ -36,6 +36,8 @@ class Reading:
         """Variables that something outside the script sets, such as slurm."""
         self.limit: int | None = None
         """Where the part of the source ends that is read; None: at its end."""
+        self.substitutions = 0
+        """How many ``$(…)`` are being read, each inside the one before."""
         self.printed = get_command_output
         """What ``$(…)`` prints, where it is one of the few commands whose output the files settle."""
 
@@ -71,6 +73,16 @@ class Reading:
             yield
         finally:
             self.limit = before
+
+    @contextmanager
+    def substituting(self, end: int) -> Iterator[None]:
+        """The same for the commands of a ``$(…)``, whose nesting is counted in :attr:`substitutions`."""
+        self.substitutions += 1
+        try:
+            with self.limit_reading(end):
+                yield
+        finally:
+            self.substitutions -= 1
 
     def parsed_part(self, start: int, end: int) -> Any:
         """A part of the source, parsed where it stands: the script inside ``bash -c '…'``. None where it can't be."""

@@ -15,17 +15,20 @@ from gonogo.evidence.shell.reading import Reading
 from gonogo.evidence.shell.state import State
 from gonogo.evidence.shell.text import Piece, ShellWord, text_of
 
+_MAX_DEPTH = 5
+
 
 def output(shell: Reading, part: Substitution, state: State) -> Sequence[Piece] | None:
     """What the commands print, without line ends at the end; None where it can't be told."""
     start, end = part.inner
-    if part.backquoted and b"\\" in shell.source.data[start:end]:
+    # Each level is read again for the one around it: the time grows with the square of the depth.
+    if shell.substitutions >= _MAX_DEPTH or (part.backquoted and b"\\" in shell.source.data[start:end]):
         return None
     root = shell.parsed_part(start, end)
     inside = [child for child in root.named_children if child.type != "comment"] if root is not None else []
     if not inside:
         return []
-    with shell.limit_reading(end):
+    with shell.substituting(end):
         own = state.copy()
         pieces: list[Piece] | None = []
         for child in inside:

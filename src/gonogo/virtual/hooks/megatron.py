@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from gonogo.finding import translated
+from gonogo.finding import Text, translated
 from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
@@ -16,6 +16,12 @@ from gonogo.virtual.tensor import VirtualTensor
 _EVALUATION_FUNCTIONS = ("evaluate_and_print_results", "evaluate")
 _LOADERS = "build_train_valid_test_data_loaders"
 _DATA_ASSUMPTION = translated("the first rank of the tensor-parallel group has training and evaluation data")
+_SAMPLE_COUNTS = "get_train_valid_test_num_samples"
+_MAX_INDEXED_SAMPLES = 1 << 20
+_INDEX_ASSUMPTION = translated(
+    "the index of the data for {wanted} samples fits into the host's memory: it was made for {made} here, and what it "
+    "takes is not counted"
+)
 _SAVES = ("save_checkpoint", "save_checkpoint_and_time")
 
 
@@ -49,10 +55,40 @@ def _follow(patches: Patches, lifecycle: Lifecycle, module: Any) -> None:
     patches.set(module, "train", followed)
     if callable(getattr(module, _LOADERS, None)):
         patches.set(module, _LOADERS, _with_data_flags(getattr(module, _LOADERS), module.get_args))
+    if callable(getattr(module, _SAMPLE_COUNTS, None)):
+        counts = getattr(module, _SAMPLE_COUNTS)
+        assume = VirtualTensor.virtual_mode.ledger.assume
+        patches.set(module, _SAMPLE_COUNTS, _with_fewer_samples(counts, module.get_args, assume))
     for phase, names in (("evaluate", _EVALUATION_FUNCTIONS), ("save", _SAVES)):
         for name in names:
             if callable(getattr(module, name, None)):
                 patches.set(module, name, _wrap_in_phase(lifecycle, phase, getattr(module, name)))
+
+
+def _with_fewer_samples(
+    original: Callable[..., Any], get_args: Callable[[], Any], assume: Callable[[Text], object]
+) -> Callable[..., Any]:
+    """Have the index of the data made for no more samples than a rehearsal may reach.
+
+    It is an array in host memory as long as the whole training, which this machine may not have room for.
+    """
+
+    @functools.wraps(original)
+    def followed(*args: Any, **kwargs: Any) -> Any:
+        settings = get_args()
+        batch = getattr(settings, "global_batch_size", None) or 0
+        consumed = max(
+            getattr(settings, "consumed_train_samples", None) or 0, (getattr(settings, "iteration", None) or 0) * batch
+        )
+        limit = consumed + _MAX_INDEXED_SAMPLES
+        found = original(*args, **kwargs)
+        most = max((count for count in found if count is not None), default=0)
+        if most <= limit:
+            return found
+        assume(_INDEX_ASSUMPTION.format(wanted=f"{most:,}", made=f"{limit:,}"))
+        return tuple(count if count is None else min(count, limit) for count in found)
+
+    return followed
 
 
 def _with_data_flags(original: Callable[..., Any], get_args: Callable[[], Any]) -> Callable[..., Any]:
