@@ -176,6 +176,31 @@ def test_ddp_trains_and_its_collectives_are_recorded(tmp_path: Path) -> None:
     assert "every rank's model has the same parameters" in [entry.what for entry in record.assumptions]
 
 
+COPIED_DDP = """
+import copy
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+dist.init_process_group("nccl")
+torch.cuda.set_device(0)
+model = DistributedDataParallel(nn.Linear(64, 8).cuda(), device_ids=[0])
+for step in range(2):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(torch.randn(4, 64, device="cuda")).sum().backward()
+    optimizer.step()
+    model = copy.deepcopy(model)
+"""
+
+
+@pytest.mark.slow
+def test_a_copy_of_a_ddp_module_reduces_its_own_gradients(tmp_path: Path) -> None:
+    record = rehearse(tmp_path, COPIED_DDP, world=4)
+    assert record.outcome == "completed", record.failure
+    reduced = {total.operator: total for total in record.collectives}["allreduce_"]
+    assert reduced.bytes == 2 * 4 * (64 * 8 + 8)
+
+
 def test_ddp_asks_whether_the_last_reduction_was_finished(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()

@@ -49,6 +49,7 @@ def install(assume: Callable[[Text], object]) -> Callable[[], None]:
     forward: Any = DistributedDataParallel.forward
     register: Any = DistributedDataParallel.register_comm_hook
     rebuild: Any = dist.Reducer._rebuild_buckets
+    state_of: Any = DistributedDataParallel.__getstate__
 
     def verify(process_group: Any, tensors: Any, logger: Any = None) -> None:
         assume(translated("every rank's model has the same parameters"))
@@ -82,6 +83,15 @@ def install(assume: Callable[[Text], object]) -> Callable[[], None]:
         self.__dict__["gonogo_hooked"] = True  # torch 2.1 to 2.3 don't record the hook
         register(self, state, hook)
 
+    @functools.wraps(state_of)
+    def without_reduction(self: Any) -> Any:
+        """What a copy or a pickle takes along: the copy's own reducer gets a hook of its own at its first forward."""
+        attributes = state_of(self)
+        attributes.pop("gonogo_reduction", None)
+        if hooks := attributes.get("_comm_hooks"):
+            attributes["_comm_hooks"] = [one for one in hooks if not isinstance(one[1], _ReductionState)]
+        return attributes
+
     def keep_buckets(reducer: Any) -> bool:
         """Never rebuild the buckets: C++ would write their indices into tensor memory.
 
@@ -92,5 +102,6 @@ def install(assume: Callable[[Text], object]) -> Callable[[], None]:
     patches.set(dist.Reducer, "_rebuild_buckets", keep_buckets)
     patches.set(dist, "_verify_params_across_processes", verify)
     patches.set(DistributedDataParallel, "forward", with_hook)
+    patches.set(DistributedDataParallel, "__getstate__", without_reduction)
     patches.set(DistributedDataParallel, "register_comm_hook", noted)
     return patches.undo
