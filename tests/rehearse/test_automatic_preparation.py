@@ -100,7 +100,7 @@ def test_what_the_first_pass_missed_is_made_for_a_second(
         return samples.rehearsal_record(rank("unsupported", missed=[missed]), world_size=8)
 
     monkeypatch.setattr("gonogo.rehearse.run.rehearse", rehearse)
-    monkeypatch.setattr("gonogo.rehearse.automatic_preparation.look", lambda request, on_progress: rank())
+    monkeypatch.setattr("gonogo.rehearse.automatic_preparation.run_probe", lambda request, on_progress: rank())
     said: list[str] = []
     _, report = prepare_and_rehearse(RehearsalRequest(LAUNCH), lambda status: said.append(status.activity.en))
     assert report.verdict is Verdict.GO
@@ -127,7 +127,7 @@ def test_a_package_that_the_first_pass_lacked_is_there_in_a_second(
         return samples.rehearsal_record(rank("unsupported", failure=failure), world_size=8)
 
     monkeypatch.setattr("gonogo.rehearse.run.rehearse", rehearse)
-    monkeypatch.setattr("gonogo.rehearse.automatic_preparation.look", lambda request, on_progress: rank())
+    monkeypatch.setattr("gonogo.rehearse.automatic_preparation.run_probe", lambda request, on_progress: rank())
     _, report = prepare_and_rehearse(RehearsalRequest(LAUNCH, yes=True, keep=project / "kept"))
     assert report.verdict is Verdict.GO
     assert len(passes) == 2

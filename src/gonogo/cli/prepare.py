@@ -114,7 +114,7 @@ def prepare(
         from gonogo.prepare.provided_files import AS_INSTALLED
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
-        from gonogo.rehearse.probe_run import look
+        from gonogo.rehearse.probe_run import run_probe
         from gonogo.rehearse.request import RehearsalRequest
 
         options = options_of(rows, tokens, model or [])
@@ -140,7 +140,7 @@ def prepare(
                 options,
                 given,
                 write=not list_,
-                probe=None if quiet else functools.partial(look, request, on_progress),
+                probe=None if quiet else functools.partial(run_probe, request, on_progress),
             )
         publish(done)
         raise SystemExit((Verdict.GO if done.complete else Verdict.CANNOT_TELL).exit_status)

@@ -122,11 +122,7 @@ def _declared_literals(hazard: Hazard) -> LogLiterals:
 def literals_of_sign(sign: Sign) -> LogLiterals:
     """Literals, one of which is in everything that shows the sign."""
     told = (
-        [literals_of_places(sign.cut)]
-        if sign.cut
-        else [literals_of_pattern(sign.says)]
-        if sign.says is not None
-        else []
+        [longer_fragments(sign.cut)] if sign.cut else [literals_of_pattern(sign.says)] if sign.says is not None else []
     )
     told += [_to_log_literals(group) for group in sign.frames]
     if sign.types and not sign.lines and "" not in sign.types:
@@ -134,7 +130,7 @@ def literals_of_sign(sign: Sign) -> LogLiterals:
     return max(told, key=_selectivity, default=MATCHES_ANY_LOG)
 
 
-def literals_of_places(places: Iterable[tuple[str, str]]) -> LogLiterals:
+def longer_fragments(places: Iterable[tuple[str, str]]) -> LogLiterals:
     """The longer of the two fragments of each place (``ends_at``)."""
     return LogLiterals(max(place, key=len).casefold() for place in places)
 

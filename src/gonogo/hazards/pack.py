@@ -69,7 +69,7 @@ def pack() -> Pack:
 
 def make() -> Pack:
     """Build the pack from the current pages. Raises UserError for an invalid one."""
-    from gonogo.hazards.letters import fewest, literals_of_places, of_hazard
+    from gonogo.hazards.letters import fewest, longer_fragments, of_hazard
 
     hazards = [load_hazard(page) for page in read_pages()]
     rows: dict[str, Row] = {}
@@ -77,7 +77,7 @@ def make() -> Pack:
         hazard.page.check(hazard.declares)
         stages = tuple(stages_of(hazard))
         letters = of_hazard(hazard) if "log" in stages else frozenset[str]()
-        left = literals_of_places(hazard.ends_at) | {trace.casefold() for trace in hazard.traces}
+        left = longer_fragments(hazard.ends_at) | {trace.casefold() for trace in hazard.traces}
         rows[hazard.name] = Row(stages, None if "" in letters else fewest(letters), fewest(left))
     encode = msgspec.msgpack.encode
     return Pack(rows, {hazard.name: msgspec.Raw(encode(hazard.page)) for hazard in hazards})

@@ -185,7 +185,8 @@ def unavailable_packages(failure: Failure, record: RehearsalRecord) -> list[str]
 def _explain(
     failure: Failure, requirements: Requirements, versions: Mapping[str, str], record: RehearsalRecord
 ) -> tuple[Text, str] | None:
-    """The mismatch and the file whose packages would cure it (empty: no file); None if no mismatch explains it."""
+    """The mismatch that explains the failure, and the requirements file that would fix it (empty if there is none);
+    else None."""
     said = "\n".join(f"{told.type}: {told.message}" for told in exception_chain(failure))
     for match in _MISSING_PACKAGE_PATTERN.finditer(said):
         name = distribution_of(match[match.lastindex or 0])

@@ -31,7 +31,8 @@ _MAX_BYTES = 1 << 20
 
 
 def tested_path(failure: Failure, command: Sequence[str], folder: Path) -> str | None:
-    """The absolute path whose check failed; None if it wasn't such a failure or all paths exist."""
+    """The absolute path that the program's failed existence check tested; None if the failure is no such check, or
+    if all paths exist."""
     frame = failure.innermost("user")
     if failure.phase != "load" or frame is None or not _checks_for_file(Path(frame.path), frame.line):
         return None

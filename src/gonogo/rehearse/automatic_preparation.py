@@ -33,7 +33,7 @@ from gonogo.prepare.project_requirements import ProjectPackages
 from gonogo.prepare.provided_files import AS_INSTALLED, find_prepared_folder, preparation_id
 from gonogo.prepare.user_cache import cache_folder
 from gonogo.rehearse.answer import rehearsed
-from gonogo.rehearse.probe_run import look
+from gonogo.rehearse.probe_run import run_probe
 from gonogo.rehearse.progress import OnProgress, ProgressReporter
 from gonogo.rehearse.ranks.auto import resolve_auto_ranks
 from gonogo.rehearse.ranks.rank_options import ROLES
@@ -101,7 +101,7 @@ def prepare_and_rehearse(
             first = [record.ranks[0]]
 
             def seen() -> RankRecord:
-                return first.pop() if first else look(request, on_progress)
+                return first.pop() if first else run_probe(request, on_progress)
 
             _generate_missing(request, launches, seen)
             if preparation_id(folder) != before:

@@ -17,9 +17,9 @@ DEFAULT_NODE = f"8x{DEFAULT_ACCELERATOR}"
 """Used if neither the command nor the user specifies the accelerators of a node: the number doesn't matter here."""
 
 
-def look(request: RehearsalRequest, on_progress: OnProgress | None = None) -> RankRecord:
+def run_probe(request: RehearsalRequest, on_progress: OnProgress | None = None) -> RankRecord:
     """The worker's record, which also holds an error of the launch itself. Raises KeyboardInterrupt for Ctrl-C."""
-    request = replace(request, only_looks=True, steps=1, keep=None)
+    request = replace(request, probe_only=True, steps=1, keep=None)
     try:
         try:
             record = rehearse(request, on_progress)

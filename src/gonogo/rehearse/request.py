@@ -21,7 +21,7 @@ class RehearsalRequest:
     ``environment`` is a file of versions, ``with_packages`` are ``NAME==VERSION``, ``as_of`` is the date
     (``2023-11-02``) whose releases are used for versions that aren't pinned. ``ray`` is the address of a Ray cluster
     (or ``auto``) on which the ranks run, None for this machine. ``count_work``: measure what the first rank computes
-    and moves. ``only_looks``: run only the first rank, up to its first batch. ``viewers``: files to write for
+    and moves. ``probe_only``: run only the first rank, up to its first batch. ``viewers``: files to write for
     viewers. ``as_installed``: use the installed packages, whatever ``gonogo prepare`` has prepared. ``life``: the
     stages to rehearse; empty for a plain rehearsal. ``resume_on`` is the machine of the second life, ``resume_with``
     are further options of its command. ``env``: variables besides those that a launch needs, as ``NAME`` or
@@ -42,7 +42,7 @@ class RehearsalRequest:
     viewers: ViewerFiles = field(default_factory=ViewerFiles)
     ray: str | None = None
     count_work: bool = False
-    only_looks: bool = False
+    probe_only: bool = False
     every: bool = False
     """Run each micro-batch of gradient accumulation."""
     as_installed: bool = False

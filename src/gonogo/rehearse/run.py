@@ -322,7 +322,7 @@ class _Job:
     def run(self, ranks: list[int]) -> tuple[list[Assignment], list[RankRecord], Divergence | None]:
         """Run the ranks; for a sample, add ranks with other batch shapes."""
         request = self.request
-        if request.only_looks:
+        if request.probe_only:
             looking, records = self._look(ranks[0])
             return [looking], records, None
         if is_sample(request.ranks) and len(ranks) < self.resolved.launch.world_size:
@@ -449,7 +449,7 @@ def _run_connected_ranks(
 
 def _looking(assignment: Assignment) -> Assignment:
     """The assignment of a worker that only reads which batches the ranks will get."""
-    return dataclasses.replace(assignment, plan=msgspec.structs.replace(assignment.plan, only_looks=True))
+    return dataclasses.replace(assignment, plan=msgspec.structs.replace(assignment.plan, probe_only=True))
 
 
 def _with_scratch_folder(scratch: str, assignment: Assignment) -> Assignment:

@@ -18,7 +18,7 @@ _MAX_LINES = 400
 _MAX_TEXT_LENGTH = 1 << 18
 
 _OPTION_PATTERN = lazy_compile(r"(?:^|\s)--([A-Za-z][\w.-]{0,80})(?:[ =]+(?!--)([^\s\\]{1,300}))?")
-_ASSIGNED = lazy_compile(
+_ASSIGNMENT_PATTERN = lazy_compile(
     r"(?:^|[\s'\"(,])\+{0,2}([A-Za-z_][\w.]{0,120})=([^\s,'\"\\)]{1,300}|'[^']{0,300}'|\"[^\"]{0,300}\")"
 )
 _YAML_SETTING_PATTERN = lazy_compile(
@@ -86,7 +86,7 @@ def _settings_in_text(text: str, source: Text) -> Iterator[RunSetting]:
             continue
         for match in _OPTION_PATTERN.finditer(line):
             yield RunSetting(match.group(1), _strip_quotes(match.group(2) or "true"), source, None)
-        for match in _ASSIGNED.finditer(line):
+        for match in _ASSIGNMENT_PATTERN.finditer(line):
             yield RunSetting(match.group(1), _strip_quotes(match.group(2)), source, None)
         if match_yaml := _YAML_SETTING_PATTERN.match(line):
             yield RunSetting(match_yaml.group(1), _strip_quotes(match_yaml.group(2)), source, None)

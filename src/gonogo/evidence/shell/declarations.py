@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from gonogo.evidence.shell.expansion import array_with_element, expand, expand_words, number_in
-from gonogo.evidence.shell.lexer import Literal, ShellAssignment, SimpleCommand, SyntaxWord, braces
+from gonogo.evidence.shell.lexer import Literal, ShellAssignment, SimpleCommand, SyntaxWord, expand_braces
 from gonogo.evidence.shell.reading import Reading
 from gonogo.evidence.shell.state import SUCCESS, ExitStatus, State, Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
@@ -98,7 +98,7 @@ def declare(shell: Reading, simple: SimpleCommand, words: Sequence[ShellWord], s
             continue
         name, variable = assigned(shell, each, state)
         _save_outer_value(program, name, state)
-        braced = each.value is not None and len(braces(each.value.parts)) > 1
+        braced = each.value is not None and len(expand_braces(each.value.parts)) > 1
         if computed or keyed or braced:
             piece = Piece(None, shell.source, each.start_byte, each.end_byte, many=keyed)
             variable = Variable((piece,), shell.place(each))

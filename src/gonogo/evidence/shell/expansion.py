@@ -20,7 +20,7 @@ from gonogo.evidence.shell.lexer import (
     Substitution,
     SyntaxWord,
     WordPart,
-    braces,
+    expand_braces,
     plain_text,
 )
 from gonogo.evidence.shell.pieces import carried, from_variable, unknown, unknown_word
@@ -75,7 +75,7 @@ def expand_words(shell: Reading, word: SyntaxWord, state: State) -> list[ShellWo
     if original is not None:
         return original
     found: list[ShellWord] = []
-    for parts in braces(word.parts):
+    for parts in expand_braces(word.parts):
         start, end = (parts[0].start_byte, parts[-1].end_byte) if parts else (word.start_byte, word.end_byte)
         whole = len(parts) == len(word.parts)
         place = shell.place(WordPart(word.start_byte, word.end_byte) if whole else WordPart(start, max(start, end)))

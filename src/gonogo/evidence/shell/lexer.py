@@ -553,7 +553,7 @@ def plain_text(word: SyntaxWord) -> str:
     return part.text if isinstance(part, Literal) and not part.quoted else ""
 
 
-def braces(parts: Sequence[WordPart]) -> list[tuple[WordPart, ...]]:
+def expand_braces(parts: Sequence[WordPart]) -> list[tuple[WordPart, ...]]:
     """Brace expansion (``x{a,b}``, ``{1..3}``): the words that one word becomes before any other expansion."""
     if not any(isinstance(part, Literal) and not part.quoted and "{" in part.text for part in parts):
         return [tuple(parts)]

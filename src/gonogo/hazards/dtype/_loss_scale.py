@@ -46,7 +46,7 @@ class LossScale(msgspec.Struct, frozen=True):
 
 
 def loss_scale(log: FailureLog) -> LossScale | None:
-    """The skipped steps that the log shows, or None."""
+    """The loss scale and the skipped steps that the log shows, or None if it shows none."""
     if not any(log.has(words) for words in OVERFLOW_WORDS):
         return None
     first = last = None

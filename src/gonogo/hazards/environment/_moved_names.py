@@ -77,7 +77,8 @@ def release_mismatch_line(log: FailureLog) -> LineMatch | None:
 
 
 def moved(error: LoggedError) -> Certainty | None:
-    """The certainty that an AttributeError is about a name of another release of the library; None if it isn't."""
+    """How certain it is that an AttributeError is due to a name that exists only in another release; None if it
+    isn't."""
     message = collapse_whitespace(error.message)
     if error.type not in ("AttributeError", "CompilationError") or _RELEASE_INDEPENDENT_PATTERN.search(message):
         return None

@@ -118,7 +118,10 @@ class Zero3QuantizedModel(Hazard):
             confirm=()
             if certainty is Certainty.CERTAIN
             else (
-                translated("ZeRO-3 works only with 4-bit weights stored in the compute dtype (bnb_4bit_quant_storage)"),
+                translated(
+                    "ZeRO-3 supports 4-bit weights only if they are stored in the compute dtype "
+                    "(bnb_4bit_quant_storage)"
+                ),
             ),
         )
 

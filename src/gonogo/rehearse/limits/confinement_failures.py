@@ -58,8 +58,8 @@ _HIDDEN_SOCKET_OR_DEVICE = translated(
     "the target machine: remove it to rehearse the rest"
 )
 _NO_SERVICE = translated(
-    "{what}: confined programs can't reach services of this machine, but the target machine may have "
-    "this one: let the command start it, or remove it"
+    "{what}: sandboxed programs can't reach services on this machine, though the target machine may run "
+    "this one: let the command start it, or drop the dependency on it"
 )
 
 

@@ -32,7 +32,7 @@ _CHART_LABELS = {
     "steps": translated("steps"),
     "rank": translated("rank"),
     "slowest": translated("slowest: rank {rank}, {value}"),
-    "most": translated("most: rank {rank}, {value}"),
+    "most": translated("max: {value} (rank {rank})"),
     "median of ranks": translated("median of the ranks {value}"),
     "stood": translated("rank {rank} stalled for {value}"),
     "outside": translated("outside any module"),

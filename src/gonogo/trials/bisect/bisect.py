@@ -19,7 +19,7 @@ from gonogo.rehearse.progress import OnProgress, RehearsalStatus
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.trials.bisect.search import BisectionSearch, Judgement
 
-Try = Callable[[RehearsalRequest, OnProgress | None], tuple[Report, bool]]
+RunTrial = Callable[[RehearsalRequest, OnProgress | None], tuple[Report, bool]]
 """Rehearses a request; returns the report, and whether Ctrl-C interrupted it."""
 
 
@@ -63,7 +63,7 @@ class BisectState:
         return next((trial for trial in self.trials if trial.version == version), None)
 
 
-def bisect(request: BisectRequest, attempt: Try, on_progress: OnProgress | None = None) -> BisectState:
+def bisect(request: BisectRequest, attempt: RunTrial, on_progress: OnProgress | None = None) -> BisectState:
     """Find the release that makes the difference.
 
     ``attempt`` rehearses. Ctrl-C ends the search, and what is known by then is returned. Raises UserError if the
@@ -139,7 +139,9 @@ def _suggested_releases(result: BisectState, bad: Report) -> list[Version]:
 class _ReleaseRehearser:
     """Rehearses the program with one release of the package installed in an overlay."""
 
-    def __init__(self, rehearsal: RehearsalRequest, package: str, attempt: Try, on_progress: OnProgress | None) -> None:
+    def __init__(
+        self, rehearsal: RehearsalRequest, package: str, attempt: RunTrial, on_progress: OnProgress | None
+    ) -> None:
         self._rehearsal = rehearsal
         self._package = package
         self._attempt = attempt

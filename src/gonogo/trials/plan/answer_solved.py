@@ -19,7 +19,9 @@ from gonogo.trials.plan.answer import (
 from gonogo.trials.plan.sizing.batches import global_batch
 from gonogo.trials.plan.solve import Solution, SolveResult
 
-_ONLY_CHECKPOINTED_TRIED = translated("only strategies with gradient checkpointing were tried: they fit the most")
+_ONLY_CHECKPOINTED_TRIED = translated(
+    "only strategies with gradient checkpointing were tried: they need the least memory"
+)
 
 
 def solved_report(solved: SolveResult, notes: Sequence[Text] = ()) -> Report:

@@ -46,7 +46,7 @@ _UNSUPPORTED_FUNCTIONS = (
         "deepspeed.runtime.zenflow.zenflow_stage_1_and_2",
         "ZenFlowZeroOptimizer.__init__",
         "DeepSpeed's ZenFlow",
-        translated("which gradients it updates at once depends on their values"),
+        translated("which gradients it processes together depends on their values"),
     ),
     _UnsupportedFunction(
         "torch.nn.modules.lazy",

@@ -63,7 +63,7 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     """Run every micro-batch, including those that would only repeat the previous one."""
     to_the_end: bool = False
     """Read the data to its end if that is cheap."""
-    only_looks: bool = False
+    probe_only: bool = False
     """Only record the shapes of the batches that each rank will read, and stop at the first data loader."""
     prepared: str = ""
     """The folder created by gonogo prepare, or empty."""

@@ -227,7 +227,7 @@ class Session:
             undo.append(self.peers.follow_joins())
         if self.of_life is not None:
             undo.append(self.of_life.install(self.mode, self.life, self.modules))
-        if self.plan.only_looks:
+        if self.plan.probe_only:
             self.life.on_loader = self._record_data_shapes
         torch.manual_seed(0)
         return self

@@ -96,8 +96,8 @@ def _has_forward(model_class: Any) -> bool:
 
 
 def _trainable_part(located_model: LocatedModel, file: str) -> LocatedModel:
-    """The model itself, or for a model that only generates its part with a forward, such as an Omni model's
-    thinker."""
+    """The model itself; if it has no forward of its own (only generate), its submodule that has one, such as an
+    Omni model's thinker."""
     if _has_forward(located_model.model_class):
         return located_model
     import transformers
