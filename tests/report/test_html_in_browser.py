@@ -375,7 +375,7 @@ def test_steps_of_a_guarded_run_are_drawn_and_told(opened: Any) -> None:
     page.locator(".chooser:visible select").select_option("gpu_bytes")
     page.mouse.move(box["x"] + box["width"] - 2, box["y"] + 80)
     page.wait_for_timeout(100)
-    assert "most: rank 3, 47.0 GiB; median of the ranks 46.0 GiB" in page.locator(".at:visible").inner_text()
+    assert "max: 47.0 GiB (rank 3); median of the ranks 46.0 GiB" in page.locator(".at:visible").inner_text()
     page.locator(".over-time:visible").focus()
     for _ in range(4):
         page.keyboard.press("ArrowRight")
