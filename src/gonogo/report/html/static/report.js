@@ -272,7 +272,13 @@ for (const point of document.querySelectorAll(".scatter a")) point.addEventListe
 openChosen();
 startWhatIf();
 const asked = document.querySelector(`[data-language="${CSS.escape(location.hash.slice(1))}"]`);
-addEventListener("resize", () => { for (const host of shown().querySelectorAll(".over-time")) host.plot?.setSize({ width: host.clientWidth, height: 320 }); });
+const widths = new ResizeObserver((entries) => { // a notebook may lay its frame out after the charts were drawn
+  for (const { target } of entries) {
+    const width = target.clientWidth;
+    if (target.plot && width && target.plot.width !== width) target.plot.setSize({ width, height: 320 });
+  }
+});
+for (const host of document.querySelectorAll(".over-time")) widths.observe(host);
 for (const [event, is] of [["beforeprint", true], ["afterprint", false]]) {
   addEventListener(event, () => {
     printing = is;
