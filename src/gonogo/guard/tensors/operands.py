@@ -131,7 +131,7 @@ def _collect(name: str, value: Any, tensors: dict[str, Any], depth: int = 0) -> 
         tensors[name] = value
     elif isinstance(value, torch.nn.Module):
         # Only a module without children: one with children would add too many tensors.
-        if not value._modules_table:
+        if not value._modules:
             for inner, tensor in (*value._parameters.items(), *value._buffers.items()):
                 if tensor is not None:
                     _collect(f"{name}.{inner}", tensor, tensors, depth + 1)
