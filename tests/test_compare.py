@@ -45,7 +45,7 @@ def compared(tmp_path: Path, before: Report, after: Report, growth: float = 2.0)
         ({"verdict": Verdict.NO_GO}, {"activations": 2.0}, 2, "regressed", "grew from 40.0 GiB to 50.0 GiB"),
         # A rank that died early took little memory: that is no improvement; and one that came further is no worse.
         ({"verdict": Verdict.NO_GO}, {"verdict": Verdict.NO_GO, "activations": 0.1, "outcome": "raised"}, 2, "same",
-         "say only how far they came"),
+         "show only how far each got"),
         ({"verdict": Verdict.NO_GO, "activations": 0.1, "outcome": "raised"}, {}, 2, "better", "is GO; it was NO-GO"),
     ],
 )  # fmt: skip
@@ -79,7 +79,11 @@ def test_against_judges_alike_and_says_it_first(tmp_path: Path) -> None:
     assert written[0].startswith(" REGRESSED (GO, but worse than before)")
     assert not any(line.startswith(" GO ") for line in written), "no green GO stands above exit status 1"
     page = render(gate, "html", "en")
-    assert page.index("Before and after") < page.index("Memory of both over time") < page.index("Memory over time")
+    assert (
+        page.index("Before and after")
+        < page.index("Memory of both rehearsals over time")
+        < page.index("Memory over time")
+    )
 
 
 def test_the_table_has_peaks_parts_speed_and_settings(tmp_path: Path) -> None:

@@ -239,7 +239,7 @@ class TestGpuMemory:
     def test_remedies_that_are_enough_come_first(self) -> None:
         cure = [text.en for text in found("gpu-oom-model-states", "bad")[0].cure]
         assert "offload_optimizer.device: cpu" in cure[0]
-        assert "frees 101.5 GiB per GPU, enough" in cure[0]
+        assert "frees 101.5 GiB per GPU, which is enough" in cure[0]
         # 136.6 GiB of divided states on 8 ranks, beside 19.3 GiB that stay: 136.6 * 8 / 59.1 is 18.5, in nodes of 8: 24
         assert any("Use 24 GPUs instead of 8" in text and "enough" in text for text in cure)
         assert "would still be missing" in cure[-1]
@@ -253,12 +253,14 @@ class TestGpuMemory:
     def test_activations_are_cut_by_the_micro_batch(self) -> None:
         cure = [text.en for text in found("gpu-oom-activations", "bad")[0].cure]
         # 84.2 GiB of activations for a micro-batch of 4 beside 20.8 GiB: 57.6 GiB are left, room for 2
-        assert any("Micro-batch 2 instead of 4" in text and "frees 42.1 GiB per GPU, enough" in text for text in cure)
+        assert any(
+            "Micro-batch 2 instead of 4" in text and "frees 42.1 GiB per GPU, which is enough" in text for text in cure
+        )
         assert any("68 % of the present length" in text for text in cure)
 
     def test_fragmentation_is_told_from_need(self) -> None:
         finding = found("gpu-oom-activations", "bad_fragmented")[0]
-        assert "76.0 GiB of tensors do not fit the fragmented 78.4 GiB" in finding.title.en
+        assert "76.0 GiB of tensors do not fit into the fragmented 78.4 GiB" in finding.title.en
         assert "would fit" in finding.cause.en
         assert "expandable_segments:True" in finding.cure[0].en
 
@@ -268,7 +270,7 @@ class TestHostMemory:
         finding = found("cpu-ram-oom-killed", "bad")[0]
         assert "a node needs 1,416.0 GiB and has 1,024.0 GiB" in finding.title.en
         assert "320.0 GiB of it pinned" in finding.cause.en
-        assert "1 of them was run; the other 7 are taken to hold 177.0 GiB each" in finding.cause.en
+        assert "1 of them was run; the other 7 are assumed to hold 177.0 GiB each" in finding.cause.en
 
     def test_the_first_rank_alone_proves_nothing_about_saving(self) -> None:
         finding = found("cpu-ram-oom-killed", "bad_warning_likely_first_rank_saves")[0]

@@ -54,7 +54,7 @@ def answer(tmp_path: Path, log: str, versions: dict[str, str] | None = None, lau
             framed(
                 "foo/optim.py", "if p.is_matrix:", "AttributeError: 'Parameter' object has no attribute 'is_matrix'"
             ),
-            "a mark that has to be set on each parameter before",
+            "an attribute that has to be set on each parameter before",
         ),
         (
             framed(
@@ -62,7 +62,7 @@ def answer(tmp_path: Path, log: str, versions: dict[str, str] | None = None, lau
                 "config.tied",
                 "AttributeError: 'PhiSmallConfig' object has no attribute 'tied'",
             ),
-            "which the config does not have in transformers 5.3.0: transformers 5 took defaults out",
+            "which the config does not have in transformers 5.3.0: transformers 5 removed defaults",
         ),
         (
             framed(
@@ -82,7 +82,7 @@ def answer(tmp_path: Path, log: str, versions: dict[str, str] | None = None, lau
                 "while isinstance(m, classes):",
                 "TypeError: isinstance() arg 2 must be a type, a tuple of types, or a union",
             ),
-            "one of the classes that isinstance is given (classes) is no class",
+            "one of the classes passed to isinstance (classes) is not a class",
         ),
         (
             framed(
@@ -150,17 +150,17 @@ def test_what_a_rank_raised_counts_before_the_exception_that_quotes_it(tmp_path:
         (
             "AssertionError: FP8 needs height divisible by 8 and width divisible by 16, but got dims=[3, 256]",
             "",
-            "Of [3, 256] the height 3 is not a multiple of 8: pad it to 8, or leave this layer out of FP8",
+            "In [3, 256], the height 3 is not a multiple of 8: pad it to 8, or leave this layer out of FP8",
         ),
         (
             "AssertionError: block scaling requires CUDA >= 12.9.",
             "",
-            "torch 2.7.1+cu128 is built for CUDA 12.8, and 12.9",
+            "torch 2.7.1+cu128 is built for CUDA 12.8, but 12.9",
         ),
         (
             "AssertionError: missing_keys: ['model.layers.0.mlp.experts.gate_up_proj']",
             "",
-            "is all experts of a layer in one tensor, the layout of transformers 5 (installed: 5.3.0)",
+            "holds all experts of a layer in one tensor, the layout of transformers 5 (installed: 5.3.0)",
         ),
         (
             "NotImplementedError: offload_to_cpu=True and NO_SHARD is not supported yet",
@@ -177,7 +177,7 @@ def test_what_a_rank_raised_counts_before_the_exception_that_quotes_it(tmp_path:
             "ncclUnhandledCudaError: Call to CUDA function failed.\nFailed to bind NVLink SHARP (NVLS) Multicast "
             "memory of size 2 : CUDA error 401",
             "NCCL_NVLS_ENABLE=1 torchrun train.py",
-            "NCCL_NVLS_ENABLE=1 is set in the launch, which asks for just that",
+            "NCCL_NVLS_ENABLE=1 is set in the launch, which requests exactly what is rejected here",
         ),
     ],
 )

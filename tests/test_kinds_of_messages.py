@@ -57,15 +57,15 @@ def framed(package: str, code: str, error: str, function: str = "run") -> str:
             "no code that ran in this process has registered the rollout engine",
         ),
         ("ValueError: zip() argument 2 is shorter than argument 1", "argument 2 is shorter than argument 1"),
-        ("ValueError: stages should range in [PP=4 , M=2] micro-batches", "have at least 4 micro-batches"),
+        ("ValueError: stages should range in [PP=4 , M=2] micro-batches", "use at least 4 micro-batches"),
         ("ValueError: n should range in [LOW=4 , N=2]", "raise N to 4"),
         (
             "TypeError: save_for_backward can only save variables, but argument 3 is of type MyParams",
-            "is given a MyParams, which is no tensor",
+            "is given a MyParams, which is not a tensor",
         ),
         ("TypeError: optimizer can only optimize Tensors, but one of the params is NoneType", "is NoneType"),
         ("RuntimeError: expected scalar type Half but found BFloat16", "one operand is float16 and the other bfloat16"),
-        ("ValueError: Cannot wrap a without also wrapping b because they are tied.", "wrapping b too"),
+        ("ValueError: Cannot wrap a without also wrapping b because they are tied.", "wrapping b as well"),
         ("KeyError: 'conversations'", "sharegpt (conversations of from and value)"),
         ("AttributeError: module trl has no attribute GRPOConfig", "trl has no GRPOConfig"),
         ("TypeError: barrier() got an unexpected keyword argument 'timeout'", "install a release of torch that has it"),
@@ -93,7 +93,7 @@ def test_what_the_words_mean(tmp_path: Path, log: str, says: str) -> None:
 )
 def test_words_of_another_meaning_are_only_repeated(tmp_path: Path, log: str) -> None:
     said = sentence(report_on(tmp_path, log + "\n"))
-    for words in ("allows", "has registered", "have at least", "raise N", "one operand", "is a column of"):
+    for words in ("allows", "has registered", "use at least", "raise N", "one operand", "is a column of"):
         assert words not in said
 
 
@@ -102,7 +102,7 @@ class TestTheLineThatRaised:
         error = "RuntimeError: self and mat2 must have the same dtype, but got Float and BFloat16"
         log = framed("nemo_automodel/components/_peft/lora.py", "d_x.addmm_(d_y, a)", error, "backward")
         report = report_on(tmp_path, log)
-        assert "the gradient comes in float32" in sentence(report)
+        assert "the gradient arrives in float32" in sentence(report)
         assert not any(finding.hazard == "dtype-mismatch-lora" for finding in report.findings)
 
     def test_a_mask_of_more_dimensions(self, tmp_path: Path) -> None:
@@ -164,13 +164,13 @@ class TestWhatRunsTheFailingCode:
     def test_a_slice_past_the_end_is_not_always_a_shard(self, tmp_path: Path) -> None:
         log = "RuntimeError: start (100) + length (256) exceeds dimension size (300).\n"
         report = report_on(tmp_path, log)
-        assert "sender and receiver hold the tensor to be of different sizes" in clues(report)
+        assert "sender and receiver disagree on the tensor's size" in clues(report)
         assert "one shard" not in clues(report)
 
     def test_a_placeholder_of_zero_3(self, tmp_path: Path) -> None:
         log = "RuntimeError: narrow() cannot be applied to a 0-dim tensor.\n"
         zero: dict[str, object] = {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/nvme"}}
-        assert "a placeholder without entries" in clues(report_on(tmp_path, log, zero=zero))
+        assert "an empty placeholder" in clues(report_on(tmp_path, log, zero=zero))
         assert "placeholder" not in clues(report_on(tmp_path, log, zero={"stage": 2}))
 
     def test_an_optional_package_that_is_taken_for_installed(self, tmp_path: Path) -> None:

@@ -246,7 +246,7 @@ class TestWhatTheFourthSetTaught:
         log += "TypeError: SFTTrainer.__init__() got an unexpected keyword argument 'packing'\n"
         report = report_on(tmp_path, log, versions={"trl": "0.29.0"})
         assert "give packing to SFTConfig" in sentence(report)
-        assert not any("of your own code of the same time" in cure.en for f in report.findings for cure in f.cure)
+        assert not any("of your own code from the same period" in cure.en for f in report.findings for cure in f.cure)
 
     def test_what_python_ignored_is_no_cause(self, tmp_path: Path) -> None:
         log = "Training Progress: 100%\nException ignored in atexit callback: <function clean_up>\n"

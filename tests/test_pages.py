@@ -156,8 +156,8 @@ def test_the_chinese_page_has_the_example_and_the_addresses_of_the_english_one()
         (SIGNS, "", "+++: it declares nothing to look for"),
         ("# 中文\n", "", "+++: a page is a head between two +++ lines"),
         ("+++\n\n# English", "\n\n# English", "+++: a page is a head between two +++ lines"),
-        ("## 原因\n", "", "# 中文: its sections are to be ## 现象, ## 原因, ## 解决办法, ## 何时安全, ## 来源"),
-        ("## Why\n", "", "# English: its sections are to be ## What happens, ## Why,"),
+        ("## 原因\n", "", "# 中文: its sections must be ## 现象, ## 原因, ## 解决办法, ## 何时安全, ## 来源"),
+        ("## Why\n", "", "# English: its sections must be ## What happens, ## Why,"),
         ("frobnicator 停止。\n\n##", "\n##", "# 中文: begin with a line"),
         ("- 一个讨论\n", "- 一个讨论\n- 又一个\n", "## Sources: 1 sources"),
         ("- https://example.com/frob: a thread", "- somewhere", "## Sources: 0 sources"),
@@ -269,7 +269,7 @@ def test_a_bad_page_stops_a_call_with_one_line(checkout: Checkout) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("Frob-Stops.md", PAGE, "call it like zero3_moe_hang.md"),
+        ("Frob-Stops.md", PAGE, "name it like zero3_moe_hang.md"),
         ("zero3_moe_hang.md", PAGE, "has the same name"),
         ("frob_stops.py", "", "there is no page frob_stops.md next to it"),
     ],

@@ -279,7 +279,7 @@ def test_any_two_rehearsals_of_the_history_are_compared(client: TestClient, proj
     reports_at = client.get(f"/{TOKEN}/api/start").json()["reports"]
     page = client.get(f"{reports_at}{made['id']}").text
     assert "Before and after" in page
-    assert "Memory of both over time" in page
+    assert "Memory of both rehearsals over time" in page
     listed = {one["id"]: one["verdict"] for one in client.get(f"/{TOKEN}/api/reports").json()}
     assert listed[made["id"]] == "REGRESSED"
     for other, status in (("2" * 12, 400), ("f" * 12, 400), ("../../etc", 400)):

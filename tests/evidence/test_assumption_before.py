@@ -48,7 +48,7 @@ def test_the_order_of_a_scalers_calls_hangs_on_no_value(what: str, message: str,
     assert (assumption_behind_failure(rank, failure) is not None) is weakens
 
 
-_AS_WRITTEN = "what torch.compile compiles runs as it is written: it compiles, and takes no more memory"
+_AS_WRITTEN = "code under torch.compile is rehearsed uncompiled: in the run it compiles, and takes no more memory"
 _SCORES = "choices among unknown scores are evenly spread"
 
 

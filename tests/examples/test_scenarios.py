@@ -255,6 +255,6 @@ def test_a_7b_grpo_is_out_of_memory_in_the_weight_sync_and_go_once_the_engine_sl
     (found,) = (one for one in report["findings"] if one["severity"] == "error")
     assert found["hazard"] == "rollout-memory-fraction-too-large"
     assert found["certainty"] == "certain"
-    assert "In the weight synchronisation (step 1)" in json.dumps(found["cause"])
+    assert "In the weight synchronization (step 1)" in json.dumps(found["cause"])
     status, report = rehearse(folder, "--", "bash", "launch_fixed.sh")
     assert (status, report["verdict"]) == (0, "GO"), explain(report)

@@ -28,7 +28,7 @@ def gonogo_plan(folder: Path, *words: str, timeout: float = 300) -> subprocess.C
         (["model", "other"], "only one model can be given, not model other: a command goes after --"),
         (["model", "--tune", "half"], "--tune half: must be one of full, lora, qlora, freeze-vision"),
         (["model", "--solve", "speed"], "--solve speed: must be one of micro-batch, seq-len, gpus"),
-        (["model", "--global-batch", "60"], "not divisible over 8 GPUs; use 56 or 64"),
+        (["model", "--global-batch", "60"], "can't be divided evenly among 8 GPUs; use 56 or 64"),
         (["model", "--gpus", "8xA100"], "ambiguous"),
         (["model", "--nvme", "lots"], "--nvme 'lots' is not a size"),
         (["model", "--picture", "memory.jpg"], "--picture memory.jpg: give a file name that ends in .svg or .png"),

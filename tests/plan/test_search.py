@@ -100,7 +100,7 @@ def test_where_all_rehearsals_fail_it_can_not_tell() -> None:
 
 
 def test_a_batch_that_does_not_divide_names_its_neighbours() -> None:
-    with pytest.raises(UserError, match="--global-batch 60: not divisible over 8 GPUs; use 56 or 64"):
+    with pytest.raises(UserError, match="--global-batch 60: can't be divided evenly among 8 GPUs; use 56 or 64"):
         check_batch(request(MODEL, global_batch=60))
 
 

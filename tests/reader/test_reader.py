@@ -99,15 +99,15 @@ def test_the_report_says_who_read_it_and_what_was_struck(folder: Path) -> None:
     with serving(says(wrong)) as (url, _):
         done = diagnose(folder, url, "--yes")
     said = " ".join(done.stdout.split())
-    assert "Read by stub; 1 of 9 claims hold; not certain by itself" in said
+    assert "Read by stub; 1 of 9 claims hold; not conclusive on its own" in said
     for struck in (
-        "rejected, quote: CUDA out of memory. Tried to allocate (it does not stand in the log)",
+        "rejected, quote: CUDA out of memory. Tried to allocate (it is not in the log)",
         "rejected, place: data.py:4000 (there is no such line in the logs or files)",
         "rejected, version: transformers 5.0.0 (the log says 4.57.1)",
         "rejected, version: transformers 4.57.1, needs >=4.0 (4.57.1 does satisfy >=4.0)",
-        "rejected, version: vllm 0.9.0 (the log does not tell its version)",
+        "rejected, version: vllm 0.9.0 (the log does not show its version)",
         "rejected, number: 16333 % 16 = 0 (it comes to 13)",
-        "rejected, number: 8192 / 4 = 2048 (8192 stands nowhere in the log)",
+        "rejected, number: 8192 / 4 = 2048 (8192 does not appear in the log)",
     ):
         assert struck in said
     assert done.returncode in (1, 3)
@@ -137,14 +137,14 @@ def test_nothing_is_sent_before_the_user_agrees(folder: Path) -> None:
         (says('{"cause": ["not", "text"]}'), "it names no cause"),
         (says(""), "the answer is empty"),
         (says("", refusal="I won't."), "the model refuses: I won't."),
-        (lambda request: request.send(200, b"<html>nginx</html>", "text/html"), "no answer of this protocol"),
-        (lambda request: request.send(200, b'{"choices": []}'), "no answer of this protocol"),
-        (lambda request: request.send(200, b"\xff\xfe\x00"), "no answer of this protocol"),
+        (lambda request: request.send(200, b"<html>nginx</html>", "text/html"), "does not follow this protocol"),
+        (lambda request: request.send(200, b'{"choices": []}'), "does not follow this protocol"),
+        (lambda request: request.send(200, b"\xff\xfe\x00"), "does not follow this protocol"),
         (status(401, "bad key sk-abcdefghijklmnopqrstu1234"), "refuses the key"),
         (status(404, "no such model"), "has no model stub"),
-        (status(429, "slow down"), "the server answers 429: slow down"),
-        (status(500, "boom"), "the server answers 500: boom"),
-        (status(400, "context length exceeded"), "the server answers 400: context length exceeded"),
+        (status(429, "slow down"), "the server answered with status 429: slow down"),
+        (status(500, "boom"), "the server answered with status 500: boom"),
+        (status(400, "context length exceeded"), "the server answered with status 400: context length exceeded"),
         (hangs_up, "connection broke"),
         (endless, "longer than 1 MiB"),
         (silent, "no answer within 2 s"),

@@ -158,20 +158,20 @@ def test_a_name_that_is_gone_is_dated_by_its_last_release(
     published: Path, monkeypatch: pytest.MonkeyPatch, as_html: bool
 ) -> None:
     (fact,) = facts(published, monkeypatch, HEAD + IMPORT.format("old_helper"), "2.1", as_html=as_html)
-    assert "it is gone since 1.2; 1.1 is the last release that has it" in fact.said.en
+    assert "it was removed in 1.2; 1.1 is the last release that has it" in fact.said.en
     assert (fact.releases, fact.neighbours) == (("1.1",), ("1.2",))
     assert fact.changelog == "1.2: - `old_helper` is now `new_helper`"
 
 
 def test_a_name_that_is_not_there_yet(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (fact,) = facts(published, monkeypatch, HEAD + IMPORT.format("new_helper"), "1.0")
-    assert "it is there from 1.2 on" in fact.said.en
+    assert "it exists from 1.2 on" in fact.said.en
     assert fact.releases == ("1.2",)
 
 
 def test_a_name_that_no_release_has(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (fact,) = facts(published, monkeypatch, HEAD + IMPORT.format("no_helper"), "1.1")
-    assert "no release that was looked at has it (1.0 to 2.1)" in fact.said.en
+    assert "none of the releases examined has it (1.0 to 2.1)" in fact.said.en
     assert fact.releases == ()
 
 
@@ -185,28 +185,28 @@ def test_an_argument_of_a_base_class_in_another_release(published: Path, monkeyp
     log = HEAD + FRAME.format("return Trainer(peft=1)")
     log += "TypeError: Trainer.__init__() got an unexpected keyword argument 'peft'\n"
     first = facts(published, monkeypatch, log, "1.0")[0]
-    assert "does not have the argument `peft` of Trainer.__init__; it is there from 1.1 on" in first.said.en
+    assert "does not have the argument `peft` of Trainer.__init__; it exists from 1.1 on" in first.said.en
     last = facts(published, monkeypatch, log, "2.1")[0]
-    assert "it is gone since 2.1; 2.0 is the last release that has it" in last.said.en
+    assert "it was removed in 2.1; 2.0 is the last release that has it" in last.said.en
 
 
 @pytest.mark.slow
 def test_the_line_that_raised_is_gone_later(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = HEAD + FRAME.format("if not self.ready: raise ValueError('not ready')") + "ValueError: not ready\n"
     (fact,) = facts(published, monkeypatch, log, "1.1")
-    assert "it is gone from 2.0 on" in fact.said.en
+    assert "it no longer exists from 2.0 on" in fact.said.en
     (still,) = facts(published, monkeypatch, HEAD + FRAME.format("self.prepare()") + "ValueError: x\n", "2.1")
-    assert "it came with 2.0; 1.2 does not have it" in still.said.en
-    assert "still there in 2.1" in still.said.en
+    assert "it was introduced in 2.0; 1.2 does not have it" in still.said.en
+    assert "still exists in 2.1" in still.said.en
 
 
 @pytest.mark.slow
 def test_what_can_not_be_compared_is_said(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = HEAD + IMPORT.format("old_helper")
-    assert "does not tell its version" in facts(published, monkeypatch, log, "")[0].said.en
-    assert "can't be had from the index" in facts(published, monkeypatch, log, "7.7")[0].said.en
+    assert "does not show its version" in facts(published, monkeypatch, log, "")[0].said.en
+    assert "can't be obtained from the index" in facts(published, monkeypatch, log, "7.7")[0].said.en
     (wrong,) = facts(published, monkeypatch, log, "2.1", wrong_digest=True)
-    assert "can't be had from the index" in wrong.said.en
+    assert "can't be obtained from the index" in wrong.said.en
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     lines = [LogLine("a.log", number, text) for number, text in enumerate(log.splitlines(), 1)]
     chain = failure_facts(FailureLog(lines, Setup(version_texts={"trainlib": "2.1"}))).chain
@@ -298,7 +298,7 @@ def test_the_command_says_it_and_the_pack_has_it(published: Path, tmp_path: Path
         )  # fmt: skip
     report = json.loads(done.stdout)
     assert report["upstream"][0]["releases"] == ["1.1"]
-    assert "it is gone since 1.2" in report["pack"].split("## Other releases")[1]
+    assert "it was removed in 1.2" in report["pack"].split("## Other releases")[1]
     assert not (tmp_path / "owned").exists()
 
 

@@ -260,8 +260,8 @@ def test_the_report_shows_why_it_is_certain(tmp_path: Path) -> None:
     report = rehearsal_report(record, str(tmp_path))
     assert report.verdict is Verdict.NO_GO
     assert report.notes[0].en == (
-        "certain: this Python, as no file asks for another, same packages as declared, no made data, no stand-in "
-        "before it, nothing missing, no assumed value, no other rank's part missing, nothing refused"
+        "certain: this Python, as no file asks for another, same packages as declared, no generated data and no "
+        "stand-in before it, nothing missing, no assumed value, nothing from other ranks missing, nothing refused"
     )
     assert report.rehearsal is not None
     certificate = report.rehearsal.ranks[0].certificate

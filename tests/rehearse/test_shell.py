@@ -460,7 +460,7 @@ def test_a_script_that_waits_after_launching_is_not_waited_for(project: Project,
     ("text", "said"),
     [
         ("echo hello\nexit 0\n", "without starting a training"),
-        ("echo 'no data' >&2\nexit 3\n", "ended with status 3 before it started a training: no data"),
+        ("echo 'no data' >&2\nexit 3\n", "ended with status 3 before it started training: no data"),
         ("set -u\necho $UNSET_VARIABLE\n", "UNSET_VARIABLE: unbound variable"),
         ("set -e\ncd nowhere\ntorchrun x\n", "nowhere: No such file or directory"),
         ("bash launch.sh\n", "scripts call each other 20 deep"),

@@ -23,7 +23,7 @@ def test_notes_of_a_kind_are_one_line() -> None:
     several = tuple(text(f"{word} is so") for word in ("this", "that", "it", "one", "all", "none", "some"))
     lines = grouped_notes(Report("rehearse", Verdict.GO, notes=several))
     assert len(lines) == MAX_SHOWN_NOTES
-    assert lines[-1].en == "3 more notes: --format json has all"
+    assert lines[-1].en == "3 more notes: --format json lists them all"
     assert [line.en for line in grouped_notes(Report("rehearse", Verdict.GO, notes=several[:5]))] == [
         one.en for one in several[:5]
     ]

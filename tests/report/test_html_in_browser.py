@@ -371,11 +371,11 @@ def test_steps_of_a_guarded_run_are_drawn_and_told(opened: Any) -> None:
     page.mouse.move(box["x"] + box["width"] * (1205 - 5) / (2000 - 5), box["y"] + 60)
     page.wait_for_timeout(100)
     said = page.locator(".at:visible").inner_text()
-    assert said.startswith("step 1201-1205; slowest: rank 2, 9.0 s; median of the ranks 600 ms; rank 2 stalled for")
+    assert said.startswith("step 1201-1205; slowest: 9.0 s (rank 2); median over ranks: 600 ms; rank 2 stalled for")
     page.locator(".chooser:visible select").select_option("gpu_bytes")
     page.mouse.move(box["x"] + box["width"] - 2, box["y"] + 80)
     page.wait_for_timeout(100)
-    assert "max: 47.0 GiB (rank 3); median of the ranks 46.0 GiB" in page.locator(".at:visible").inner_text()
+    assert "max: 47.0 GiB (rank 3); median over ranks: 46.0 GiB" in page.locator(".at:visible").inner_text()
     page.locator(".over-time:visible").focus()
     for _ in range(4):
         page.keyboard.press("ArrowRight")

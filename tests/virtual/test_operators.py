@@ -63,7 +63,7 @@ def test_what_only_an_accelerators_kernel_can_is_no_failure(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("call", "operator", "why"),
     [
-        ("torch.nn.LazyLinear(4)", "torch's lazy modules", "their parameters change class when their shapes are known"),
+        ("torch.nn.LazyLinear(4)", "torch's lazy modules", "their parameters change class once their shapes are known"),
         ("torch.ones(2, 2, device='cuda').to_sparse()", "aten._to_sparse.default", SPARSE),
         ("torch.ones(2, 2).to_sparse_csr()", "aten._to_sparse_csr.default", SPARSE),
         (

@@ -21,7 +21,7 @@ _CODE_NOT_CALLED = translated("as far as names can be traced, nothing that this 
 _CONDITION_HOLDS = translated("its condition `{test}` (line {line}) is true")
 _CONDITION_FAILS = translated("its condition `{test}` (line {line}) is false here")
 _CONFIG_OPENED_BY_PROGRAM = translated(
-    "The program opens the config itself (line {line}): check that it passes it on unchanged"
+    "The program opens the config itself (line {line}): check that it passes the config on unchanged"
 )
 _IN_TEST_FILE = translated("a launch runs this test file")
 _TEST_FILE_PATTERN = re.compile(r"(^|[/\\])(test_[^/\\]*|[^/\\]*_test|conftest)\.py$")

@@ -57,10 +57,11 @@ _PLACEHOLDER = re.compile(rb":\s*([A-Z][A-Z0-9_]{3,})\s*[,}\r\n]")
 _CONSTANT_NAMES = frozenset({b"TRUE", b"FALSE", b"NULL", b"NONE", b"INFINITY"})
 _TEMPLATE_NOT_CHECKED = translated("{path} is a template that no launch reads as is; it was not checked")
 _MODULE_NOT_ON_PATH = translated(
-    "module {name} was not checked: {path}:{line} imports it, and it is not on Python's path"
+    "module {name} was not checked: {path}:{line} imports it, but it is not on Python's path"
 )
 _UNKNOWN_SYS_PATH_CHANGE = translated(
-    "some modules may not have been checked: {path}:{line} changes sys.path in a way that its source doesn't show"
+    "some modules may not have been checked: {path}:{line} changes sys.path in a way that can't be "
+    "determined from the source"
 )
 _UNKNOWN_DEEPSPEED_CONFIG = translated("can't determine which DeepSpeed config it uses: {why}")
 

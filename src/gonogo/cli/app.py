@@ -266,7 +266,11 @@ def rehearse(
         earlier = None if against is None else read_baseline(against)
         changed, others = read_settings(set_ or (), "--set"), [read_settings([one], "--also") for one in also or ()]
         if (changed or others) and (stages or synthetic_batch is not None):
-            raise UserError(translated("--set and --also change a run's files: not with --life or --synthetic-batch"))
+            raise UserError(
+                translated(
+                    "--set and --also change a run's files: they can't be combined with --life or --synthetic-batch"
+                )
+            )
         with live_display(language) as on_progress:
             at_once = prepare_and_rehearse if prepare_ and synthetic_batch is None else rehearsed
             record, report = rehearse_with(request, changed, others, at_once, on_progress)

@@ -12,7 +12,7 @@ from gonogo.finding.errors import UserError
 
 _SHELL_SYNTAX_PATTERN = re.compile(r"[|&;<>()$`\\\n*?~]|^\s*\w+=")
 _UNCLOSED_QUOTE = translated(
-    "the command {command} has a quote that is not closed: give it word by word, for example: bash launch.sh"
+    "the command {command} has an unclosed quote: give it as separate words, for example: bash launch.sh"
 )
 
 

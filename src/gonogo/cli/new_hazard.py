@@ -65,11 +65,11 @@ _BAD_SCRIPT = "# Replace this by a short program in which the hazard is found.\n
 _GOOD_SCRIPT = "# Replace this by one that looks alike and in which nothing is wrong.\n"
 _FILE_CREATED = translated("made {file}")
 _NEXT_STEPS = translated(
-    "Next: fill in every TODO, in both languages; replace the cases; run\n    python -m pytest -q -k {name} "
-    "tests/test_hazards.py tests/{tests}\nuntil it passes (nothing else is needed: gonogo looks for the new "
-    "hazard from its next run on). The Chinese for the\ncode's messages goes into src/gonogo/finding/zh.json: "
-    "`make translations` lists it. Then run `make snapshots`, and read\ntests/hazards/{name}/expected.txt as a "
-    "user would. CONTRIBUTING.md says what a handler can query."
+    "Next: fill in every TODO, in both languages; replace the cases; run\n    python -m pytest -q -k "
+    "{name} tests/test_hazards.py tests/{tests}\nuntil it passes (nothing else is needed: gonogo finds "
+    "the new hazard on its next run). The Chinese for the\ncode's messages goes into "
+    "src/gonogo/finding/zh.json: `make translations` lists it. Then run `make snapshots`, and read\n"
+    "tests/hazards/{name}/expected.txt as a user would. CONTRIBUTING.md says what a handler can query."
 )
 
 

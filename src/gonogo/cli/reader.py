@@ -37,8 +37,8 @@ _DATA_TO_SEND = translated("--reader sends this to {host} ({address}), about {to
 _SENDING = translated("sending the evidence (about {tokens} tokens) to {model} at {host}")
 _CONFIRM_SEND = translated("Send it to {host}? [y/N] ")
 _NO_TERMINAL_TO_ASK = translated(
-    "--reader sends what the log shows to {host}, and there is no terminal to ask: look at it with --format pack, then "
-    "add --yes"
+    "--reader sends what the log shows to {host}, and there is no terminal to ask on: review it with "
+    "--format pack, then add --yes"
 )
 _SENDING_DECLINED = translated("nothing was sent: you declined")
 _NOTHING_TO_COMPARE = translated(

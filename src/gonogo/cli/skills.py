@@ -46,7 +46,7 @@ def skills(
             said = translated("wrote {path}") if is_new else translated("{path} already exists")
             typer.echo(said.format(path=path).in_language(language))
         else:
-            raise UserError(translated("gonogo skills {action}: install or show").format(action=repr(action)))
+            raise UserError(translated("gonogo skills {action}: must be install or show").format(action=repr(action)))
 
 
 def skill(language: str) -> str:

@@ -6,30 +6,32 @@ from gonogo.confinement.world import Means
 from gonogo.finding import Text, translated
 
 CANNOT_CONFINE = translated(
-    "this machine can't confine the rehearsed programs ({why}), so none was run. Enable user namespaces "
+    "this machine can't sandbox the rehearsed programs ({why}), so none was run. Enable user namespaces "
     "(sysctl kernel.unprivileged_userns_clone=1, or kernel.apparmor_restrict_unprivileged_userns=0; in a "
     "container --security-opt seccomp=unconfined --security-opt systempaths=unconfined), or use a kernel "
     "with Landlock (Linux 5.19 or newer); or pass --unconfined: the programs can then change and delete "
     "whatever you can"
 )
 UNCONFINED = translated(
-    "--unconfined: the programs of this run were not confined. They could change and delete your files, "
+    "--unconfined: the programs in this run were not sandboxed. They could change and delete your files, "
     "use the network and your credentials, and keep running afterwards"
 )
 ONLY_LANDLOCK = translated(
-    "this kernel allows no user namespaces: programs could only write below the rehearsal's temporary "
-    "folder, and could not use sockets or set file modes and times. Runs that need more can't be judged"
+    "this kernel doesn't allow user namespaces: programs could write only below the rehearsal's "
+    "temporary folder, and could not use sockets or set file modes and times. Runs that need more can't "
+    "be judged"
 )
 _CONFINED_BY: dict[Means, Text] = {
     "namespaces": translated(
-        "rehearsed programs are confined by namespaces and overlayfs: whatever they do, nothing outside changes"
+        "rehearsed programs are sandboxed with namespaces and overlayfs: whatever they do, nothing outside "
+        "the sandbox changes"
     ),
     "landlock": translated(
-        "rehearsed programs are confined by Landlock and seccomp: they can write only below the rehearsal's "
-        "folder (namespaces are not available: {why})"
+        "rehearsed programs are sandboxed with Landlock and seccomp: they can write only below the "
+        "rehearsal's folder (namespaces are not available: {why})"
     ),
     "none": translated(
-        "rehearsed programs can't be confined here ({why}): gonogo rehearse runs none of them without --unconfined"
+        "rehearsed programs can't be sandboxed here ({why}): gonogo rehearse runs none of them without --unconfined"
     ),
 }
 

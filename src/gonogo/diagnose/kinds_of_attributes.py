@@ -97,20 +97,20 @@ def _explain_plain_object(raised: RaisedException, misfit: ApiMismatch, versions
     found = re.search(rf"([A-Za-z_][\w.]*(?:\[[^\]]{{1,40}}\])?)\.{re.escape(name)}\b", code)
     holder = found.group(1) if found is not None else ""
     what = Text(f"`{holder}`", f"`{holder}`") if holder else translated("the object read there")
-    because = translated("{what} is a plain {type} there, and this code expects an object with {name}").format(
+    because = translated("{what} is a plain {type} there, but this code expects an object with {name}").format(
         what=what, type=type_, name=name
     )
     if type_ == "dict" and holder.endswith("model.config"):
         return because, translated(
-            "read the config of the model itself: a wrapper has another one under that name (model.config of "
-            "DeepSpeed's engine is the DeepSpeed config). Unwrap it first (model.module, "
-            "accelerator.unwrap_model(model)); if "
-            "the code is a framework's, the feature that it belongs to does not go with this wrapper in this release"
+            "read the config of the model itself: a wrapper has a different one under that name "
+            "(model.config of DeepSpeed's engine is the DeepSpeed config). Unwrap it first (model.module, "
+            "accelerator.unwrap_model(model)); if the code belongs to a framework, the feature that it is "
+            "part of does not support this wrapper in this release"
         )
     return because, translated(
-        "find what puts a {type} there: an object of settings that was never built from its {type}, a return value of "
-        "another form, a function in place of a module or class of the same name (another release of what it is "
-        "imported from)"
+        "find what puts a {type} there: a settings object that was never built from its {type}, a return "
+        "value in a different form, a function in place of a module or class of the same name (a different "
+        "release of the package that it is imported from)"
     ).format(type=type_)
 
 
@@ -137,8 +137,9 @@ def _explain_parameter_mark(raised: RaisedException, misfit: ApiMismatch, versio
     who = misfit.asks or translated("the optimizer or framework that reads it")
     return (
         translated(
-            "torch's Parameter has no {name} of its own: it is a mark that has to be set on each parameter before, and "
-            "nothing set it on this one (or the parameter was replaced afterwards, as by a wrapper or a cast)"
+            "torch's Parameter has no {name} of its own: it is an attribute that has to be set on each "
+            "parameter beforehand, but nothing set it on this one (or the parameter was replaced afterwards, "
+            "for example by a wrapper or a cast)"
         ).format(name=name),
         translated(
             "set it on every parameter before this call, as the documentation of {who} does (param.{name} = …), or "
@@ -155,14 +156,15 @@ def _explain_unset_attribute(raised: RaisedException, misfit: ApiMismatch, versi
     release, name = f"{at.package} {at.release}".strip(), misfit.names[0]
     return (
         translated(
-            "{function} of {release} reads {name} of its own {subject}, which nothing has set by then: it is set in "
-            "another method, or on a condition that this run doesn't meet, or this line was left behind when it moved "
-            "elsewhere"
+            "{function} in {release} reads {name} of its own {subject}, which nothing has set by then: it is "
+            "set in another method, or under a condition that this run doesn't meet, or this line was left "
+            "behind when the code that sets it was moved"
         ).format(function=at.function, release=release, name=name, subject=misfit.subject),
         translated(
-            "this is a bug within {package} rather than two packages that don't fit, unless a subclass skips the "
-            "parent's __init__ or a parent class of another package once set it: use a later release of {package}, "
-            "or the one before; search its source for `self.{name} =` to see when it is set"
+            "this is a bug in {package} rather than an incompatibility of two packages, unless a subclass "
+            "skips the parent's __init__ or a parent class from another package used to set it: use a later "
+            "release of {package}, or the previous one; search its source for `self.{name} =` to see when it "
+            "is set"
         ).format(package=at.package, name=name),
     )
 
@@ -184,12 +186,14 @@ def _explain_config_key(raised: RaisedException, misfit: ApiMismatch, versions: 
         caller = _outer_package(raised.frames)
         return (
             translated(
-                "the {subject} that this model is built from has no {name} itself: a composite config keeps it in a "
-                "part (text_config, encoder, decoder, vision_config), and {caller} gives the whole"
+                "the {subject} that this model is built from has no {name} itself: a composite config keeps "
+                "it in a sub-config (text_config, encoder, decoder, vision_config), and {caller} passes the "
+                "whole config"
             ).format(subject=subject, name=name, caller=caller or translated("the caller")),
             translated(
-                "use the releases of {caller} and transformers that belong together (this is {release}; transformers 5 "
-                "made several configs composite), or pass the part (config.get_text_config(), config.encoder)"
+                "use matching releases of {caller} and transformers (this is {release}; transformers 5 made "
+                "several configs composite), or pass the sub-config (config.get_text_config(), "
+                "config.encoder)"
             ).format(caller=caller or translated("the caller"), release=release),
         )
     asks = f"{misfit.asks} {misfit.asks_version}".strip() or translated("the code that reads it")
@@ -200,8 +204,8 @@ def _explain_config_key(raised: RaisedException, misfit: ApiMismatch, versions: 
             subject=subject,
             release=(version and release) or translated("the release of transformers that is installed"),
             why=translated(
-                ": transformers 5 took defaults out that every config had (pad_token_id, tie_word_embeddings, "
-                "add_cross_attention, what belongs to generation), and renamed others"
+                ": transformers 5 removed defaults that every config used to have (pad_token_id, "
+                "tie_word_embeddings, add_cross_attention, generation settings), and renamed others"
             )
             if not version or version.split(".")[0] >= "5"
             else "",

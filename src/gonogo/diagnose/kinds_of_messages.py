@@ -99,7 +99,7 @@ def _explain_allowed_value(exception: RaisedException) -> Explanation:
         return None, None
     if value not in values:
         return (
-            translated("{name} is '{value}', which is none of {values}").format(
+            translated("{name} is '{value}', which is not one of {values}").format(
                 name=name, value=value, values=", ".join(values)
             ),
             translated("set {name} to one of {values}").format(name=name, values=", ".join(values)),
@@ -187,7 +187,7 @@ def _explain_empty_range(exception: RaisedException) -> Explanation:
         return (
             because,
             translated(
-                "have at least {least} micro-batches: a larger global batch, a smaller micro batch, or fewer "
+                "use at least {least} micro-batches: a larger global batch, a smaller micro batch, or fewer "
                 "data-parallel ranks (global batch / micro batch / data parallel); or fewer pipeline stages"
             ).format(least=least),
         )
@@ -200,8 +200,8 @@ def _explain_save_for_backward(exception: RaisedException) -> Explanation:
         return None, None
     return (
         translated(
-            "an autograd function that saves its arguments (activation checkpointing, recomputation) is given a "
-            "{type}, which is no tensor"
+            "an autograd function that saves its arguments (activation checkpointing, recomputation) is "
+            "given a {type}, which is not a tensor"
         ).format(type=found.group(1)),
         translated(
             "turn recomputation off for this part (selective instead of full), or avoid what creates {type}; a "
@@ -220,7 +220,7 @@ def _explain_none_parameters(exception: RaisedException) -> Explanation:
             "fp32 main copy, a shard) does not support weights kept this way (fp8, quantized, offloaded)"
         ).format(type=found.group(1)),
         translated(
-            "use only one of the two: the offload of the optimizer (cpu offload), or weights kept in fp8 "
+            "use only one of the two: optimizer offload (CPU offload), or weights kept in fp8 "
             "(fp8-param-gather) or quantized"
         ),
     )
@@ -253,8 +253,9 @@ def _explain_dtype_mismatch(exception: RaisedException) -> Explanation:
         half = other if one == "float32" else one
         return (
             translated(
-                "the gradient comes in float32 (the forward's output is float32: output_dtype of FSDP2's policy, or "
-                "a loss outside autocast), and this backward multiplies it with {half} weights without a cast"
+                "the gradient arrives in float32 (the forward's output is float32: output_dtype of FSDP2's "
+                "policy, or a loss outside autocast), and this backward multiplies it by {half} weights "
+                "without a cast"
             ).format(half=half),
             translated(
                 "leave output_dtype of the MixedPrecisionPolicy at its default (None), or cast the gradient to the "
@@ -285,11 +286,11 @@ def _explain_boolean_mask(exception: RaisedException) -> Explanation:
     what, mask = masked.group(1), masked.group(2)
     return (
         translated(
-            "{mask} has more dimensions than {what} ({number}-D): the mask passed is not of the form that this "
-            "function expects (a 4-D attention mask, not the 2-D one of tokens)"
+            "{mask} has more dimensions than {what} ({number}-D): the mask passed does not have the shape "
+            "that this function expects (it is a 4-D attention mask, not a 2-D token mask)"
         ).format(mask=mask, what=what, number=found.group(1)),
         translated(
-            "print {mask}.shape at the caller, and pass the mask of tokens (batch, sequence) or None; caller and "
+            "print {mask}.shape at the caller, and pass the token mask (batch, sequence) or None; caller and "
             "callee may come from different releases"
         ).format(mask=mask),
     )
@@ -303,7 +304,7 @@ def _explain_cannot_without(exception: RaisedException) -> Explanation:
         translated("it raised {type}: {said}").format(
             type=exception.type, said=" ".join(exception.message.text.split())[:300]
         ),
-        translated("set both together: {other} too").format(other=found.group(1)),
+        translated("set both: {other} as well").format(other=found.group(1)),
     )
 
 
@@ -360,12 +361,13 @@ def _explain_wrong_class(raised: RaisedException) -> Explanation:
     listed = _ISINSTANCE_PATTERN.search(_innermost_code(raised))
     return (
         translated(
-            "one of the classes that isinstance is given{here} is no class: a function (a factory that another release "
-            "of its package has in place of the class), a stand-in, or None after an import that failed"
+            "one of the classes passed to isinstance{here} is not a class: a function (a factory that "
+            "another release of its package has in place of the class), a stand-in, or None after a failed "
+            "import"
         ).format(here=Text(f" ({listed.group(1)})", f"（{listed.group(1)}）") if listed is not None else ""),
         translated(
-            "print them there, and use releases that match: of the package that defines the class, and of {package}, "
-            "which tests for it"
+            "print them there, and use matching releases of the package that defines the class and of "
+            "{package}, which tests for it"
         ).format(package=_package_of(raised) or translated("the framework")),
     )
 
@@ -377,11 +379,11 @@ def _explain_required_input(raised: RaisedException) -> Explanation:
         return None, None
     name, package = found.group(1), _package_of(raised)
     return (
-        translated("the batch has no {name}, which this model's forward demands in training").format(name=name),
+        translated("the batch has no {name}, which this model's forward requires in training").format(name=name),
         translated(
             "pass {name}: let the processor return it (return_{name}=True) and keep it in the batch "
-            "(remove_unused_columns=False, a collator that hands it on); or use a newer release of {package}, if it no "
-            "longer demands it"
+            "(remove_unused_columns=False, a collator that passes it on); or use a newer release of "
+            "{package}, if it no longer requires it"
         ).format(name=name, package=package or "transformers"),
     )
 

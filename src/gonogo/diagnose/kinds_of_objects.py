@@ -19,8 +19,8 @@ _ATTRIBUTE_EXPLANATIONS: tuple[tuple[re.Pattern[str], Text, Text, Text], ...] = 
         lazy_compile(r"^(?:to_local|full_tensor|redistribute|placements|device_mesh|_local_tensor|_spec)$"),
         translated("a DTensor"),
         translated(
-            "it was not sharded, or whatever created it (an optimizer's state, a checkpoint, a wrapper) left it "
-            "a plain tensor"
+            "it was not sharded, or whatever created it (an optimizer's state, a checkpoint, a wrapper) left "
+            "it as a plain tensor"
         ),
         translated(
             "shard it like the parameters (fully_shard, distribute_tensor), or test isinstance(x, DTensor) "
@@ -34,7 +34,7 @@ _ATTRIBUTE_EXPLANATIONS: tuple[tuple[re.Pattern[str], Text, Text, Text], ...] = 
             "it was never moved to the GPU (which quantizes it), was re-created by a wrapper, or is not quantized"
         ),
         translated(
-            "move the layer to the GPU before it is used, and use a wrapper that keeps Params4bit and Int8Params"
+            "move the layer to the GPU before it is used, and use a wrapper that preserves Params4bit and Int8Params"
         ),
     ),
     (
@@ -120,8 +120,8 @@ def _explain_checkpoint_key(exception: RaisedException) -> Explanation:
     if _OPTIMIZER_KEY_PATTERN.search(key):
         return (
             translated(
-                "{because}: it is a state of the optimizer, which was saved without it or under other names (another "
-                "optimizer, flattened names, parameters that were frozen)"
+                "{because}: it is an optimizer state, which was not saved or was saved under another name "
+                "(another optimizer, flattened names, parameters that were frozen)"
             ).format(because=because),
             translated(
                 "load it with the optimizer and the options it was saved with, or resume from the weights alone"

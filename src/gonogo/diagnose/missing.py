@@ -41,8 +41,8 @@ def _iter_missing(log: FailureLog, facts: FailureFacts) -> Iterator[Skipped]:
         yield Skipped(
             translated("the other ranks' logs"),
             translated(
-                "{count} rank(s) are shown waiting, but none failing: give all logs (gonogo diagnose FOLDER), or "
-                "py-spy dump --pid PID of each rank while they wait"
+                "{count} rank(s) are shown waiting, but none is shown failing: give all logs (gonogo "
+                "diagnose FOLDER), or py-spy dump --pid PID of each rank while they wait"
             ).format(count=waiting),
         )
     misfit = find_api_mismatch(facts, log.setup.version_texts)
@@ -59,5 +59,5 @@ def _iter_missing(log: FailureLog, facts: FailureFacts) -> Iterator[Skipped]:
     if (sizes or facts.collectives) and not settings_of(log):
         yield Skipped(
             translated("the launch command and the config"),
-            translated("the run's settings are decisive here: give --launch FILE (the command, script or YAML)"),
+            translated("the diagnosis depends on the run's settings: give --launch FILE (the command, script or YAML)"),
         )

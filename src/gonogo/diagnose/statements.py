@@ -134,7 +134,7 @@ def _explain_by_form(exception: RaisedException) -> Explanation:
     if message.form == "undefined_symbol":
         package = library_package(message.subject)
         return (
-            translated("{package} was compiled for another build: its library misses {symbol}").format(
+            translated("{package} was compiled for a different build: its library can't find {symbol}").format(
                 package=package, symbol=readable(message.names[0])
             ),
             translated(
@@ -181,8 +181,8 @@ def _explain_missing_key(message: Message, code: str, exception: RaisedException
                 name=name, key=key, table=table
             ),
             translated(
-                "set {setting} to a value that {table} has; {key} mostly means that it was left unset, which another "
-                "release may still accept"
+                "set {setting} to a value that {table} has; {key} usually means that it was left unset, "
+                "which another release may still accept"
             ).format(setting=name.rpartition(".")[2], table=table, key=key),
         )
     return (translated("{where} has no entry '{key}'").format(where=_looked_up_text(exception), key=key), None)
@@ -274,8 +274,8 @@ def _multiple_advice(tested: str, message: Message) -> Text | None:
     if found is None or _ADVICE_PATTERN.search(message.text[:4000]):
         return None
     return translated(
-        "make {whole} a multiple of {divisor}: pad it, or choose sizes (tokens of a batch, rows that an expert gets, "
-        "a parallel size) that are one"
+        "make {whole} a multiple of {divisor}: pad it, or choose sizes (tokens in a batch, rows per expert, "
+        "a parallel size) that make it one"
     ).format(whole=found.group(1), divisor=found.group(2))
 
 
@@ -305,8 +305,8 @@ def _explain_api_mismatch(api_mismatch: ApiMismatch, versions: Mapping[str, str]
                 "collator adds it"
             ).format(name=name),
             translated(
-                "leave {name} out: return_{name}=False when tokenizing, remove_unused_columns=True, or drop it in the "
-                "collator; the tokenizer class may be another model's"
+                "leave {name} out: return_{name}=False when tokenizing, remove_unused_columns=True, or drop "
+                "it in the collator; the tokenizer class may belong to another model"
             ).format(name=name),
         )
     lacks, asks = (
@@ -379,8 +379,8 @@ def _explain_api_mismatch(api_mismatch: ApiMismatch, versions: Mapping[str, str]
     told = ", ".join(f"{name} {version}" for name, version in list(versions.items())[:6])
     if told:
         return what, translated(
-            "caller and callee come from different releases; the run has {told}: install those that the "
-            "framework's requirements name"
+            "caller and callee come from different releases; the run has {told}: install the releases that "
+            "the framework's requirements name"
         ).format(told=told)
     return what, translated(
         "caller and callee come from different releases: give the lines above this one, or pip freeze, and "
@@ -519,8 +519,8 @@ def _place_to_look(facts: FailureFacts) -> Text | None:
         code = " ".join(caller.code[:200].split())
         code = "" if _LOG_LINE_PATTERN.search(code) else code
         return translated(
-            "it is {asks} that calls {lacks} here ({place}{code}): see whether a setting of yours asks it to; if not, "
-            "use releases of {asks} and {lacks} that belong together"
+            "it is {asks} that calls {lacks} here ({place}{code}): check whether one of your settings makes "
+            "it do so; if not, use matching releases of {asks} and {lacks}"
         ).format(
             asks=_name_and_version(caller.package, caller.release),
             lacks=_name_and_version(at.package, at.release),
@@ -532,7 +532,7 @@ def _place_to_look(facts: FailureFacts) -> Text | None:
         return Text(f"look at your line {place}", f"请看你自己的 {place}")
     if at is not None and at.package and (named := _required_settings(facts.chain[-1])):
         return translated(
-            "adjust {names} until it holds; a later or earlier release of {package} may not demand it"
+            "adjust {names} until the condition holds; a later or earlier release of {package} may not require it"
         ).format(names=", ".join(named), package=at.package)
     if at is not None and at.package:
         where = f"{at.module}.{at.function}" if at.module else at.function

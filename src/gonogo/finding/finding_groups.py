@@ -17,7 +17,7 @@ _MAX_SHOWN_SEPARATELY = 3
 _MAX_SHOWN = 20
 """Maximum number of places shown in a list."""
 _SAME_AT_MORE_LOCATIONS = translated("The same at {count} more locations")
-_MORE_LOCATIONS = translated("and {count} more: gonogo check --format json lists all")
+_MORE_LOCATIONS = translated("and {count} more: gonogo check --format json lists them all")
 
 
 class FindingGroup(msgspec.Struct, frozen=True):
@@ -56,8 +56,8 @@ _MAX_NAMED_SUBJECTS = 3
 _VARIABLE_PART_PATTERN = re.compile(r"`[^`]*`|'[^']*'|\"[^\"]*\"|\S*[/\\]\S*|\S*\d\S*|\w+\.\w+\S*")
 """The parts of a sentence that vary: quoted text, paths, numbers, file names."""
 _AND_SIMILAR_NOTES = translated("{note} (and {count} more like it)")
-_MORE_NOTES = translated("{count} more notes: --format json has all")
-_MORE_FINDINGS = translated("{count} more warnings and notes ({names}): --format json has all")
+_MORE_NOTES = translated("{count} more notes: --format json lists them all")
+_MORE_FINDINGS = translated("{count} more warnings and notes ({names}): --format json lists them all")
 _NAMES_AND_MORE = translated("{names} and {count} more")
 
 

@@ -29,7 +29,7 @@ PHASES = {
     "generate": translated("generation"),
     "reward": translated("the rewards"),
     "score": translated("the log-probabilities"),
-    "sync": translated("the weight synchronisation"),
+    "sync": translated("the weight synchronization"),
     "forward": translated("the forward pass"),
     "backward": translated("the backward pass"),
     "step": translated("the optimizer step"),

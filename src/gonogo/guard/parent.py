@@ -146,8 +146,8 @@ def _warn_unguarded(folder: Path, error: OSError, language: str) -> None:
 def _warn_deleted(folder: Path, language: str) -> None:
     print_error(
         translated(
-            "{folder} was deleted while the command is running: the guard has stopped recording, but the command "
-            "continues; choose another folder with --folder DIR"
+            "{folder} was deleted while the command was running: the guard has stopped recording, but the "
+            "command continues; choose another folder with --folder DIR"
         ).format(folder=folder),
         language,
     )

@@ -137,7 +137,7 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
                 self.refuse(
                     "## Why" if key == "cause" else "## Cure",
                     translated(
-                        "a brace would stand for a value in a finding: define {key} in the head, or use no brace"
+                        "a brace would stand for a value in a finding: define {key} in the head, or use no braces"
                     ).format(key=key),
                 )
         for key, text in _texts_in(self.head):
@@ -166,7 +166,7 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
             if _SECTION.findall(part) != wanted:
                 self.refuse(
                     start,
-                    translated("its sections are to be {wanted}, in this order").format(
+                    translated("its sections must be {wanted}, in this order").format(
                         wanted=", ".join(f"## {one}" for one in wanted)
                     ),
                 )
@@ -194,7 +194,7 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
         where, said = (at[1], message[: at.start()]) if at else ("", message)
         named = re.search(r"`(\w+)`", said)
         if named and said.startswith("Object missing"):
-            self.refuse(".".join(filter(None, (where, named[1]))), translated("is missing: write it into the head"))
+            self.refuse(".".join(filter(None, (where, named[1]))), translated("is missing: add it to the page's head"))
         if named and said.startswith("Object contains unknown"):
             known = _keys_at(kind, where)
             self.refuse(

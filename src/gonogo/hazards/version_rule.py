@@ -195,16 +195,18 @@ class BuiltForOtherTorch(Hazard):
             installed = environment.complete or not from_file(environment, package)
             label = translated("built for torch {torch}").format(torch=row.torch.lstrip("="))
             yield self.finding(
-                translated("{package} goes with torch{wanted}, and {torch} is beside it: {effect}.").format(
+                translated("{package} is meant for torch{wanted}, but is used with {torch}: {effect}.").format(
                     package=describe_package(environment, package),
                     wanted=row.torch,
                     torch=describe_package(environment, "torch"),
-                    effect=self.effect if installed else translated("pip finds no way to install both"),
+                    effect=self.effect if installed else translated("pip can't find a way to install both"),
                 ),
                 certainty=Certainty.LIKELY,
                 cure=pip_install(package, fitting)
                 if fitting
-                else translated("Install the release of {package} for that torch").format(package=package),
+                else translated("Install the release of {package} that matches that torch version").format(
+                    package=package
+                ),
                 spans=(span_of(environment, package, label), span_of(environment, "torch")),
                 fixes=version_fix(environment, package, fitting) if fitting else (),
             )
@@ -250,8 +252,8 @@ class NotInstalled(Hazard):
         if not in_file and not has_accelerator_driver():
             return  # files are checked on a machine that doesn't train
         words = {"package": packages[0], "asked": requested_setting[0]}
-        without = translated("the listing has torch but no {package}")
-        confirm = translated("pip show {package} finds nothing where training runs")
+        without = translated("the package list contains torch but not {package}")
+        confirm = translated("pip show {package} finds nothing in the training environment")
         yield self.finding(
             self.cause.format(**words),
             certainty=Certainty.CERTAIN if in_file else Certainty.POSSIBLE,
@@ -297,7 +299,7 @@ def pair_finding(
         certainty=certainty,
         cure=(
             pip_install(package, specifier),
-            translated("Or take the release of {name} that goes with {has}").format(**words),
+            translated("Or install the release of {name} that works with {has}").format(**words),
         ),
         spans=(span_of(environment, package), span_of(environment, asking, requires.format(**words))),
         fixes=version_fix(environment, package, specifier),

@@ -22,7 +22,7 @@ _TABLE_FIELDS = (*_INPUT_TABLES, "chosen")
 _NOT_OURS = translated(
     "{folder} exists but was not created by gonogo prepare (it has no {manifest}): move it away, or prepare elsewhere"
 )
-_NOT_UTF_8 = translated("a path that it would name is not UTF-8 text")
+_NOT_UTF_8 = translated("a path that it would contain is not valid UTF-8")
 _CANNOT_WRITE = translated("can't write to {folder}: {why}")
 
 

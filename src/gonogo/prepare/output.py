@@ -38,7 +38,7 @@ _PART_LABELS = {
     "processor": translated("processor"),
     "chat template": translated("chat template"),
 }
-_NOTHING_NAMED = translated("the files of the launch name no models or data")
+_NOTHING_NAMED = translated("the launch's files refer to no models or data")
 _FILES_WRITTEN = translated(
     "written: {folder}/ (at least {rows} rows per data set, about {tokens} tokens each); gonogo rehearse "
     "uses it automatically"
@@ -51,8 +51,8 @@ _NOT_WRITTEN = translated("nothing written: nothing to generate")
 _NEEDS_LISTED = translated("nothing written (--list): what the launch needs is listed below")
 _PREPARED = translated(" (prepared)")
 _ONLY_LISTED = translated(" (listed)")
-_LACKING = translated("{count} of {all} needed here could not be provided: {names}")
-_CAN_BE_MADE = translated("{count} of {all} needed here can be generated: {names}")
+_LACKING = translated("{count} of the {all} items needed here could not be provided: {names}")
+_CAN_BE_MADE = translated("{count} of the {all} items needed here can be generated: {names}")
 _NEXT_MAKES = translated("next: gonogo prepare {command}")
 _RAN_TO_FIRST_BATCH = translated("the program ran up to its first batch")
 _ENDED_BEFORE_FIRST_BATCH = translated("the program ended before its first batch: {why}")

@@ -46,8 +46,8 @@ _READING_INPUTS = translated("reading what the launch opens")
 _GENERATING_MESSAGE = translated("generating what is missing: {names}")
 _SECOND_PASS = translated("second pass: the first one needed something that is missing here, which is now generated")
 _ENVIRONMENT_OFFER = translated(
-    "packages: the installed ones, although the project requires others ({files}): --yes creates an environment "
-    "with them, once"
+    "packages: the installed ones, although the project requires others ({files}): --yes creates an "
+    "environment with the required ones, once"
 )
 _EVERYTHING = translated("everything")
 _NOT_INSTALLED = translated(
@@ -60,7 +60,7 @@ _ENVIRONMENT_NOT_CREATED = translated(
 )
 
 
-_ONE_OF_EACH_ROLE = translated("ranks {ranks}: one for each role of a rank, since the model is divided among ranks")
+_ONE_OF_EACH_ROLE = translated("ranks {ranks}: one for each role, since the model is divided among ranks")
 
 
 def prepare_and_rehearse(

@@ -20,8 +20,8 @@ _NOTHING_SAVED = translated(
 _FAILED_BEFORE_KILL = translated("the run failed before it was killed")
 _FAILED_BEFORE = translated("the run failed before that")
 _RESUMES_FROM_NOTHING = translated(
-    "the same command reads nothing that it had saved: specify how it resumes, with --resume-with "
-    '"--resume_from_checkpoint FOLDER"'
+    "when run again, the same command reads nothing that it saved: specify how to resume, with "
+    '--resume-with "--resume_from_checkpoint FOLDER"'
 )
 _NO_STEP = translated("the resumed program ended without another step: it had nothing left to train")
 _RESULT_STAGES_TEXT = translated("converting, merging or loading the checkpoint")
@@ -39,9 +39,9 @@ _NO_FOLDER = translated(
     "specify the command, with --{stage}-with"
 )
 _NOT_CALLED = translated("the program called no model: have it run the model once")
-_NAMES_DIFFER = translated("they come from flat partitions, and the loaded model has no weights of these names")
+_NAMES_DIFFER = translated("they come from flat partitions, and the loaded model has no weights with these names")
 _WRITTEN_BY_UNTRACKED_PROCESS = translated(
-    "{files} was created by a process that was not followed: have the program convert in its own process"
+    "{files} was created by a process that was not tracked: have the program convert in its own process"
 )
 _SENT_BY_UNREHEARSED_RANK = translated("they were sent by a rank that was not rehearsed (--ranks all)")
 
@@ -163,12 +163,17 @@ def unknown_life_checks(record: RehearsalRecord) -> Iterator[Skipped]:
     if life is not None and life.moments_not_tried:
         every = len(life.interruptions) + life.moments_not_tried
         yield Skipped(
-            translated("{count} of {all} moments of the save").format(count=life.moments_not_tried, all=every),
-            translated("at most 16 are tried, within --timeout, where the resume of the whole checkpoint trains on"),
+            translated("{count} of {all} points at which the save could be interrupted").format(
+                count=life.moments_not_tried, all=every
+            ),
+            translated(
+                "at most 16 are tried, within --timeout, if training continues after a resume from the complete "
+                "checkpoint"
+            ),
         )
     for counter in life.counters if life is not None else ():
         if counter.status == "unknown":
             yield Skipped(
-                translated("where {name} stands after the resume").format(name=counter.name),
+                translated("the value of {name} after the resume").format(name=counter.name),
                 translated("its value is not known both before and after the resume"),
             )

@@ -558,7 +558,7 @@ def processes_as_ranks(launch: ResolvedLaunch, count: int) -> ResolvedLaunch:
     """The launch with one rank for each process that the program starts, on the same machine."""
     (alone,) = launch.processes
     note = translated(
-        "the program starts {count} process(es) itself: each is a rank; what it does after they end was not run"
+        "the program starts {count} process(es) itself: each is a rank; what it would do after they end was not run"
     ).format(count=count)
     return replace(
         launch,

@@ -34,7 +34,7 @@ _TENSOR_PLACE_LABELS = {
 }
 _HOW = translated("How the ranks ended")
 _WAITING_RANKS_TITLE = translated("Who waits for whom")
-_OPERANDS = translated("Tensors where rank {rank} failed")
+_OPERANDS = translated("Tensors at the point where rank {rank} failed")
 _ZERO3_PARAMETERS_TITLE = translated("The same parameters in ZeRO-3")
 _STANDS = translated("Devices of parameters and states before the first step (rank {rank})")
 _SECONDS_PER_STEP_LABEL = translated("s/step")

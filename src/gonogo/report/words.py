@@ -62,7 +62,7 @@ WORDS: dict[str, Text] = {
     "assumptions": translated("Assumptions (values that a rehearsal can't know)"),
     "times": translated("times"),
     "memory": translated("Peak GPU memory"),
-    "routing": translated("Allocated peak for the possible expert routings"),
+    "routing": translated("Peak allocated memory for the possible expert routings"),
     "no_tokens": translated("no token"),
     "even_tokens": translated("even share (rehearsed)"),
     "all_tokens": translated("all tokens"),

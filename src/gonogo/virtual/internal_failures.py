@@ -37,9 +37,9 @@ class InternalFailure(NamedTuple):
 
 
 _NETWORK = translated(
-    "it needs the network, which a rehearsal does not use, and gonogo could not generate what it fetches: "
-    "download that beforehand, to where the program looks first (a cache, the data folder), or turn off what is "
-    "only sent (an upload, a tracker)"
+    "it needs the network, which a rehearsal does not use, and gonogo could not generate what it "
+    "fetches: download that beforehand to where the program looks first (a cache, the data folder), or "
+    "turn off whatever only sends data (an upload, a tracker)"
 )
 _HUB_FILE_MISSING = translated(
     "it requests {file} of {name} from the hub, but the file is not on this machine, and a rehearsal does not "
@@ -59,13 +59,14 @@ _META_TENSOR_USED = translated(
     "a tensor without data, which exists only in a rehearsal, is used where the run has real data: please report "
     "it with this line; reading that data in a DataLoader usually works around it"
 )
-_GONOGO_FAULT = translated("a fault of gonogo itself: please report it with this line")
+_GONOGO_FAULT = translated("a bug in gonogo itself: please report it with this line")
 _REHEARSAL_FILE_FAULT = translated(
     "one of the rehearsal's own files, which the real run doesn't have: please report it with this line"
 )
 _LIBRARY_NOT_LOADABLE = translated(
-    "a compiled library does not load on this machine with the installed torch (usually the library is built for "
-    "CUDA and this torch is not): install its CPU build, or rehearse where the run's own packages are"
+    "a compiled library does not load on this machine with the installed torch (usually the library is "
+    "built for CUDA and this torch is not): install its CPU build, or rehearse where the run's own "
+    "packages are installed"
 )
 _CUDA_TOOLKIT_MISSING = translated(
     "it looks for the CUDA toolkit, which this machine doesn't have: set CUDA_HOME to one, or build the kernel "
@@ -76,8 +77,8 @@ _WEIGHTS_FILE_MISSING = translated(
     "tensors of the same names and shapes is enough (torch.save of torch.zeros(()).expand(shape) takes no space)"
 )
 _CHECKPOINT_OF_FEWER_STEPS = translated(
-    "a rehearsal trains for fewer steps, and wrote {sibling} next to it: give the same number with --steps, or "
-    "load what was written last"
+    "a rehearsal trains for fewer steps, and wrote {sibling} next to it: rehearse the same number of "
+    "steps with --steps, or load what was written last"
 )
 _CUDA_DRIVER_CALLED = translated("it called the real CUDA driver, which has no device here")
 

@@ -22,9 +22,9 @@ _INTRODUCTION = translated(
 )
 _START_HERE = translated("Start here")
 _FIRST_STEPS = (
-    (translated("Put your launch command behind --; nothing is run:"), "gonogo check -- bash launch.sh"),
+    (translated("Put your launch command after --; nothing is run:"), "gonogo check -- bash launch.sh"),
     (translated("Run the program itself, on virtual GPUs:"), "gonogo rehearse --gpus 8xH100-80G -- bash launch.sh"),
-    (translated("Did a run die? Show its log:"), "gonogo diagnose train.log"),
+    (translated("Did a run die? Diagnose its log:"), "gonogo diagnose train.log"),
 )
 COMMAND_GROUPS: tuple[tuple[Text, tuple[CommandSummary, ...]], ...] = (
     (
@@ -65,7 +65,9 @@ COMMAND_GROUPS: tuple[tuple[Text, tuple[CommandSummary, ...]], ...] = (
             ),
             CommandSummary(
                 "env",
-                translated("Shows this Python, its packages, drivers and GPUs, and whether they are compatible."),
+                translated(
+                    "Shows this Python and its packages, the drivers and the GPUs, and whether they are compatible."
+                ),
                 "gonogo env",
             ),
         ),
@@ -82,7 +84,7 @@ COMMAND_GROUPS: tuple[tuple[Text, tuple[CommandSummary, ...]], ...] = (
             ),
             CommandSummary(
                 "sbatch",
-                translated("Checks a Slurm job with all its files, then submits it; NO-GO is not submitted."),
+                translated("Checks a Slurm job with all its files, then submits it; a NO-GO job is not submitted."),
                 "gonogo sbatch --nodes 2 train.sbatch",
             ),
         ),
@@ -97,7 +99,9 @@ COMMAND_GROUPS: tuple[tuple[Text, tuple[CommandSummary, ...]], ...] = (
             ),
             CommandSummary(
                 "explain",
-                translated("Prints everything known about a hazard named in a report: why, cure, public threads."),
+                translated(
+                    "Prints everything known about a hazard named in a report: its cause, cures and public threads."
+                ),
                 "gonogo explain zero3-direct-param-use-invalid-gradient",
             ),
             CommandSummary(

@@ -351,7 +351,7 @@ class _Tools:
         if job is None:
             return self.folders.word(name, folder)
         if job.tool != "rehearse" or not job.poll() or job.status not in (0, 1, 3):
-            raise RequestRefused(translated("job {name} is no rehearsal that has ended").format(name=repr(name)))
+            raise RequestRefused(translated("job {name} is not a finished rehearsal").format(name=repr(name)))
         path = scratch / f"{job.id}.json"
         path.write_text(job.result, encoding="utf-8")
         return str(path)

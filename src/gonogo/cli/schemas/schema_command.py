@@ -49,7 +49,7 @@ def schema(
             found = report_schema()
         else:
             raise UserError(
-                translated("gonogo schema {what}: deepspeed (with --version) or report").format(
+                translated("gonogo schema {what}: must be deepspeed (with --version) or report").format(
                     what=what if version is None else f"{what} --version {version}"
                 )
             )

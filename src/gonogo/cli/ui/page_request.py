@@ -85,7 +85,7 @@ def _split_command(command: str) -> list[str]:
     try:
         return shlex.split(command.replace("\\\n", " "))
     except ValueError:
-        raise RequestRefused(translated("the command has a quote that is not closed")) from None
+        raise RequestRefused(translated("the command has an unclosed quote")) from None
 
 
 def _check_arguments(asked: UiRequest, folders: Folders, folder: Path, command: list[str]) -> list[str]:

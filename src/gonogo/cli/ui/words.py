@@ -16,7 +16,7 @@ WORDS = {
     "up": translated("up"),
     "empty": translated("Nothing here."),
     "left out": translated(
-        "not shown: {count} (links that lead outside, names that are not valid text, or too many files)"
+        "not shown: {count} (links that point outside the folder, names that are not valid text, or too many files)"
     ),
     "kind folder": translated("folder"),
     "kind launch": translated("launch"),
@@ -40,15 +40,17 @@ WORDS = {
     "task": translated("Task"),
     "teacher": translated("Teacher (gkd)"),
     "other settings": translated("Rehearse with other settings"),
-    "settings hint": translated("Changed in a copy: your files stay as they are. What is left empty stays as it is."),
+    "settings hint": translated(
+        "The changes are made in a copy: your files stay as they are. A field left empty keeps its current value."
+    ),
     "micro-batch": translated("samples per micro-batch"),
-    "seq-len": translated("tokens per sample, at most"),
+    "seq-len": translated("max tokens per sample"),
     "accumulation": translated("gradient accumulation"),
     "stage": translated("ZeRO stage"),
     "offload-optimizer": translated("optimizer states on"),
     "offload-parameters": translated("parameters on"),
     "on gpu": translated("GPU"),
-    "beside": translated("Beside the run as it is, in one table"),
+    "beside": translated("Side by side with the unchanged run, in one table"),
     "training changes": translated("Cure may change training results"),
     "check": translated("Check"),
     "rehearse": translated("Rehearse"),
@@ -59,7 +61,7 @@ WORDS = {
     "compare": translated("Compare"),
     "compare with": translated("Compare with"),
     "choose another": translated("another rehearsal …"),
-    "not here": translated("{name} is not in this folder: go to its folder above, or start gonogo ui in its project"),
+    "not here": translated("{name} is not in this folder: choose its folder above, or start gonogo ui in its project"),
     "drop": translated("Drop a log anywhere on this page to diagnose it, or a script from this folder to launch it."),
     "check hint": translated("Reads the files. Seconds."),
     "rehearse hint": translated("Runs the program on virtual GPUs. Minutes."),
@@ -74,7 +76,7 @@ WORDS = {
     "failed": translated("failed"),
     "running": translated("running"),
     "starting": translated("starting"),
-    "own tab": translated("Open in its own tab"),
+    "own tab": translated("Open in a new tab"),
     "whole folder": translated("the whole folder"),
     "pasted": translated("a pasted log"),
     "welcome": translated("Choose what to launch, then an action."),

@@ -12,10 +12,10 @@ from gonogo.finding.failure import FailureFacts, RaisedException
 from gonogo.finding.log_answer import Clue, CluePlace
 
 _WRAPPER_PREFIXES = {
-    "module.": translated("DataParallel's or DDP's wrapper adds it"),
-    "_orig_mod.": translated("torch.compile's wrapper adds it"),
-    "base_model.model.": translated("PEFT's wrapper adds it"),
-    "_fsdp_wrapped_module.": translated("FSDP1's wrapper adds it"),
+    "module.": translated("the DataParallel or DDP wrapper adds it"),
+    "_orig_mod.": translated("the torch.compile wrapper adds it"),
+    "base_model.model.": translated("the PEFT wrapper adds it"),
+    "_fsdp_wrapped_module.": translated("the FSDP1 wrapper adds it"),
     "_checkpoint_wrapped_module.": translated("the activation checkpointing wrapper adds it"),
     "model.": translated("a model class with a head adds it"),
     "language_model.": translated("a multimodal class keeps its language model there"),
@@ -33,8 +33,8 @@ def of_keys(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
             yield Clue(
                 translated(
                     "'{key}' is the name of a weight: the code that loads or converts the checkpoint has no "
-                    "entry for it, so the names on the two sides differ, or that code doesn't know this kind of "
-                    "layer"
+                    "entry for it, so the names on the two sides differ, or that code doesn't support this "
+                    "kind of layer"
                 ).format(key=raised.message.names[0]),
                 (_clue_place(raised),),
             )
@@ -52,11 +52,9 @@ def _fused_expert_clues(log: FailureLog, raised: RaisedException) -> Iterator[Cl
     package = next((frame.package for frame in reversed(raised.frames) if frame.package), "")
     yield Clue(
         translated(
-            "{key} is all experts of a layer in one tensor, the layout of transformers 5{there}; the checkpoint, or "
-            "the "
-            "code that fills it, has one weight per expert (experts.0.gate_proj.weight …). Use transformers 4 for it, "
-            "or "
-            "a release of {package} that knows the fused layout"
+            "{key} holds all experts of a layer in one tensor, the layout of transformers 5{there}; the "
+            "checkpoint, or the code that fills it, has one weight per expert (experts.0.gate_proj.weight "
+            "…). Use transformers 4 for it, or a release of {package} that supports the fused layout"
         ).format(
             key=found.group(1),
             there=Text(f" (installed: {version})", f"（已安装：{version}）") if version else "",

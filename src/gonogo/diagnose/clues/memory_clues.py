@@ -48,9 +48,9 @@ def _gpu_clues(text: str, place: CluePlace) -> Iterator[Clue]:
     if free > 1.02 * asked:
         yield Clue(
             translated(
-                "{asked} was requested and {free} was free: the GPU had not run out of memory. The request was "
-                "refused by a per-process limit (set_per_process_memory_fraction, MPS, a container's), a "
-                "fragmented address space, or a library that maps memory itself"
+                "{asked} was requested and {free} was free: the GPU had not run out of memory. The request "
+                "was refused by a per-process limit (set_per_process_memory_fraction, MPS, a container's "
+                "limit), a fragmented address space, or a library that maps memory itself"
             ).format(asked=size(asked), free=size(free)),
             (place,),
             _OOM_HAZARDS,
@@ -82,8 +82,8 @@ def _host_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
         if whole and _NEARLY_FULL_FRACTION <= used / whole <= 1.01:
             yield Clue(
                 translated(
-                    "The host had {used} of its {whole} in use: the kernel, or the container's limit, then kills "
-                    "processes"
+                    "The host had {used} of its {whole} of memory in use: at that point the kernel, or the "
+                    "container's memory limit, kills processes"
                 ).format(used=size(used), whole=size(whole)),
                 (CluePlace(found.line.path, found.line.number, found.text.strip()[:200]),),
             )

@@ -82,7 +82,7 @@ def _dimension_clues(message: Message, place: CluePlace) -> Iterator[Clue]:
         if rest:
             yield Clue(
                 translated(
-                    "Of {shape} the {name} {size} is not a multiple of {divisor}: pad it to {padded}{without}"
+                    "In {shape}, the {name} {size} is not a multiple of {divisor}: pad it to {padded}{without}"
                 ).format(
                     shape=list(shape),
                     name=name,
@@ -198,10 +198,11 @@ def _adapter_clues(exception: RaisedException, place: CluePlace) -> Iterator[Clu
         return
     yield Clue(
         translated(
-            "It is in an adapter ({function}): its size or its input is not the layer's own. So it is with layers "
-            "that the adapter's code does not know: experts in one tensor, a latent size, layers that tensor or expert "
-            "parallelism splits, an overlap that hands on other tokens. Leave these layers out of target_modules, turn "
-            "the overlap off, or take a release of {package} that knows them"
+            "It fails in an adapter ({function}), whose size or input doesn't match the layer's. This "
+            "happens with layers that the adapter's code does not support: experts in one tensor, a latent "
+            "size, layers split by tensor or expert parallelism, an overlap that passes on different tokens. "
+            "Leave these layers out of target_modules, turn the overlap off, or use a release of {package} "
+            "that supports them"
         ).format(function=frame.function, package=frame.package or "the library"),
         (place,),
     )
@@ -230,8 +231,8 @@ def _size_clues(message: Message, place: CluePlace) -> Iterator[Clue]:
         times = large // small
         meant = (
             translated(
-                ": twice, as when something is done a second time (a cache that checkpointing's recomputation "
-                "appended to, a sequence concatenated with itself)"
+                ": exactly double, as when something is done twice (a cache that the recomputation in "
+                "checkpointing appended to, a sequence concatenated with itself)"
             )
             if times == 2
             else Text("", "")

@@ -38,10 +38,10 @@ def slice_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
         yield Clue(
             translated(
                 "A weight arrived with {size} entries where at least {whole} are expected (the slice from "
-                "{start} on is taken from it): the trainer sent one shard of a tensor-parallel weight, not the "
-                "whole. Gather the parameter over its (expert) tensor-parallel group before sending it, or use "
-                "the same parallel size in trainer and engine; a release whose layers mark such parameters as "
-                "sharded gathers them"
+                "{start} on is taken from it): the trainer sent one shard of a tensor-parallel weight, not "
+                "the whole. Gather the parameter over its (expert) tensor-parallel group before sending it, "
+                "or use the same parallel size in trainer and engine; a release whose layers mark such "
+                "parameters as sharded gathers them for you"
             ).format(size=size, whole=start + length, start=start),
             (place,),
             decides=True,
@@ -49,8 +49,9 @@ def slice_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
         return
     yield Clue(
         translated(
-            "A slice of {length} from {start} on reaches past the tensor's {size} entries: sender and receiver hold "
-            "the tensor to be of different sizes. Compare its shape on both sides (parallel size, padding, layout)"
+            "A slice of {length} from {start} on reaches past the tensor's {size} entries: sender and "
+            "receiver disagree on the tensor's size. Compare its shape on both sides (parallel size, "
+            "padding, layout)"
         ).format(length=length, start=start, size=size),
         (place,),
         decides=True,
@@ -65,9 +66,9 @@ def empty_parameter_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue
     offload = next((one for one in settings_of(log) if one.last_name in _PARAMETER_OFFLOAD_KEYS), None)
     yield Clue(
         translated(
-            "Under ZeRO-3 a parameter is a placeholder without entries outside its module's forward and "
-            "backward{away}: this line reads one as if it were the full tensor. Use stage 2, keep parameters on "
-            "the GPU, or gather it there (deepspeed.zero.GatheredParameters)"
+            "Under ZeRO-3 a parameter is an empty placeholder outside its module's forward and "
+            "backward{away}: this line reads one as if it were the full tensor. Use stage 2, keep parameters "
+            "on the GPU, or gather it there (deepspeed.zero.GatheredParameters)"
         ).format(away=Text(f" ({offload.name} is on)", f"（启用了 {offload.name}）") if offload is not None else ""),
         (CluePlace(raised.log, raised.line), *((offload.place,) if offload is not None and offload.place else ())),
     )
@@ -150,13 +151,11 @@ def weight_sync_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     last = before[-1].line
     yield Clue(
         translated(
-            "The engine was sent weights just before its probabilities became inf or nan: what arrived is wrong or "
-            "incomplete (names or layouts converted for another class of model, one shard in place of the whole, "
-            "missing "
-            "scales). Generate once before the first weight update: if that works, compare the names and shapes sent "
-            "with "
-            "the engine's own, and use the path of the weight sync that converts this model (colocated, or through the "
-            "bridge)"
+            "The engine was sent weights just before its probabilities became inf or nan: what arrived is "
+            "wrong or incomplete (names or layouts converted for another class of model, one shard in place "
+            "of the whole, missing scales). Generate once before the first weight update: if that works, "
+            "compare the names and shapes sent with the engine's own, and use the weight-sync path that "
+            "converts this model (colocated, or through the bridge)"
         ),
         (CluePlace(last.path, last.number, last.text.strip()[:200]), CluePlace(raised.log, raised.line)),
     )
@@ -180,10 +179,9 @@ def mixed_tensor_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     module = next((found.group(1) for code in codes if (found := _MODULE_CALL_PATTERN.search(code))), "")
     yield Clue(
         translated(
-            "With {name}={value} every module between sharded ones needs an entry in the tensor-parallel plan: "
-            "{module} "
-            "has a DTensor weight and gets a plain tensor, so the plan does not cover it, or covers it with another "
-            "layout than its input has. Add it to the plan, or use {name}=1"
+            "With {name}={value} every module between sharded ones needs an entry in the tensor-parallel "
+            "plan: {module} has a DTensor weight and gets a plain tensor, so the plan does not cover it, or "
+            "covers it with a layout different from its input's. Add it to the plan, or use {name}=1"
         ).format(name=setting.name, value=setting.value[:20], module=module or translated("the module that failed")),
         (CluePlace(raised.log, raised.line), *((setting.place,) if setting.place is not None else ())),
     )

@@ -91,10 +91,10 @@ def _uneven_collective_counts(calls: Sequence[LoggedCollective]) -> Iterator[Clu
         ahead = [call for call in ordered if call.sequence == last.sequence]
         yield Clue(
             translated(
-                "{behind} waited in collective {low} ({one}), {ahead} in collective {high} ({other}): they have not "
-                "made the same number of collectives. Some ranks ran more passes than others, or skipped a backward: "
-                "look at how many batches, samples or turns each rank gets (dynamic batches, multi-turn rollouts, "
-                "filtered samples), and at what is done on some ranks only"
+                "{behind} waited in collective {low} ({one}), {ahead} in collective {high} ({other}): they "
+                "have not called the same number of collectives. Some ranks ran more passes than others, or "
+                "skipped a backward: look at how many batches, samples or turns each rank gets (dynamic "
+                "batches, multi-turn rollouts, filtered samples), and at what only some ranks do"
             ).format(
                 behind=_ranks_of_calls(behind),
                 low=f"{first.sequence:,}",
@@ -176,9 +176,10 @@ def _wait_for_other_work(log: FailureLog, calls: Sequence[LoggedCollective]) -> 
             continue
         yield Clue(
             translated(
-                "{function} waits in {call}{limit}: the other ranks wait there until one has done {work}, which "
-                "took longer. Raise the timeout (ddp_timeout, init_process_group(timeout=…)), or exchange "
-                "objects over a separate Gloo group; if it never ends, that rank's log has the cause"
+                "{function} waits in {call}{limit}: the other ranks wait there until one rank has finished "
+                "{work}, which took longer. Raise the timeout (ddp_timeout, init_process_group(timeout=…)), "
+                "or exchange objects over a separate Gloo group; if it never ends, that rank's log shows the "
+                "cause"
             ).format(
                 function=parts.group(3),
                 call=call.group(),
@@ -202,7 +203,7 @@ def _missing_ranks(log: FailureLog, calls: Sequence[LoggedCollective]) -> Iterat
     yield Clue(
         translated(
             "{waiting} timed out waiting; {missing} did not report a timeout: it was elsewhere (saving, "
-            "evaluating, preparing data, or dead), so its log or its stack has the cause"
+            "evaluating, preparing data, or dead), so its log or its stack shows the cause"
         ).format(waiting=_rank_list(sorted(waiting)), missing=_rank_list(missing)),
         tuple(_clue_place(call) for call in calls[:1]),
         decides=True,
@@ -266,8 +267,8 @@ def _bar_longer_than_timeout(log: FailureLog, calls: Sequence[LoggedCollective])
         return
     yield Clue(
         translated(
-            "'{name}' had run for {elapsed} and the collective's timeout is {limit}: ranks that are done with it "
-            "wait for the others no longer than that. Raise the timeout (ddp_timeout, "
+            "'{name}' had run for {elapsed} and the collective's timeout is {limit}: ranks that have "
+            "finished it wait no longer than that for the others. Raise the timeout (ddp_timeout, "
             "init_process_group(timeout=…)), or do it before the processes are started"
         ).format(name=name[-60:], elapsed=_duration(longest), limit=_duration(limit)),
         (CluePlace(found_in.line.path, found_in.line.number, found_in.text.strip()[:200]), _clue_place(calls[0])),

@@ -117,8 +117,8 @@ def forced_variable_clues(log: FailureLog, cures: tuple[Text, ...]) -> Iterator[
         if value is not None and value != setting.value:
             yield Clue(
                 translated(
-                    "{name}={there} is set in {source}, which asks for just that: take it out, so that the library "
-                    "decides by itself, or set it to {value}"
+                    "{name}={there} is set in {source}, which requests exactly what is rejected here: remove "
+                    "it to let the library decide, or set it to {value}"
                 ).format(name=setting.name, there=setting.value[:60], source=setting.source, value=value),
                 (setting.place,) if setting.place is not None else (),
             )

@@ -37,7 +37,7 @@ def version_mismatch_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clu
 def _unset_attribute_clue(misfit: ApiMismatch, place: CluePlace) -> Clue:
     """An attribute that a package reads from its own object, so that no second package is involved."""
     return Clue(
-        translated("{subject} and the code that reads its {name} are both of {package}").format(
+        translated("{subject} and the code that reads its {name} both belong to {package}").format(
             subject=misfit.subject,
             name=misfit.names[0],
             package=f"{misfit.at.package} {misfit.at.release}".strip() if misfit.at else "",
@@ -50,7 +50,7 @@ def _unset_attribute_clue(misfit: ApiMismatch, place: CluePlace) -> Clue:
 def _release_clues(api_mismatch: ApiMismatch, place: CluePlace) -> Iterator[Clue]:
     if is_wrapper_attribute(api_mismatch):
         yield Clue(
-            translated("{name} comes with a way of sharding (FSDP1 or FSDP2), not with a release").format(
+            translated("{name} depends on how the model is sharded (FSDP1 or FSDP2), not on the release").format(
                 name=api_mismatch.names[0]
             ),
             (place,),
@@ -107,9 +107,9 @@ def _cuda_version_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
         if there < wanted:
             yield Clue(
                 translated(
-                    "torch {torch} is built for CUDA {there}, and {wanted} or newer is asked for. Install a build of "
-                    "torch "
-                    "(and of what was compiled for it) for CUDA {wanted} or newer, or use a container that has it"
+                    "torch {torch} is built for CUDA {there}, but {wanted} or newer is required. Install a "
+                    "build of torch (and of what was compiled against it) for CUDA {wanted} or newer, or use "
+                    "a container that has it"
                 ).format(torch=torch, there=".".join(map(str, there)), wanted=".".join(map(str, wanted))),
                 (CluePlace(raised.log, raised.line),),
             )

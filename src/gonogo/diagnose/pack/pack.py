@@ -320,7 +320,7 @@ def _clue_section(report: Report, language: str, redact: Say) -> PackSection:
 
 
 _GONOGO_ANSWER = translated("gonogo's own answer: {sentence}")
-_WITHDRAWN = translated("- {hazard}: withdrawn, since a clue speaks against it: {clue}")
+_WITHDRAWN = translated("- {hazard}: withdrawn, because a clue contradicts it: {clue}")
 _EVIDENCE_FOR = translated("for it")
 _TO_CONFIRM = translated("to make sure")
 _EVIDENCE_AGAINST = translated("against it: it is not certain; the log allows other causes")
@@ -382,7 +382,9 @@ def missing(log: FailureLog, files: StaticFindings) -> Iterator[Text]:
     """Evidence that would make an answer more certain but was not given, the most useful first."""
     errors = [error for error in (*log.errors, *log.cut) if error.role is Role.ROOT]
     if not errors:
-        yield translated("an exception of its own: the logs show only the consequences of a failure, or none")
+        yield translated(
+            "the exception that started the failure: the logs show only the consequences of a failure, or none"
+        )
     if log.cut:
         yield translated("the last lines of a traceback: the log was cut before them")
     seen = {line.rank for line in log.lines if line.rank is not None}

@@ -30,13 +30,13 @@ _MIN_CHECKED_NUMBER = 100
 """Smaller numbers don't have to occur in the log: ranks, powers, percentages."""
 
 _QUOTE_FOUND = translated("it is in the log")
-_QUOTE_NOT_FOUND = translated("it does not stand in the log")
+_QUOTE_NOT_FOUND = translated("it is not in the log")
 _TOO_SHORT = translated("too short to show anything")
 _LINE_EXISTS = translated("there is such a line")
 _LINE_DOES_NOT_EXIST = translated("there is no such line in the logs or files")
 _VERSION_CONFIRMED = translated("the log says so")
 _OTHER_VERSION_LOGGED = translated("the log says {version}")
-_VERSION_NOT_LOGGED = translated("the log does not tell its version")
+_VERSION_NOT_LOGGED = translated("the log does not show its version")
 _NOT_A_VERSION = translated("it is not a version")
 _SATISFIES = translated("{version} does satisfy {needs}")
 _VIOLATES = translated("the log says so, and it does not satisfy {needs}")
@@ -44,7 +44,7 @@ _VALUE_CONFIRMED = translated("computed again")
 _OTHER_VALUE = translated("it comes to {value}")
 _NOT_ARITHMETIC = translated("it is not plain arithmetic")
 _NO_NUMBER_FROM_LOG = translated("none of its numbers is in the log")
-_NUMBER_NOT_IN_LOG = translated("{number} stands nowhere in the log")
+_NUMBER_NOT_IN_LOG = translated("{number} does not appear in the log")
 
 
 def checked(answer: ModelAnswer, log: FailureLog, files: StaticFindings, pack: ReaderPack) -> tuple[CheckedClaim, ...]:
@@ -154,7 +154,7 @@ def _check_version(claim: VersionClaim, evidence: _PrivateEvidence) -> CheckedCl
     try:
         needs = SpecifierSet(claim.needs.strip())
     except InvalidSpecifier:
-        return struck(translated("{needs} is no specifier").format(needs=claim.needs[:60]))
+        return struck(translated("{needs} is not a version specifier").format(needs=claim.needs[:60]))
     if needs.contains(version.public, prereleases=True):
         return struck(_SATISFIES.format(version=version, needs=needs))
     return CheckedClaim("version", said[:200], True, _VIOLATES.format(needs=needs))

@@ -138,7 +138,7 @@ def _refusal_message(status: int, model: str, server_message: str) -> Text:
         return translated("the server refuses the key (OPENAI_API_KEY): {said}").format(said=server_message)
     if status == 404:
         return translated("the server has no model {model}: {said}").format(model=model, said=server_message)
-    return translated("the server answers {status}: {said}").format(status=status, said=server_message)
+    return translated("the server answered with status {status}: {said}").format(status=status, said=server_message)
 
 
 def _error_message(error: Any) -> str:
@@ -154,7 +154,7 @@ def _root_cause_message(error: BaseException) -> str:
     return redact(" ".join(str(inner).split()))[:200] or type(inner).__name__
 
 
-_NO_COMPLETION = translated("what it sent is no answer of this protocol")
+_NO_COMPLETION = translated("its response does not follow this protocol")
 
 
 def _completion_text(data: bytes) -> str:

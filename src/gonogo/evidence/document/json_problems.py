@@ -39,7 +39,8 @@ _PROBLEM_MESSAGES = {
     "comment": translated("JSON doesn't allow comments"),
     "trailing-comma": translated("JSON doesn't allow a trailing comma"),
     "duplicate-key": translated(
-        '"{text}" appears twice in this object (first on line {line}); DeepSpeed rejects that, and json takes the last'
+        '"{text}" appears twice in this object (first on line {line}); DeepSpeed rejects that, while '
+        "Python's json takes the last one"
     ),
     "single-quotes": translated("JSON strings need double quotes"),
     "unquoted-key": translated("JSON keys need double quotes: {text}"),

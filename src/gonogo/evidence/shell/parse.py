@@ -24,8 +24,8 @@ _CHUNK = 1 << 12
 _TOO_LARGE = translated(
     "it is {size} KiB; shell scripts are read up to {limit} KiB: give the script that starts the training"
 )
-_NUL = translated("line {line} contains a NUL byte, which bash can't read: save it as UTF-8")
-_UTF16 = translated("it is UTF-16, which bash can't read: save it as UTF-8 without a byte-order mark")
+_NUL = translated("line {line} contains a NUL byte, which bash can't read: save the file as UTF-8")
+_UTF16 = translated("it is in UTF-16, which bash can't read: save it as UTF-8 without a byte-order mark")
 _TOO_MANY_PIPES = translated(
     "it contains more than {limit} pipes, so it was not read: give the script that starts the training"
 )

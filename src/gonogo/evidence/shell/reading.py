@@ -14,7 +14,7 @@ from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text, translated
 
 _SET_AT_RUNTIME = translated("`${name}` is set only when the script runs")
-_SET_BY_SLURM = translated("slurm sets `${name}` when the job runs")
+_SET_BY_SLURM = translated("Slurm sets `${name}` when the job runs")
 _SBATCH_DIRECTIVE_REASON = translated("from the job's #SBATCH lines")
 
 

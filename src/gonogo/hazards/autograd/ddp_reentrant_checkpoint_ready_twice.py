@@ -78,8 +78,9 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
         yield self.log_finding(
             evidence,
             translated(
-                "DDP received the gradient of {parameter} twice in one step: gradient checkpointing in its reentrant "
-                "form runs a second backward inside the first, usually with find_unused_parameters=True."
+                "DDP received the gradient of {parameter} twice in one step: reentrant gradient "
+                "checkpointing runs a second backward inside the first, usually with "
+                "find_unused_parameters=True."
             ).format(
                 parameter=Text(named.group(1), f" {named.group(1)} ") if named else translated("a parameter", "any")
             ),

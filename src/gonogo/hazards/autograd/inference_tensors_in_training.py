@@ -31,7 +31,7 @@ class InferenceTensorsInTraining(LoggedHazard):
                 certainty=Certainty.LIKELY,
                 cure=self.cures[:2],
                 spans=(call.place.span(), script.place(used).span(translated("used here"))),
-                confirm=translated("The tensor reaches an operator that keeps it for backward"),
+                confirm=translated("The tensor reaches an operator that saves it for backward"),
             )
 
 

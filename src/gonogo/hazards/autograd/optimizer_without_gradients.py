@@ -20,7 +20,7 @@ class OptimizerWithoutGradients(Hazard):
                     "Create the optimizer last, from the model that is trained: after it is wrapped, moved and given "
                     "adapters"
                 ),
-                translated("Under FSDP 1: set use_orig_params=True (fsdp_use_orig_params: true)"),
+                translated("Under FSDP1: set use_orig_params=True (fsdp_use_orig_params: true)"),
             ),
             ranks=tuple(rank.rank for rank in idle),
         )

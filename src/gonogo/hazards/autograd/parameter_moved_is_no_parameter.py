@@ -31,7 +31,8 @@ class ParameterMovedIsNoParameter(Hazard):
             edit = script.replacing(move, moved) if around is not None else None
             yield self.finding(
                 translated(
-                    "self.{name} of {owner} is the result of {call} on the parameter: a tensor that no optimizer gets."
+                    "self.{name} of {owner} is the result of {call} on the parameter: a tensor that no "
+                    "optimizer receives."
                 ).format(name=target.attr, owner=owner.name, call=call),
                 cure=translated("Move the tensor inside: {moved}, or leave it to model.to(device)").format(moved=moved),
                 spans=script.place(move).span(),

@@ -15,7 +15,7 @@ _REASONS_BY_STATUS = {
     "not-written": translated("not in any checkpoint file"),
     "not-read": translated("saved, but not loaded"),
     "partly": translated("partly loaded"),
-    "other-state": translated("holding the values saved for another"),
+    "other-state": translated("holding the values saved for another state"),
     "other-dtype": translated("loaded in another dtype"),
     "drawn-anew": translated("reinitialized at each start, and not saved"),
 }

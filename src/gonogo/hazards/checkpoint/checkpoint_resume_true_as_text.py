@@ -34,7 +34,7 @@ class CheckpointResumeTrueAsText(Hazard):
                     output=run.arguments.get("output_dir").string or "OUTPUT_DIR"
                 ),
                 translated(
-                    "Or let the script look: trainer.train(resume_from_checkpoint=get_last_checkpoint(output_dir))"
+                    "Or let the script find it: trainer.train(resume_from_checkpoint=get_last_checkpoint(output_dir))"
                 ),
             ),
             spans=(given.span(), handed[0].place.span(translated("passed on as text"))),

@@ -49,10 +49,12 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
                 certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
                 cure=(
                     translated("For a file that you wrote yourself: torch.load(..., weights_only=False)"),
-                    translated("Better, save what weights_only reads: state dicts, vars(args), numbers and text"),
+                    translated(
+                        "Better: save only what weights_only can load: state dicts, vars(args), numbers and text"
+                    ),
                 ),
                 spans=(load.place.span(), save.place.span(translated("saved here"))),
-                fixes=self.fix(translated("Load everything in the file: only if you trust it"), edit, safe=False)
+                fixes=self.fix(translated("Load everything in the file (only if you trust it)"), edit, safe=False)
                 if edit is not None
                 else None,
             )

@@ -14,7 +14,7 @@ class ResumeAverageNotRestored(Hazard):
         lost = [row for row in averages if row.status in _LOST_STATUSES]
         if lost:
             yield self.finding(
-                translated("Of {all} averaged weights, the resume loses these: {rows}.").format(
+                translated("Of {all} averaged weights, these are lost on resume: {rows}.").format(
                     all=len(averages), rows=listed(lost)
                 ),
                 certainty=Certainty.CERTAIN,

@@ -16,7 +16,7 @@ class ResumeKilledInSave(Hazard):
         if half:
             yield self.finding(
                 translated(
-                    "Killed {window}, the run resumes with half a checkpoint and no error; this is lost: {lost}."
+                    "If killed {window}, the run resumes from half a checkpoint without an error; this is lost: {lost}."
                 ).format(window=_describe_window(half), lost=_why(half[0])),
                 ranks=ranks,
                 severity=Severity.WARNING,
@@ -25,9 +25,9 @@ class ResumeKilledInSave(Hazard):
             )
         if raises:
             yield self.finding(
-                translated("Killed {window}, each resume raises until the folder is deleted: {error}").format(
-                    window=_describe_window(raises), error=_why(raises[0])
-                ),
+                translated(
+                    "If the run is killed {window}, every attempt to resume fails until the folder is deleted: {error}"
+                ).format(window=_describe_window(raises), error=_why(raises[0])),
                 ranks=ranks,
                 severity=Severity.WARNING,
                 certainty=Certainty.CERTAIN,

@@ -17,7 +17,7 @@ class ResumeOptimizerNotRestored(Hazard):
         lost = [row for row in states if row.status in _LOST_STATUSES]
         if lost:
             yield self.finding(
-                translated("Of {all} tensors of the optimizer's state, the resume loses these: {rows}.").format(
+                translated("Of {all} tensors of the optimizer's state, these are lost on resume: {rows}.").format(
                     all=len(states), rows=listed(lost)
                 ),
                 certainty=Certainty.CERTAIN,

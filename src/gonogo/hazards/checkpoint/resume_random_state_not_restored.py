@@ -11,7 +11,7 @@ class ResumeRandomStateNotRestored(Hazard):
             return
         saved = any(row.status == "not-read" for row in of_torch)
         yield self.finding(
-            translated("Random states were saved, but the resume does not restore them.")
+            translated("Random states were saved, but resuming does not restore them.")
             if saved
             else translated("No random state was saved."),
             certainty=Certainty.CERTAIN,

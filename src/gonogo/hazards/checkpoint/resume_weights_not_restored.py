@@ -20,7 +20,7 @@ class ResumeWeightsNotRestored(Hazard):
         for rows, certainty in ((lost, Certainty.CERTAIN), (drawn, Certainty.LIKELY)):
             if rows:
                 yield self.finding(
-                    translated("Of {all} model weights, the resume loses these: {rows}.").format(
+                    translated("Of {all} model weights, these are lost on resume: {rows}.").format(
                         all=len(weights), rows=listed(rows)
                     ),
                     certainty=certainty,

@@ -131,7 +131,7 @@ class SafetensorsSharedTensors(Hazard):
             cures.insert(
                 0,
                 translated(
-                    "So many names point to empty placeholders of ZeRO-3 or FSDP: save through the engine "
+                    "This many names suggest empty placeholders of ZeRO-3 or FSDP: save through the engine "
                     "(stage3_gather_16bit_weights_on_model_save, save_16bit_model) or Trainer.save_model"
                 ),
             )

@@ -9,7 +9,9 @@ from gonogo.hazards.facts.zero_usage import is_engine
 from gonogo.hazards.rule import Fix, Hazard, Run, translated
 
 _SAME_DTYPE_FIX = translated("Make the tensor {dtype} on every rank")
-_ALL_GRADIENTS = translated("Add all parameters times zero to the loss, so that each has a gradient on every rank")
+_ALL_GRADIENTS = translated(
+    "Add the sum of all parameters, multiplied by zero, to the loss, so that each has a gradient on every rank"
+)
 
 
 def same_dtype_fixes(divergence: RankDivergence, run: Run) -> Iterator[Fix]:

@@ -66,8 +66,8 @@ class CollectiveBranchOnOwnLoss(Hazard):
     def _finding(self, script: Script, call: Call, test: ast.expr, exit_statement: ExitStatement) -> Finding:
         return self.finding(
             translated(
-                "{test} is evaluated on each rank's own loss: a rank for which it holds leaves by {leaving}, and "
-                "the others wait for it in the backward pass."
+                "{test} is evaluated on each rank's own loss: a rank on which it holds leaves with "
+                "{leaving}, and the others wait for it in the backward pass."
             ).format(test=script.place(test).text, leaving=type(exit_statement).__name__.lower()),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,

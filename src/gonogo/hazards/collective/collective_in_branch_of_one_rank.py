@@ -95,7 +95,7 @@ class CollectiveInBranchOfOneRank(Hazard):
                     "Take {call}() out of the branch, so that every rank reaches it; keep only single-rank work "
                     "in the branch"
                 ).format(call=call.method),
-                spans=(call.place.span(), script.place(guard).span(translated("lets one rank through"))),
+                spans=(call.place.span(), script.place(guard).span(translated("lets only one rank through"))),
                 confirm=translated(
                     "The {call}() that other ranks call (line {line}) is not the one that matches this one"
                 ).format(call=other.method, line=other.line)

@@ -49,7 +49,7 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
                 translated("Use the local rank's GPU instead: int(os.environ['LOCAL_RANK'])")
                 if pinned
                 else translated(
-                    "Call torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before anything goes to a GPU"
+                    "Call torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before anything is moved to a GPU"
                 )
             ),
             spans=(*spans, run.launch.place.span(translated("starts {size} processes per node").format(size=size))),

@@ -17,7 +17,7 @@ _CURE = (
         "sets both on RTX 4000 cards"
     ),
     translated(
-        "Then fix the cause: install a newer driver; turn IOMMU and PCIe ACS off in the BIOS or with the "
+        "Then fix the cause: install a newer driver; turn the IOMMU and PCIe ACS off in the BIOS or with the "
         "kernel's iommu=pt"
     ),
 )

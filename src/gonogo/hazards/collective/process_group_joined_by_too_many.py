@@ -12,8 +12,8 @@ class ProcessGroupJoinedByTooMany(Hazard):
         yield self.log_finding(
             barrier.evidence,
             translated(
-                "{joined} processes have registered for a group of {world}. It waits for exactly {world}, and "
-                "that count will not occur again."
+                "{joined} processes have registered for a group of {world}. It waits for exactly {world}, "
+                "and the count is already past that."
             ).format(joined=barrier.joined, world=barrier.world),
             certainty=Certainty.LIKELY,
             cure=(

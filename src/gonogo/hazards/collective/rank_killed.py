@@ -12,7 +12,9 @@ _SIGNAL_MEANINGS = {
         "Nothing in the program sends this signal: it came from the kernel for lack of host memory, from a "
         "scheduler's limit, or from a person"
     ),
-    signal.SIGSEGV: translated("Native code accessed invalid memory: a library built for another version, or a driver"),
+    signal.SIGSEGV: translated(
+        "Native code accessed invalid memory: suspect a library built for another version, or the driver"
+    ),
     signal.SIGBUS: translated("File-backed memory could not be obtained: usually /dev/shm is full"),
     signal.SIGABRT: translated(
         "Native code aborted: its last line on standard error says why (an assertion, NCCL's watchdog)"
@@ -21,7 +23,8 @@ _SIGNAL_MEANINGS = {
 _CURES = {
     signal.SIGKILL: (
         translated(
-            "Ask the kernel: dmesg -T | grep -i -E 'killed process|oom'; in a container, memory.events of its cgroup"
+            "Check the kernel log: dmesg -T | grep -i -E 'killed process|oom'; in a container, memory.events "
+            "of its cgroup"
         ),
         translated("Ask the scheduler: sacct -j JOB --format=State,ExitCode,MaxRSS, or the pod's last state"),
     ),
@@ -36,8 +39,8 @@ _FAULTHANDLER_CURE = (
 )
 _NATIVE_CODE_CURE = (
     translated(
-        "Start at the first place named: the Python line that was in native code; compare the versions of that "
-        "library, of torch and of the driver"
+        "Start at the first place named: the Python line that called native code; compare the versions of "
+        "that library, of torch and of the driver"
     ),
 )
 _EXIT_STATUS_CURE = (translated("Look for sys.exit() or os._exit() in the program: it exited without an exception"),)

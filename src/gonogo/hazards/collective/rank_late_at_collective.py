@@ -23,8 +23,8 @@ _RANK_LINE = Pattern(r"^\s*Rank (\d{1,6}) -- GPU ")
 _MIN_LASTING_SECONDS = 600.0
 """Seconds after which a stalled run counts as hung: NCCL's default timeout."""
 _TIMEOUT_CURE = translated(
-    "If it needs this long, give the others a larger timeout (ddp_timeout; init_process_group(timeout=...)), and "
-    "let all ranks do their share, so that none waits"
+    "If it needs this long, give the others a longer timeout (ddp_timeout; "
+    "init_process_group(timeout=...)), and let all ranks do their share, so that none waits"
 )
 _INSPECT_PROCESS_CURE = translated(
     "Look at that process on its machine: run py-spy dump --native --pid PID; look for state D (a disk or "
@@ -75,7 +75,7 @@ class RankLateAtCollective(Hazard):
             return
         stack = stacks.get(late[0])
         if stack is not None:
-            told = translated(" {ranks} stand{s}{at}.").format(
+            told = translated(" {ranks} remain{s}{at}.").format(
                 ranks=capitalize_text(ranks_text(late[:1])), s="s", at=recorded.at(stack.frames)
             )
             cause = translated("{cause}{told}").format(cause=cause, told=told)
@@ -99,7 +99,7 @@ class RankLateAtCollective(Hazard):
         yield self.log_finding(
             found,
             translated(
-                "NCCL's RAS counts fewer collectives for these ranks than for the others in the group, by {lacking}."
+                "NCCL's RAS counts {lacking} fewer collectives for these ranks than for the others in the group."
             ).format(lacking=lacking),
             cure=(_INSPECT_PROCESS_CURE, _TIMEOUT_CURE),
             certainty=Certainty.POSSIBLE,
@@ -176,7 +176,9 @@ def _describe_wait(hang: Hang) -> Text:
 
 def _describe_location(hang: Hang, frames: tuple[Frame, ...], is_frozen: bool) -> Text:
     if is_frozen:
-        return translated(" Its Python does not answer: it is stopped, stuck in native code, or its machine is gone.")
+        return translated(
+            " Its Python process does not respond: it is stopped, stuck in native code, or its machine is gone."
+        )
     at = innermost_user_frame(frames)
     if at is None:
         return Text("", "")

@@ -47,7 +47,7 @@ class StepStandsStill(Hazard):
                 seconds=still.seconds,
                 doing=Text(f": {known.doing.en}", f"：{known.doing.zh}") if known is not None else "",
             )
-        look = translated("Look at the line that is named first")
+        look = translated("Look at the line named first")
         yield self.finding(
             cause,
             certainty=Certainty.LIKELY,

@@ -36,5 +36,5 @@ class TrainerEvaluatesOnOneRank(Hazard):
                 ).format(call=script.place(call.node.func).text, test=script.place(guard).text),
                 certainty=Certainty.CERTAIN if run.distributed else Certainty.LIKELY,
                 cure=_CURE,
-                spans=(call.place.span(), script.place(guard).span(translated("lets one rank through"))),
+                spans=(call.place.span(), script.place(guard).span(translated("lets only one rank through"))),
             )

@@ -29,9 +29,9 @@ _ITERABLE_DATASET_PATTERN = (
 _EXHAUSTED_PATTERN = Pattern(r"Detected at least one rank that exhausted inputs")
 _CURE = (
     translated(
-        "Give every rank the same number of batches: drop_last=True, split_dataset_by_node with equal shards, or "
-        "repeat the shorter ranks' data; or stop all ranks at the smallest count (all_reduce of the length with "
-        "MIN)"
+        "Give every rank the same number of batches: drop_last=True, split_dataset_by_node with equal "
+        "shards, or repeat the data of ranks that have fewer; or stop all ranks at the smallest count "
+        "(all_reduce of the length with MIN)"
     ),
     translated(
         "Plain DDP: wrap the loop in `with Join([model]):`; Accelerate: join_uneven_inputs, or "
@@ -56,8 +56,8 @@ _UNEVEN_BATCHES_TITLE = translated(
     "The ranks may have different numbers of batches and then wait for one that has run out"
 )
 _DIVERGENCE_REASON = translated(
-    "They have not read batches or taken steps equally often: a rank without a batch does not join the "
-    "collective that the others wait for."
+    "They have not read the same number of batches or taken the same number of steps: a rank without a "
+    "batch does not join the collective that the others wait for."
 )
 
 

@@ -31,7 +31,7 @@ class AccelerateAccumulationGivenTwice(Hazard):
                     ),
                     translated("Or create the Accelerator with {used}, if that is intended").format(used=used.value),
                 ),
-                spans=(used.span(), asked.span(translated("the script's number"))),
+                spans=(used.span(), asked.span(translated("the script's value"))),
             )
 
 

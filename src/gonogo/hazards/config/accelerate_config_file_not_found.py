@@ -6,7 +6,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Ru
 
 _CONFIG_NOT_FOUND_PATTERN = Pattern(r"The passed configuration file .{1,300} does not exist")
 _CURE = (translated("Give the path of an existing file, absolute or relative to the folder that the command runs in"),)
-_MISSING_FILE_CONFIRM = translated("ls PATH fails in the launch's directory")
+_MISSING_FILE_CONFIRM = translated("ls PATH fails in the directory that the launch runs in")
 
 
 class AccelerateConfigFileNotFound(Hazard):

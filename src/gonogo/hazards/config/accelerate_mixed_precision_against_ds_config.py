@@ -16,7 +16,7 @@ class AccelerateMixedPrecisionAgainstDsConfig(Hazard):
         if enabled.truth is not True or config.raw(wanted, "enabled").truth is True:
             return
         yield self.finding(
-            translated("accelerate is told {wanted}, and the DeepSpeed config has {other} enabled.").format(
+            translated("accelerate is set to {wanted}, but the DeepSpeed config has {other} enabled.").format(
                 wanted=wanted, other=other
             ),
             cure=translated('Set {other}.enabled to "auto" in the config, or set accelerate to {other}').format(

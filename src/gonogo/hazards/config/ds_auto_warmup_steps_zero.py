@@ -21,7 +21,7 @@ class DsAutoWarmupStepsZero(Hazard):
         yield self.finding(
             translated(
                 'warmup_num_steps is "auto", transformers {transformers} fills in 0 where no warm-up is '
-                "requested, and DeepSpeed {deepspeed} refuses that (like any since 0.19.6)."
+                "requested, and DeepSpeed {deepspeed} refuses that (as does every release since 0.19.6)."
             ).format(transformers=transformers.get("<5.20"), deepspeed=deepspeed.get(">=0.19.6")),
             certainty=Certainty.LIKELY,
             cure=(

@@ -93,8 +93,8 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
         if refused:
             yield self.finding(
                 translated(
-                    "The Trainer is given optimizers= and runs under DeepSpeed: transformers {version} (like any "
-                    "before 4.46) refuses that."
+                    "The Trainer is given optimizers= and runs under DeepSpeed: transformers {version} (like "
+                    "every release before 4.46) refuses that."
                 ).format(version=version.get("<4.46")),
                 cure=translated(
                     "Name the optimizer in the DeepSpeed JSON, or override create_optimizer, or upgrade to "

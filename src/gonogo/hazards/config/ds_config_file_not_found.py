@@ -55,7 +55,7 @@ class DsConfigFileNotFound(Hazard):
             ).format(written=written, path=path),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY if alike else Certainty.POSSIBLE,
             cure=(
-                translated("Write {new}, which is there").format(new=new)
+                translated("Write {new}, which exists").format(new=new)
                 if alike
                 else translated(
                     "Give the path of an existing file, absolute or relative to the folder that the command runs in"
@@ -63,7 +63,7 @@ class DsConfigFileNotFound(Hazard):
             ),
             spans=field.span(),
             fixes=self.fix(translated("Name {new}").format(new=new), edit, safe=False) if edit else None,
-            confirm=() if sure else (translated("ls PATH fails in the launch's directory"),),
+            confirm=() if sure else (translated("ls PATH fails in the directory that the launch runs in"),),
         )
 
     log_words = (*_CONFIG_NOT_FOUND_MESSAGES, "urlsafe_b64decode", "Incorrect padding", "Invalid base64-encoded string")
@@ -105,7 +105,7 @@ class DsConfigFileNotFound(Hazard):
                 "the launch"
             ),
             certainty=certainty,
-            confirm=translated("ls PATH fails in the launch's directory"),
+            confirm=translated("ls PATH fails in the directory that the launch runs in"),
         )
 
 

@@ -16,7 +16,7 @@ class DsConfigWithoutZeroSection(Hazard):
         insists = not uses_trainer(run) or bool(run.environment.within("transformers", ">=4.30"))
         first = next((place for keys, _ in config.entries() if (place := config.key_place(*keys)) is not None), None)
         yield self.finding(
-            translated('{name} has no "zero_optimization", which accelerate requires of a DeepSpeed config.').format(
+            translated('{name} has no "zero_optimization", which accelerate requires in a DeepSpeed config.').format(
                 name=config.name
             ),
             certainty=Certainty.CERTAIN if insists else Certainty.LIKELY,

@@ -15,7 +15,7 @@ _ZERO_INFERENCE_MESSAGE = "ZeRO inference only makes sense with ZeRO Stage 3"
 _EVALUATION_MODEL_NAMES = ("ref", "refmodel", "reference", "teacher", "reward", "critic_eval", "frozen", "judge")
 _EVALUATION_MODEL_FRAMES = ("self.ref_model = prepare_deepspeed(", "ref_model", "reward_model", "teacher_model")
 _CONFIRM = translated(
-    "The accelerator runs with this DeepSpeed config, and the model reaches prepare() without an optimizer"
+    "The Accelerator uses this DeepSpeed config, and the model reaches prepare() without an optimizer"
 )
 
 
@@ -57,8 +57,8 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
             yield self.log_finding(
                 evidence,
                 translated(
-                    "DeepSpeed was given a model without an optimizer (a reference, reward or teacher model, or one to "
-                    "evaluate) under ZeRO-{stage}, which needs one."
+                    "DeepSpeed was given a model without an optimizer (a reference, reward or teacher model, "
+                    "or one that is only evaluated) under ZeRO-{stage}, which needs one."
                 ).format(stage=stage.group(1).replace("{}", "1/2") if stage else "1/2"),
                 cure=_CURE,
                 certainty=certainty,
@@ -99,8 +99,8 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
 
 _CURE = (
     translated(
-        'Prepare the model that is only evaluated with "zero_optimization": {"stage": 0} (or 3), or keep it out '
-        "of DeepSpeed"
+        'For the model that is only evaluated, call prepare() with "zero_optimization": {"stage": 0} (or 3), '
+        "or keep that model out of DeepSpeed"
     ),
     translated(
         "If it is to be trained: give the model and its optimizer to the same prepare() or deepspeed.initialize()"

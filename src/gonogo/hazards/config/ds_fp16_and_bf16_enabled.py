@@ -22,7 +22,7 @@ class DsFp16AndBf16Enabled(Hazard):
             else (_CURE, translated('Under the Trainer: "enabled": "auto" in both')),
             spans=(fp16.span(), bf16.span()),
             fixes=fix_with_edits(
-                translated("Switch {other} off: the arguments request the other one").format(other=other),
+                translated("Turn {other} off: the arguments request the other format").format(other=other),
                 lambda: config.replacing(other or "", "enabled", value=False),
             )
             if other
@@ -39,9 +39,9 @@ class DsFp16AndBf16Enabled(Hazard):
                 continue
             sources = {run.arguments.source_of(name) for name in (first, second)}
             yield self.finding(
-                translated("TrainingArguments gets {first} and {second}, but takes only one of them.").format(
-                    first=first, second=second
-                ),
+                translated(
+                    "TrainingArguments is given both {first} and {second}, but accepts only one of them."
+                ).format(first=first, second=second),
                 certainty=Certainty.CERTAIN if len(sources) == 1 else Certainty.LIKELY,
                 cure=_CURE,
                 spans=tuple(field.span() for field in fields),

@@ -19,7 +19,7 @@ class DsOnebitOptimizerWithZero(Hazard):
         if not stage and not gone:
             return
         cause = (
-            translated("{deepspeed} has no optimizer {name} any more: it was removed in 0.19.7.").format(
+            translated("{deepspeed} no longer has the optimizer {name}: it was removed in 0.19.7.").format(
                 deepspeed=describe_deepspeed_version(run), name=name
             )
             if gone

@@ -86,7 +86,7 @@ class DsOptimizerUnknownParameter(Hazard):
             title, cure = translated("use gradient_clipping"), _GRADIENT_CLIPPING_CURE
         return self.finding(
             translated(
-                'DeepSpeed refuses "max_grad_norm" as an optimizer parameter: ValueError when the optimizer is built.'
+                'DeepSpeed refuses "max_grad_norm" as an optimizer parameter: building the optimizer raises ValueError.'
             ),
             certainty=_certainty(run),
             cure=cure.format(value=as_json(clipping.get(value))),

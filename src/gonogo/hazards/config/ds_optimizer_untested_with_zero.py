@@ -7,7 +7,7 @@ _TORCH_OPTIMIZERS = (
     *("SGD", "RMSprop", "Rprop", "Adamax", "NAdam", "RAdam", "ASGD"),
     *("Adadelta", "Adafactor", "LBFGS", "SparseAdam"),
 )
-_LAMB_NOTE = translated("; Lamb's norms are then those of flattened slices, not of layers")
+_LAMB_NOTE = translated("; Lamb's norms are then computed over flattened slices, not over layers")
 
 
 def _is_untested(field: Field) -> bool:

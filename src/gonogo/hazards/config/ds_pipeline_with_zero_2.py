@@ -14,8 +14,8 @@ class DsPipelineWithZero2(Hazard):
             return
         yield self.finding(
             translated(
-                "The ZeRO stage is {stage} and the script builds a pipeline: DeepSpeed supports only stage 0 or "
-                "1 with it."
+                "The ZeRO stage is {stage} and the script builds a pipeline: DeepSpeed supports pipelines "
+                "only at stage 0 or 1."
             ).format(stage=config.zero_stage),
             certainty=Certainty.CERTAIN if call.name.endswith("PipelineModule") else Certainty.LIKELY,
             cure=translated('Set "stage" to 1'),

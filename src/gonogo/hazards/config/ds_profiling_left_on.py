@@ -14,7 +14,7 @@ class DsProfilingLeftOn(Hazard):
         if not keys:
             return
         yield self.finding(
-            translated("Measurements at every step cost time: {en}.").format(
+            translated("These settings measure at every step, which costs time: {en}.").format(
                 en=", ".join(one[0] for one in keys), zh="、".join(one[0] for one in keys)
             ),
             severity=Severity.NOTE,

@@ -49,7 +49,7 @@ class DsSchedulerParameters(Hazard):
                 safe=False,
             )
             yield self.finding(
-                translated("{name} needs total_num_steps, and has none.").format(name=name),
+                translated("{name} needs total_num_steps, but it is not set.").format(name=name),
                 cure=translated('Write "total_num_steps" with the number of steps, or "auto" under transformers'),
                 spans=config_key_span(config, "scheduler", "params") or config_span(config, "scheduler", "type"),
                 fixes=filled_in if uses_accelerate(run) else (),
@@ -57,10 +57,10 @@ class DsSchedulerParameters(Hazard):
         for key in given:
             if key not in taken:
                 yield self.finding(
-                    translated("{name} takes no parameter {key}: TypeError when it is built.").format(
+                    translated("{name} takes no parameter {key}: building the scheduler raises TypeError.").format(
                         name=name, key=key
                     ),
-                    cure=translated("Remove it, or use a scheduler that has it{which}").format(
+                    cure=translated("Remove it, or use a scheduler that accepts it{which}").format(
                         which=_schedulers_with(key)
                     ),
                     spans=config_span(config, "scheduler", "params", key),

@@ -31,7 +31,7 @@ class DsSchedulerUnknown(Hazard):
             return
         near = None if late else _SCHEDULER_ALIASES.get(name.lower()) or nearest(name, _DEEPSPEED_SCHEDULERS)
         yield self.finding(
-            translated("{version} has no scheduler {name} yet: it was added in 0.12.4.").format(
+            translated("{version} does not have the scheduler {name} yet: it was added in 0.12.4.").format(
                 version=describe_deepspeed_version(run), name=name
             )
             if late

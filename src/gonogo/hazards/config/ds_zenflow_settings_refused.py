@@ -25,7 +25,7 @@ class DsZenflowSettingsRefused(Hazard):
                 translated('select_strategy is "{strategy}", but select_interval is not a number.').format(
                     strategy=strategy
                 ),
-                translated("Write select_interval as a number of steps"),
+                translated("Set select_interval to a number of steps"),
                 config_span(config, ZERO, "zenflow", "select_strategy"),
                 config_span(config, ZERO, "zenflow", "select_interval"),
             )
@@ -42,7 +42,7 @@ class DsZenflowSettingsRefused(Hazard):
                 translated("select_interval is {interval}, less than update_interval {update}.").format(
                     interval=interval, update=update
                 ),
-                translated("Write a select_interval of {update} or more").format(update=update),
+                translated("Set select_interval to {update} or more").format(update=update),
                 config_span(config, ZERO, "zenflow", "select_interval"),
                 config_span(config, ZERO, "zenflow", "update_interval"),
             )

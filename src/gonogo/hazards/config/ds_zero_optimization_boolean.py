@@ -15,7 +15,7 @@ class DsZeroOptimizationBoolean(Hazard):
             translated("zero_optimization is {value}: DeepSpeed reads it as stage {stage}{more}.").format(
                 value=as_json(field.value),
                 stage=stage,
-                more=translated(", but transformers and accelerate expect an object and stop") if stops else "",
+                more=translated(", but transformers and accelerate expect an object and fail") if stops else "",
             ),
             severity=Severity.ERROR if stops else Severity.NOTE,
             cure=translated('Write {{"stage": {stage}}}').format(stage=stage),

@@ -20,7 +20,7 @@ class EvalStrategyWithoutEvalData(Hazard):
         plain = call.name in _TRAINER_CLASSES
         word = str(strategy.value).rpartition(".")[2].lower()
         yield self.finding(
-            translated('Evaluation is set to "{word}", but this Trainer gets no eval_dataset.').format(word=word),
+            translated('Evaluation is set to "{word}", but this Trainer is given no eval_dataset.').format(word=word),
             certainty=Certainty.CERTAIN if plain else Certainty.LIKELY,
             cure=(translated("Pass eval_dataset= to the Trainer"), translated("Or set --eval_strategy no")),
             spans=(call.place.span(), strategy.span(translated("evaluation is requested here"))),

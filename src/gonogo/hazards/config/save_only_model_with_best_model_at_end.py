@@ -66,8 +66,8 @@ class SaveOnlyModelWithBestModelAtEnd(Hazard):
             return
         yield self.finding(
             translated(
-                "The run was saved with the weights alone, {count} files without DeepSpeed's global_step folder: "
-                "restarted, it can't load them and raises."
+                "Only the weights were saved: {count} files without DeepSpeed's global_step folder. When the "
+                "run is restarted, it can't load them and raises an error."
             ).format(count=len(first.checkpoint_bytes)),
             cure=translated("Drop save_only_model; save_total_limit limits disk usage"),
             certainty=Certainty.CERTAIN,

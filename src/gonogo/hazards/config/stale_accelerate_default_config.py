@@ -33,20 +33,20 @@ class StaleAccelerateDefaultConfig(Hazard):
         if kind is not None and kind.upper() in ("FSDP", "MEGATRON_LM"):
             yield self.finding(
                 translated(
-                    "The command names no --config_file, so accelerate reads {path}, which says distributed_type: "
-                    "{kind}; the program is told to use DeepSpeed."
+                    "The command names no --config_file, so accelerate reads {path}, which says "
+                    "distributed_type: {kind}, but the program is told to use DeepSpeed."
                 ).format(path=launch.accelerate_config.get("default_config.yaml"), kind=kind),
                 certainty=Certainty.LIKELY,
                 cure=_CURE[::-1],
                 spans=(launch.place.span(), asked.span(deepspeed)),
-                confirm=translated("That file is meant for another run"),
+                confirm=translated("That file is meant for a different run"),
             )
         elif kind is None and "num_processes" not in launch.launcher_options:
             yield self.finding(
                 translated(
-                    "The command names neither --config_file nor --num_processes: how many processes run, and whether "
-                    "accelerate turns FSDP or DeepSpeed on, comes from default_config.yaml of whichever machine runs "
-                    "it."
+                    "The command names neither --config_file nor --num_processes: how many processes run, "
+                    "and whether accelerate turns FSDP or DeepSpeed on, depend on the default_config.yaml of "
+                    "whichever machine runs it."
                 ),
                 severity=Severity.NOTE,
                 certainty=Certainty.POSSIBLE,

@@ -84,7 +84,10 @@ class TrainingArgumentNotInVersion(Hazard):
                     translated("Use {instead} instead").format(instead=instead)
                     if instead
                     else translated("Leave {name} out").format(name=name),
-                    translated("Or install the transformers that the program was written for (its requirements file)"),
+                    translated(
+                        "Or install the transformers version that the program was written for (see its "
+                        "requirements file)"
+                    ),
                 ),
                 parameter=name,
                 confirm=translated("pip show transformers shows a different release than the program's requirements"),
@@ -181,7 +184,7 @@ class TrainingArgumentNotInVersion(Hazard):
             spans=(span, version.span(translated("this version"))),
             fixes=fix,
             parameter=name,
-            confirm=() if is_certain else (translated("Nothing in between renames or swallows the argument"),),
+            confirm=() if is_certain else (translated("Nothing in between renames or discards the argument"),),
         )
 
 

@@ -46,7 +46,7 @@ class TrainingArgumentUnknown(Hazard):
             near = nearest(name, [one for one in known if not one.startswith("no_")], cutoff=0.8)
             parser = translated("parses these classes")
             yield self.finding(
-                translated("No class that the program parses has an option --{name}.{near}").format(
+                translated("None of the argument classes that the program parses has an option --{name}.{near}").format(
                     name=name, near=_nearest_name_text(near, "--")
                 ),
                 certainty=_certainty(run, near),
@@ -60,13 +60,13 @@ class TrainingArgumentUnknown(Hazard):
 
 _TRAINING_ARGUMENTS_CLASSES = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
 _ADD_FIELD_CURE = translated("Remove it, or add it to the program's own dataclasses")
-_CONFIRM = translated("No release of transformers that may be installed has it")
+_CONFIRM = translated("No release of transformers that could be installed has it")
 
 
 def _nearest_name_text(suggestion: str | None, prefix: str) -> Text:
     if suggestion is None:
         return Text("", "")
-    return translated(" The nearest is {name}.").format(name=prefix + suggestion)
+    return translated(" The closest match is {name}.").format(name=prefix + suggestion)
 
 
 def _rename_cure(suggestion: str | None, prefix: str) -> Text:

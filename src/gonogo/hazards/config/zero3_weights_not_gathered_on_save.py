@@ -42,7 +42,7 @@ class Zero3WeightsNotGatheredOnSave(Hazard):
             certainty=Certainty.LIKELY,
             cure=(
                 translated("Set {key} to true").format(key=name),
-                translated("Or run python zero_to_fp32.py . out in the checkpoint afterwards"),
+                translated("Or run python zero_to_fp32.py . out in the checkpoint folder afterwards"),
             ),
             spans=(where, saving),
             fixes=fixes,

@@ -76,8 +76,8 @@ class ZeroOffloadClientOptimizer(Hazard):
             offload = config.offload("optimizer")
             yield self.finding(
                 translated(
-                    "offload_optimizer is {device}, but the script passes {kind} to DeepSpeed, which takes only "
-                    "its own CPU optimizer there."
+                    "offload_optimizer is {device}, but the script passes {kind} to DeepSpeed, which then "
+                    "accepts only its own CPU optimizer."
                 ).format(device=offload.value, kind=kinds[0]),
                 cure=(
                     translated(
@@ -104,8 +104,8 @@ class ZeroOffloadClientOptimizer(Hazard):
             yield self.log_finding(
                 evidence,
                 translated(
-                    "The config offloads the optimizer to the CPU, but the code uses {optimizer}: DeepSpeed "
-                    "takes only its own CPU optimizer there."
+                    "The config offloads the optimizer to the CPU, but the code uses {optimizer}: with "
+                    "offloading, DeepSpeed accepts only its own CPU optimizer."
                 ).format(optimizer=Text(named.group(1), f" {named.group(1)}") if named else _SCRIPT_OPTIMIZER),
                 certainty=certainty,
                 cure=(

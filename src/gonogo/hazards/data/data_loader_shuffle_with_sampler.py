@@ -25,7 +25,7 @@ class DataLoaderShuffleWithSampler(Hazard):
             own = call.keyword_place(by)
             yield self.finding(
                 translated(
-                    "{by} decides which samples are drawn and in what order; combining it with {excluded} is refused."
+                    "{by} decides which samples are drawn and in what order; it can't be combined with {excluded}."
                 ).format(by=by, excluded=", ".join(excluded)),
                 cure=translated("Drop {excluded} from the DataLoader{shuffles}").format(
                     excluded=", ".join(excluded),

@@ -34,9 +34,7 @@ class DataSamplerEpochNeverSet(Hazard):
                     script.first_line_place(epochs).span(),
                     made[0].place.span(translated("shuffles with seed + epoch")),
                 ),
-                fixes=self.fix(translated("Tell the sampler the epoch"), edit, safe=False)
-                if edit is not None
-                else None,
+                fixes=self.fix(translated("Set the sampler's epoch"), edit, safe=False) if edit is not None else None,
             )
 
 

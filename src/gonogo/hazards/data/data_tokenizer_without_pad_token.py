@@ -42,9 +42,7 @@ class DataTokenizerWithoutPadToken(Hazard):
                 certainty=Certainty.LIKELY,
                 cure=translated("After loading: {name}.pad_token = {name}.eos_token").format(name=target.id),
                 spans=(script.place(padding_call).span(), load.place.span(translated("loaded here"))),
-                fixes=self.fix(translated("Pad with the end-of-text token"), edit, safe=False)
-                if edit is not None
-                else None,
+                fixes=self.fix(translated("Pad with the EOS token"), edit, safe=False) if edit is not None else None,
             )
 
 

@@ -52,8 +52,8 @@ class DatasetCollationFormat(Hazard):
             return
         yield self.finding(
             translated(
-                "remove_unused_columns is False and map keeps the dataset's own columns: the collator also gets "
-                "the text, and can't turn it into tensors."
+                "remove_unused_columns is False and map keeps the dataset's original columns: the collator "
+                "also gets the text, and can't turn it into tensors."
             ),
             certainty=Certainty.LIKELY,
             cure=(
@@ -63,7 +63,7 @@ class DatasetCollationFormat(Hazard):
             spans=(
                 unused.span(),
                 maps[0].place.span(translated("keeps the columns")),
-                collators[0].place.span(translated("makes tensors of all")),
+                collators[0].place.span(translated("turns all columns into tensors")),
             ),
         )
 

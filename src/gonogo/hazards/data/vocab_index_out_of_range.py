@@ -62,8 +62,8 @@ class VocabIndexOutOfRange(Hazard):
             quoted = [f'"{word}"' for word in added[:4]]
             yield self.finding(
                 translated(
-                    "{tokens} {get} beyond the model's embedding: the tokenizer grows, but nothing calls "
-                    "resize_token_embeddings."
+                    "{tokens} {get} beyond the end of the model's embedding: the tokenizer grows, but "
+                    "nothing calls resize_token_embeddings."
                 ).format(
                     tokens=Text(", ".join(quoted), "、".join(quoted)),
                     get="gets an id" if len(added) == 1 else "get ids",
@@ -71,7 +71,7 @@ class VocabIndexOutOfRange(Hazard):
                 certainty=Certainty.LIKELY if likely and not script.guarded_by(call.node) else Certainty.POSSIBLE,
                 cure=(
                     translated("After adding: model.resize_token_embeddings(len(tokenizer))"),
-                    translated("Or use a token that the model has: tokenizer.pad_token = tokenizer.eos_token"),
+                    translated("Or use a token that the model already has: tokenizer.pad_token = tokenizer.eos_token"),
                 ),
                 spans=call.place.span(),
                 confirm=translated("len(tokenizer) after adding is greater than model.config.vocab_size"),
@@ -96,8 +96,8 @@ class VocabIndexOutOfRange(Hazard):
             )
             if log.find(_LABELS) is not None and log.find(_EMBEDDING_ASSERT_PATTERN) is None
             else translated(
-                "An index is out of range for a table; in language model training it is nearly always a token id "
-                "that the embedding doesn't have{added}."
+                "An index is out of range for an embedding table; in language model training it is nearly "
+                "always a token id that the embedding doesn't have{added}."
             ).format(
                 added=translated(", and the log mentions added tokens")
                 if log.find(_ADDED_TOKENS_PATTERN) is not None

@@ -19,7 +19,7 @@ class DeviceByGlobalRank(Hazard):
             return
         yield self.finding(
             translated(
-                "{rank} runs from 0 to {last} over {nodes} nodes with {processes} processes each: from the "
+                "{rank} runs from 0 to {last} across {nodes} nodes with {processes} processes each: from the "
                 "second node on there is no GPU with that number."
             ).format(rank=script.place(node).text, last=nodes * processes - 1, nodes=nodes, processes=processes),
             certainty=Certainty.LIKELY,

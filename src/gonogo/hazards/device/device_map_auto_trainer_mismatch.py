@@ -21,7 +21,7 @@ _CURES = (
         "Drop device_map and start one process per GPU (torchrun --nproc_per_node=N …); use ZeRO-3 where the "
         "model does not fit on one GPU"
     ),
-    translated("Or show the process one GPU: CUDA_VISIBLE_DEVICES=0"),
+    translated("Or make only one GPU visible to the process: CUDA_VISIBLE_DEVICES=0"),
 )
 
 
@@ -49,8 +49,8 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                     continue
                 yield self.finding(
                     translated(
-                        "{owner}.compute_loss combines the logits, on the last GPU of a model that "
-                        'device_map="{given}" spreads, with labels on the first.'
+                        "{owner}.compute_loss combines logits on the last GPU with labels on the first: "
+                        'device_map="{given}" spreads the model over several GPUs.'
                     ).format(owner=owner.name, given=spread[0].keyword("device_map").value),
                     certainty=Certainty.LIKELY if len(gpus) > 1 else Certainty.POSSIBLE,
                     cure=(translated("Move the labels: labels.to(logits.device)"), *_CURES),
@@ -93,8 +93,8 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                 cut,
                 translated(
                     "The log ends inside a model whose layers accelerate has spread over devices "
-                    '(device_map="auto"). What ends training there is usually a tensor on a different GPU from '
-                    "the layer."
+                    '(device_map="auto"). The usual cause of a failure there is a tensor on a different GPU '
+                    "from the layer."
                 ),
                 cure=_CURES,
                 certainty=Certainty.POSSIBLE,
@@ -107,8 +107,8 @@ class DeviceMapAutoTrainerMismatch(Hazard):
             yield self.log_finding(
                 mismatch.evidence,
                 translated(
-                    '{mismatch}. The model is split over several GPUs (device_map="auto", or what the framework does '
-                    "where several are visible), and no hook moves this tensor."
+                    '{mismatch}. The model is split over several GPUs (device_map="auto", or what the '
+                    "framework does when several are visible), and no hook moves this tensor."
                 ).format(mismatch=mismatch.sentence),
                 cure=(
                     *_CURES,

@@ -89,7 +89,7 @@ class DeviceMismatchInputNotMoved(Hazard):
                     mismatch=mismatch.sentence,
                     name=Text(f"an input or a tensor made on the way ({name})", f"输入或途中创建的张量（{name}）")
                     if name
-                    else translated("an input or a tensor made on the way"),
+                    else translated("an input or an intermediate tensor"),
                 )
                 if certainty is not Certainty.POSSIBLE
                 else translated(

@@ -24,7 +24,7 @@ class DeviceMismatchRotaryCacheCpu(Hazard):
         if not log.errors and (
             cut := find_truncated_error(log, ("", "apply_rot"), ("", "cos[position_ids]"), max_frames=1)
         ):
-            both = translated("The log breaks off in the rotary embedding")
+            both = translated("The log ends in the rotary embedding")
             yield self._finding(cut, both, Certainty.LIKELY if under_zero3(log) else Certainty.POSSIBLE, None)
 
     def _finding(

@@ -12,18 +12,18 @@ _NVIDIA_SMI_QUERY_PATTERN = Pattern(
 )
 _HARDWARE_XIDS = {
     48: translated("a memory error that could not be corrected (double-bit ECC)"),
-    54: translated("its auxiliary power is not connected or too weak"),
+    54: translated("its auxiliary power is not connected or is insufficient"),
     61: translated("its microcontroller stopped"),
     62: translated("its microcontroller stopped"),
     63: translated("memory rows were remapped or pages retired"),
     64: translated("memory rows could not be remapped"),
-    74: translated("an NVLink error: the link, the bridge or a neighbor"),
+    74: translated("an NVLink error: the link, the bridge or a peer GPU"),
     79: translated("it has fallen off the bus"),
-    92: translated("very many memory errors were corrected"),
+    92: translated("a very large number of memory errors were corrected"),
     94: translated("a memory error that was contained to one program"),
     95: translated("a memory error that could not be contained"),
     110: translated("a security fault in its firmware"),
-    119: translated("its firmware (GSP) does not answer"),
+    119: translated("its firmware (GSP) does not respond"),
     120: translated("its firmware (GSP) failed"),
     140: translated("a memory error that could not be corrected"),
     145: translated("an NVLink error"),
@@ -31,9 +31,9 @@ _HARDWARE_XIDS = {
 }
 _PROGRAM_XIDS = {
     13: translated("a kernel's fault, such as an index out of range"),
-    31: translated("a kernel read or wrote memory that is not its own"),
-    43: translated("a program was stopped on the GPU after a fault of its own"),
-    45: translated("a program's work was cleaned up after a fault or a kill"),
+    31: translated("a kernel read or wrote memory that does not belong to it"),
+    43: translated("a program was stopped on the GPU after it caused a fault"),
+    45: translated("a program's work was cleaned up after it failed or was killed"),
 }
 _CURE = (
     translated("Take the GPU or its node out of service (drain it), and restart from the last checkpoint on others"),
@@ -54,7 +54,7 @@ class GpuFaultReported(Hazard):
                 continue
             yield self.log_finding(
                 found,
-                translated("Xid {number} of the GPU at {gpu}: {what}.").format(
+                translated("Xid {number} on the GPU at {gpu}: {what}.").format(
                     number=found.match.group("number"), gpu=found.match.group("gpu"), what=what
                 ),
                 cure=_CURE,
@@ -66,10 +66,12 @@ class GpuFaultReported(Hazard):
         if said is not None:
             yield self.log_finding(
                 said,
-                translated("CUDA or the driver says that the GPU itself failed: no line of the program causes this."),
+                translated(
+                    "CUDA or the driver reports that the GPU itself failed: no line of the program caused this."
+                ),
                 cure=_CURE,
                 certainty=Certainty.LIKELY,
-                confirm=translated("dmesg on that machine has an Xid from the same time"),
+                confirm=translated("dmesg on that machine shows an Xid from the same time"),
             )
             return
         yield from self._counted(log)
@@ -84,7 +86,7 @@ class GpuFaultReported(Hazard):
                     translated("Xid {number}: {what}. Usually the program's fault, not the GPU's.").format(
                         number=found.match.group("number"), what=what
                     ),
-                    cure=translated("Look for the error of the rank that ran there; where there is none, test the GPU"),
+                    cure=translated("Look for the error of the rank that ran there; if there is none, test the GPU"),
                     certainty=Certainty.POSSIBLE,
                     confirm=translated("It recurs on another GPU: then the program is the cause"),
                 )
@@ -97,5 +99,5 @@ class GpuFaultReported(Hazard):
                 ),
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE,
-                confirm=translated("The volatile counts rise while it runs"),
+                confirm=translated("The volatile error counts rise during the run"),
             )

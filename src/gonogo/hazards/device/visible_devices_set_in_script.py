@@ -32,10 +32,12 @@ class VisibleDevicesSetInScript(Hazard):
                     shown=Text(f"GPU {', '.join(gpus)}", f"GPU {', '.join(gpus)}") if gpus else translated("no GPU"),
                 ),
                 certainty=Certainty.CERTAIN if isinstance(script.parent(statement), ast.Module) else Certainty.LIKELY,
-                cure=translated("Remove it, and choose the GPUs where the run is launched"),
+                cure=translated("Remove it, and choose the GPUs when the run is launched"),
                 spans=(
                     script.place(statement).span(),
                     run.launch.place.span(translated("starts {n} processes per node").format(n=processes)),
                 ),
-                fixes=self.fix(translated("Leave the choice to the launch"), edit) if edit is not None else None,
+                fixes=self.fix(translated("Leave the choice to the launch command"), edit)
+                if edit is not None
+                else None,
             )

@@ -70,7 +70,7 @@ class FlashAttnFp32Input(Hazard):
                 ).format(
                     why=translated("from the command", "explicit")
                     if explicit
-                    else translated("the default where no torch_dtype is given")
+                    else translated("the default when no torch_dtype is given")
                 ),
                 certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
                 cure=_CURES,

@@ -26,14 +26,14 @@ class AttentionCodeWithoutGroupedHeads(Hazard):
             yield self.log_finding(
                 error,
                 translated(
-                    "Keys or values are viewed as {heads} heads, but hold only 1/{times} of that: the model uses "
-                    "grouped-query attention, which this code does not handle."
+                    "Keys or values are viewed as {heads} heads, but hold only 1/{times} as many: the model "
+                    "uses grouped-query attention, which this code does not handle."
                 ).format(heads=shape[2], times=times),
                 certainty=Certainty.LIKELY if by_heads else Certainty.POSSIBLE,
                 cure=(
                     translated(
-                        'Leave the patch out: attn_implementation="flash_attention_2" (transformers 4.36 and '
-                        "newer), or use the project's patch for grouped queries"
+                        'Drop the patch: attn_implementation="flash_attention_2" (transformers 4.36 and '
+                        "newer), or use the project's patch for grouped-query attention"
                     ),
                     translated("If transformers' own file raised: pip install -U 'transformers>=4.31'"),
                 ),

@@ -25,14 +25,14 @@ _CPU_LIBRARY_LOADED_PATTERN = Pattern(
 _BITSANDBYTES_PATTERN = Pattern(r"bitsandbytes|cget_col_row|cquantize|str2optimizer")
 _CURE = (
     translated(
-        "Install a bitsandbytes with a library for PyTorch's CUDA: pip install -U bitsandbytes; python -m "
-        "bitsandbytes shows which one it loads"
+        "Install a bitsandbytes build with a library for PyTorch's CUDA version: pip install -U "
+        "bitsandbytes; python -m bitsandbytes shows which one it loads"
     ),
     translated(
         "Let it find libcudart: export LD_LIBRARY_PATH=$CUDA_HOME/lib64:$LD_LIBRARY_PATH (conda: conda install "
         "cudatoolkit); unset a BNB_CUDA_VERSION that names a version without a library"
     ),
-    translated("Check that torch.cuda.is_available() is True: without a GPU there is only the CPU library"),
+    translated("Check that torch.cuda.is_available() is True: without a GPU, bitsandbytes loads only its CPU library"),
 )
 
 

@@ -37,7 +37,7 @@ class CompiledExtensionTorchMismatch(LoggedHazard):
             if named is None or named.groups() == tuple(map(str, torch.release[:2])):
                 continue
             yield self.finding(
-                translated("{package} was built for torch {built}, and {torch} is beside it.").format(
+                translated("{package} was built for torch {built}, but is used with {torch}.").format(
                     package=describe_package(environment, name),
                     built=".".join(map(str, named.groups())),
                     torch=describe_package(environment, "torch"),

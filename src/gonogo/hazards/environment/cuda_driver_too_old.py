@@ -22,8 +22,8 @@ _CURE = (
         "newer for 12.x, 580 or newer for 13.x; reboot"
     ),
     translated(
-        "Or install a PyTorch built for an older CUDA, at most the one nvidia-smi shows: pip install torch "
-        "--index-url https://download.pytorch.org/whl/cu118"
+        "Or install a PyTorch build for an older CUDA version, no newer than the one nvidia-smi shows: pip "
+        "install torch --index-url https://download.pytorch.org/whl/cu118"
     ),
 )
 
@@ -51,7 +51,9 @@ class CudaDriverTooOld(Hazard):
             confirm=()
             if sure
             else (
-                translated("No cuda-compat package makes up for the driver: torch.cuda.is_available() prints False"),
+                translated(
+                    "No cuda-compat package makes up for the old driver: torch.cuda.is_available() prints False"
+                ),
             ),
         )
 
@@ -74,7 +76,7 @@ class CudaDriverTooOld(Hazard):
             yield self.log_finding(
                 evidence,
                 translated(
-                    "The driver and the CUDA runtime do not match: the runtime needs more than this driver supports."
+                    "The driver and the CUDA runtime do not match: the runtime needs a newer driver than this one."
                 ),
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE if outside_training(log) or refused(log) else Certainty.LIKELY,

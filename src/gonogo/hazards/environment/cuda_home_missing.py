@@ -79,7 +79,7 @@ class CudaHomeMissing(Hazard):
             ),
             cure=_CURE,
             certainty=certainty,
-            confirm=translated("nvcc --version does not answer"),
+            confirm=translated("nvcc --version fails"),
         )
 
 

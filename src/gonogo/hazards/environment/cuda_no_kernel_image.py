@@ -21,7 +21,7 @@ _PROBABLE_PATTERN = Pattern(
 )
 _CURE = (
     translated(
-        "Install a PyTorch whose builds support this GPU's architecture: RTX 50xx and B200 need 2.7 or newer "
+        "Install a PyTorch build that supports this GPU's architecture: RTX 50xx and B200 need 2.7 or newer "
         "from the cu128 index; old GPUs (Pascal, Volta) need an older CUDA, such as cu118 or cu126"
     ),
     translated(

@@ -21,7 +21,8 @@ _CURE = (
         "point CUDA_HOME to it"
     ),
     translated(
-        "To try the build anyway: export DS_SKIP_CUDA_CHECK=1 (neighboring versions mostly work, 11 with 12 may crash)"
+        "To try the build anyway: export DS_SKIP_CUDA_CHECK=1 (adjacent versions mostly work; mixing 11 and "
+        "12 may crash)"
     ),
 )
 
@@ -47,7 +48,7 @@ class CudaTorchVersionMismatch(Hazard):
             certainty=Certainty.LIKELY if checked else Certainty.POSSIBLE,
             cure=_CURE,
             spans=(built.span, span_of(environment, "torch"), environment.toolkit.span()),
-            confirm=translated("ds_report shows {name} as not installed, so it is compiled at the start").format(
+            confirm=translated("ds_report shows {name} as not installed, so it is compiled when the run starts").format(
                 name=built.name
             ),
         )
@@ -68,7 +69,8 @@ class CudaTorchVersionMismatch(Hazard):
             ).format(toolkit=two[0], torch=two[1])
             if len(two) == 2
             else translated(
-                "Extensions were built, or are to be built, with a different CUDA or PyTorch from the one that runs."
+                "Extensions were built, or are to be built, with a different CUDA or PyTorch version from "
+                "the one in use."
             ),
             cure=_CURE,
             certainty=Certainty.POSSIBLE if compiled else Certainty.CERTAIN,

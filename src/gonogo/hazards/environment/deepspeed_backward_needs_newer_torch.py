@@ -16,7 +16,8 @@ _FAULTY_COMBINATIONS = (
         ">=2.3,<2.5",
         ("deepspeed", ">=0.18.7"),
         translated(
-            "it asks for a gradient's graph node while gradients are disabled, and PyTorch up to 2.4 has none then"
+            "it requests a gradient's graph node while gradients are disabled, and PyTorch up to 2.4 "
+            "provides none in that case"
         ),
     ),
     (

@@ -27,8 +27,8 @@ class DeepspeedNotInstalled(NotInstalled):
                 certainty=Certainty.LIKELY,
                 cure=(
                     translated(
-                        "python -m pip install deepspeed, with the Python that the launcher starts (torchrun and "
-                        "accelerate each belong to one environment: check with which accelerate)"
+                        "python -m pip install deepspeed, with the Python that the launcher starts (torchrun "
+                        "and accelerate each belong to one environment: check with `which accelerate`)"
                     ),
                     translated("On every node, and in Ray's runtime env"),
                 ),

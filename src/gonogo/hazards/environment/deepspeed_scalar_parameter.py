@@ -58,7 +58,7 @@ class DeepspeedScalarParameter(Hazard):
             evidence,
             translated(
                 "A parameter without dimensions (a logit_scale, a temperature) is broadcast as bytes, which "
-                "torch refuses. DeepSpeed 0.19.8 is the release that does so."
+                "torch refuses. DeepSpeed 0.19.8 is the release that broadcasts parameters this way."
             ),
             cure=_CURE,
             certainty=certainty,

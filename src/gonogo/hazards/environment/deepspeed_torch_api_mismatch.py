@@ -109,5 +109,5 @@ def _is_raised_by_deepspeed(error: LoggedError) -> bool:
 
 _CONFIRM = (translated("The import's innermost frame is DeepSpeed's"),)
 _CAUSE = translated(
-    "DeepSpeed uses a PyTorch name that the installed version does not have: the two releases do not belong together."
+    "DeepSpeed uses a PyTorch name that the installed version does not have: the two releases are incompatible."
 )

@@ -22,7 +22,7 @@ _CURE = (
         "--no-build-isolation --no-cache-dir (compiles), or the release wheel whose name has this torch, CUDA, Python "
         "and cxx11abi (python -c 'import torch; print(torch._C._GLIBCXX_USE_CXX11_ABI)')"
     ),
-    translated('Or do without: pip uninstall flash-attn, attn_implementation="sdpa"'),
+    translated('Or do without it: pip uninstall flash-attn, attn_implementation="sdpa"'),
 )
 
 
@@ -38,7 +38,7 @@ class FlashAttnUndefinedSymbol(Hazard):
             return
         yield self.finding(
             translated(
-                "flash-attn's wheel {version} was built for torch {built}, and torch {torch} is beside it."
+                "flash-attn's wheel {version} was built for torch {built}, but is used with torch {torch}."
             ).format(version=wheel, built=named.group(1), torch=torch),
             certainty=Certainty.LIKELY,
             cure=_CURE,

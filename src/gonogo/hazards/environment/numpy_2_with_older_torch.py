@@ -21,11 +21,11 @@ class Numpy2WithOlderTorch(UnfitVersions):
             return
         yield self.finding(
             translated(
-                "torch {torch} was compiled for numpy 1 but sets no upper limit, and the list leaves numpy open "
-                "({specifier}): pip installs numpy 2."
+                "torch {torch} was compiled for numpy 1 but sets no upper limit, and the requirements list "
+                "does not set one either ({specifier}): pip installs numpy 2."
             ).format(torch=torch.version, specifier=f"numpy{numpy.specifier}"),
             certainty=Certainty.LIKELY,
-            cure=translated("Write numpy<2 in the list"),
+            cure=translated("Write numpy<2 in the requirements list"),
             spans=(numpy.place.span(), torch.place.span()),
             fixes=self.fix(translated("Limit numpy"), edit, safe=False)
             if (edit := numpy.replacing("<2")) is not None

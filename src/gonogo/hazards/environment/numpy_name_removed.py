@@ -153,7 +153,7 @@ def _cause(caller: str, name: str, release: str | None) -> Text:
         caller=caller,
         name=name,
         removed=_REMOVED[name],
-        release=translated("; installed is {release}").format(release=release) if release else Text("", ""),
+        release=translated("; {release} is installed").format(release=release) if release else Text("", ""),
     )
 
 
@@ -161,7 +161,7 @@ def _cures(name: str) -> tuple[Text, ...]:
     older = translated('pip install "numpy<{release}"').format(release=_REMOVED[name].removesuffix(".0"))
     if (replacement := _REPLACEMENTS.get(name)) is None:
         return (older,)
-    return older, translated("Or, in code of your own, write {replacement}").format(replacement=replacement)
+    return older, translated("Or, in your own code, use {replacement}").format(replacement=replacement)
 
 
 def _caller(error: LoggedError) -> str:

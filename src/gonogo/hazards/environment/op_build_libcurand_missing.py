@@ -81,7 +81,7 @@ class OpBuildLibcurandMissing(Hazard):
                 ),
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE,
-                confirm=(FIND_BUILD_ERROR_CURE, translated('It then says "cannot find -lcurand".')),
+                confirm=(FIND_BUILD_ERROR_CURE, translated('The build error then says "cannot find -lcurand".')),
             )
 
 

@@ -32,8 +32,8 @@ class OpBuildNinjaMissing(Hazard):
         names = ", ".join(one.name for one in built)
         yield self.finding(
             translated(
-                "DeepSpeed compiles {names} when the run starts, but there is no ninja: neither the package nor "
-                "the program."
+                "DeepSpeed compiles {names} when the run starts, but ninja is not installed, neither the "
+                "package nor the program."
             ).format(names=names),
             certainty=Certainty.LIKELY,
             cure=_CURE[:1],
@@ -52,11 +52,9 @@ class OpBuildNinjaMissing(Hazard):
         elif (evidence := find_unexplained_build_failure(log)) and log.find(_NINJA_RAN_PATTERN) is None:
             yield self.log_finding(
                 evidence,
-                translated(
-                    "A DeepSpeed operator was not built; where ninja is missing, the build does not even begin."
-                ),
+                translated("A DeepSpeed operator was not built; if ninja is missing, the build does not even start."),
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE,
                 severity=Severity.WARNING,  # the rarest of the causes: listed after the others
-                confirm=(FIND_BUILD_ERROR_CURE, translated('It then says "Ninja is required".')),
+                confirm=(FIND_BUILD_ERROR_CURE, translated('The build error then says "Ninja is required".')),
             )

@@ -81,12 +81,15 @@ class OpBuildNvccArchUnsupported(Hazard):
             yield self.log_finding(
                 evidence,
                 translated(
-                    "The build of a DeepSpeed operator failed earlier; the log does not show why. On a GPU newer than "
-                    "the CUDA toolkit nvcc refuses the architecture."
+                    "The build of a DeepSpeed operator failed earlier; the log does not show why. If the GPU "
+                    "is newer than the CUDA toolkit, nvcc rejects its architecture."
                 ),
                 cure=_CURE,
                 certainty=Certainty.LIKELY if old else Certainty.POSSIBLE,
-                confirm=(FIND_BUILD_ERROR_CURE, translated('It then says "Unsupported gpu architecture".')),
+                confirm=(
+                    FIND_BUILD_ERROR_CURE,
+                    translated('The build error then says "Unsupported gpu architecture".'),
+                ),
             )
 
 

@@ -15,7 +15,7 @@ _PYTHON_HEADER_MISSING_PATTERN = Pattern(
 _CURE = (
     translated(
         "Install the headers of the Python that runs the program: apt install python3.10-dev (dnf install "
-        "python3-devel), with its version"
+        "python3-devel), matching its version"
     ),
     translated("Or use a conda or uv Python, which includes its headers"),
     CLEAR_EXTENSIONS_CURE,
@@ -57,5 +57,5 @@ class OpBuildPythonHMissing(Hazard):
                 ),
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE,
-                confirm=(FIND_BUILD_ERROR_CURE, translated('It then says "Python.h".')),
+                confirm=(FIND_BUILD_ERROR_CURE, translated('The build error then mentions "Python.h".')),
             )

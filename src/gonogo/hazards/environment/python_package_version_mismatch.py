@@ -244,9 +244,8 @@ def _explain_packages(log: FailureLog, error: LoggedError) -> tuple[Text, tuple[
             Text(f"pip install '{misfit.lacks}{fits}'", f"pip install '{misfit.lacks}{fits}'")
             if fits
             else translated(
-                "Install the release of {lacks} that {asks} was written for (its requirements name it); or, with "
-                "{there} kept, "
-                "a release of {asks} of the same time"
+                "Install the release of {lacks} that {asks} was written for (see its requirements); or keep "
+                "{there} and install a release of {asks} from the same period"
             ).format(lacks=misfit.lacks, asks=other, there=lacks),
         ),
     )
@@ -263,7 +262,7 @@ def _cause_of_user_call(api_mismatch: ApiMismatch, package_release: str) -> tupl
     ]
     if config := trainer_config_class(api_mismatch.subject):
         cures.insert(0, _MOVE_TO_CONFIG_CURE.format(names=listed, config=config))
-    return translated("Your line calls {subject} with {names}, which {lacks} does not take.").format(
+    return translated("Your code calls {subject} with {names}, which {lacks} does not accept.").format(
         subject=api_mismatch.subject, names=listed, lacks=package_release
     ), tuple(cures)
 

@@ -9,7 +9,7 @@ _FACTS = {
     "model structure": translated("the model's structure"),
     "parameters": translated("the number of parameters"),
     "trainable parameters": translated("the number of trainable parameters"),
-    "parameter types": translated("the types of the parameters"),
+    "parameter types": translated("the dtypes of the parameters"),
     "gpu": translated("the type of GPU"),
     "gpu memory": translated("the GPU's memory"),
     "driver": translated("the driver"),
@@ -28,8 +28,8 @@ _CURES = {
         "what differs"
     ),
     "data": translated(
-        "Give every rank the same number of batches: DistributedSampler (or accelerator.prepare) over one "
-        "dataset, or cut all to the shortest one"
+        "Give every rank the same number of batches: use DistributedSampler (or accelerator.prepare) over "
+        "one dataset, or truncate all ranks to the shortest one"
     ),
     "nccl": translated(
         "Export the variable on every node: deepspeed passes only what is in .deepspeed_env, Slurm only with "

@@ -44,8 +44,8 @@ class SegfaultCudaStubLibrary(Hazard):
             fixes = (self.fix(translated("remove the folder"), word.edit(""), safe=False),)
         yield self.finding(
             translated(
-                "LD_LIBRARY_PATH holds {entry}: the stubs there are for the linker, and crash a program that loads "
-                "them in place of the driver's libraries."
+                "LD_LIBRARY_PATH contains {entry}: the stubs there are for the linker, and crash a program "
+                "that loads them in place of the driver's libraries."
             ).format(entry=entry.group(1)),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
@@ -66,8 +66,8 @@ class SegfaultCudaStubLibrary(Hazard):
             return
         yield self.finding(
             translated(
-                "The machine's LD_LIBRARY_PATH holds {entry}: the stubs there are for the linker, and crash a program "
-                "that loads them in place of the driver's libraries."
+                "The machine's LD_LIBRARY_PATH contains {entry}: the stubs there are for the linker, and "
+                "crash a program that loads them in place of the driver's libraries."
             ).format(entry=entry),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
@@ -91,8 +91,9 @@ class SegfaultCudaStubLibrary(Hazard):
             )
             if certainty is not Certainty.POSSIBLE
             else translated(
-                "A process crashed (segmentation fault) where the backend starts. A stub of the driver's library "
-                "in LD_LIBRARY_PATH causes that; so do mismatched NCCL, CUDA or glibc."
+                "A process crashed (segmentation fault) while the backend was starting. A stub of the "
+                "driver's library in LD_LIBRARY_PATH causes that; so do mismatched NCCL, CUDA or glibc "
+                "versions."
             ),
             cure=translated(
                 "Take .../lib64/stubs out of LD_LIBRARY_PATH (echo $LD_LIBRARY_PATH), also in ~/.bashrc, the "

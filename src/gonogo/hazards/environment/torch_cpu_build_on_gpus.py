@@ -29,8 +29,8 @@ class TorchCpuBuildOnGpus(Hazard):
                 torch=describe_package(environment, "torch")
             ),
             cure=translated(
-                "pip install torch=={version} --index-url https://download.pytorch.org/whl/cu{cuda} (a CUDA that "
-                "the driver supports)"
+                "pip install torch=={version} --index-url https://download.pytorch.org/whl/cu{cuda} (choose "
+                "a CUDA version that the driver supports)"
             ).format(version=version.public, cuda=cuda.replace(".", "")),
             spans=(span_of(environment, "torch"), asked.span()),
         )
@@ -60,8 +60,8 @@ class TorchCpuBuildOnGpus(Hazard):
                         "https://download.pytorch.org/whl/cu124"
                     ),
                     translated(
-                        "If the right one is installed elsewhere, start with that Python: its torch.__version__ does "
-                        "not end in +cpu"
+                        "If a CUDA build is installed elsewhere, use that environment's Python: its "
+                        "torch.__version__ does not end in +cpu"
                     ),
                 ),
                 confirm=translated(

@@ -19,8 +19,9 @@ _CURE = (
         "~/.cache/torch_extensions (or the folder that TORCH_EXTENSIONS_DIR names)"
     ),
     translated(
-        "Keep it from coming back: use one TORCH_EXTENSIONS_DIR per job, on a local disk, or build DeepSpeed's "
-        "operators at installation (DS_BUILD_CPU_ADAM=1 DS_BUILD_FUSED_ADAM=1 pip install deepspeed)"
+        "Keep it from coming back: use one TORCH_EXTENSIONS_DIR per job, on a local disk, or build "
+        "DeepSpeed's operators at install time (DS_BUILD_CPU_ADAM=1 DS_BUILD_FUSED_ADAM=1 pip install "
+        "deepspeed)"
     ),
 )
 
@@ -36,8 +37,8 @@ class TorchExtensionBuildLock(Hazard):
             return
         yield self.finding(
             translated(
-                "{lock} is an extension's build lock that is more than an hour old: a run that loads the same "
-                "operator waits for it, forever and silently."
+                "{lock} is an extension's build lock that is more than an hour old: a run that loads the "
+                "same operator silently waits for it forever."
             ).format(lock=lock),
             certainty=Certainty.LIKELY,
             severity=Severity.ERROR if built else Severity.WARNING,

@@ -107,7 +107,7 @@ class TransformersVersionRemoteCodeBreak(Hazard):
     def _found(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            translated("The model's own code and the installed transformers were not written for each other."),
+            translated("The model's own code was not written for the installed transformers release."),
             cure=_CURE,
             certainty=certainty,
             confirm=translated("config.json's transformers_version differs from the installed one"),

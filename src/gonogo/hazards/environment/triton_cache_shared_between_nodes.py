@@ -13,8 +13,8 @@ class TritonCacheSharedBetweenNodes(LoggedHazard):
             if folder.string and not folder.string.startswith(("/tmp", "/dev/shm", "/local", "/scratch/local")):
                 yield self.finding(
                     translated(
-                        "{nodes} nodes keep compiled kernels in {folder}: where that is a shared file system, "
-                        "ranks overwrite each other's files."
+                        "{nodes} nodes keep compiled kernels in {folder}: if that is on a shared file "
+                        "system, ranks overwrite each other's files."
                     ).format(nodes=nodes, folder=folder.string),
                     certainty=Certainty.POSSIBLE,
                     severity=Severity.WARNING,

@@ -100,7 +100,7 @@ def known_bad_version_findings(
         cure = next(iter(row.cure.items()))
         others = [describe_package(environment, name) for name in row.beside]
         yield hazard.finding(
-            translated("{package} does not go with {others}: {text}.").format(
+            translated("{package} is not compatible with {others}: {text}.").format(
                 package=describe_package(environment, row.package),
                 others=Text(" and ".join(others), "、".join(others)),
                 text=row.text,

@@ -36,7 +36,7 @@ _STATES = {
     SCHEDULER: translated("scheduler state"),
     WEIGHTS: translated("checkpoint to read"),
 }
-_HAND_ON = translated("Hand on where to resume from: {name}={value}")
+_HAND_ON = translated("Pass on the checkpoint to resume from: {name}={value}")
 _GATHER = translated("Gather the weights for the save: stage3_gather_16bit_weights_on_model_save=true")
 _KEEP_MODULES = translated("Have the adapter save them: modules_to_save={names}")
 

@@ -56,5 +56,5 @@ def _move_after_wrapping(
     )
     if between or any(edit is None for edit in edits):
         return ()
-    title = translated("Make the optimizer after wrapping")
+    title = translated("Create the optimizer after wrapping")
     return (hazard.fix(title, *(edit for edit in edits if edit is not None), safe=False),)

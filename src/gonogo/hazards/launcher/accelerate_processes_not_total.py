@@ -16,7 +16,7 @@ class AccelerateProcessesNotTotal(Hazard):
         visible = visible_gpus(launch)
         gpus = slurm_number(launch, "gpus-per-node") or (len(visible) if visible else None)
         if each == 0 or processes % count:
-            what = translated("num_processes {processes} over {count} machines is {each} on each{rest}.").format(
+            what = translated("num_processes {processes} across {count} machines makes {each} on each{rest}.").format(
                 processes=processes,
                 count=count,
                 each=each,

@@ -46,8 +46,8 @@ class DataparallelPlainPythonMultiGpu(Hazard):
             )
             yield self.finding(
                 translated(
-                    "One python process sees {count} GPUs (CUDA_VISIBLE_DEVICES={visible}): {trainer} runs the model "
-                    "in torch.nn.DataParallel, {which}."
+                    "One python process sees {count} GPUs (CUDA_VISIBLE_DEVICES={visible}): {trainer} wraps "
+                    "the model in torch.nn.DataParallel, {which}."
                 ).format(
                     count=len(visible),
                     visible=",".join(visible),
@@ -62,7 +62,7 @@ class DataparallelPlainPythonMultiGpu(Hazard):
                     translated(
                         "Start one process per GPU: torchrun --nproc_per_node {count} ..., or accelerate launch"
                     ).format(count=len(visible)),
-                    translated("Or let it see one GPU: CUDA_VISIBLE_DEVICES={gpu}").format(gpu=visible[0]),
+                    translated("Or let it see only one GPU: CUDA_VISIBLE_DEVICES={gpu}").format(gpu=visible[0]),
                 ),
                 spans=(launch.place.span(), launch.visible_devices.span(), call.place.span()),
             )
@@ -133,15 +133,16 @@ class DataparallelPlainPythonMultiGpu(Hazard):
         return self.log_finding(
             evidence,
             translated(
-                "A single process sees several GPUs, and Trainer runs the model in torch.nn.DataParallel, whose copies "
-                "of the module on the other GPUs don't fit its weights (quantized, adapted, split or cast)."
+                "A single process sees several GPUs, and Trainer wraps the model in torch.nn.DataParallel, "
+                "whose copies of the module on the other GPUs don't work with its weights (quantized, "
+                "adapted, split or cast)."
             ),
             cure=(
                 translated(
                     "Start one process per GPU: torchrun --nproc_per_node=N train.py (or accelerate launch, deepspeed; "
                     "FORCE_TORCHRUN=1 for llamafactory-cli; NPROC_PER_NODE=N for swift)"
                 ),
-                translated("Or let the process see one GPU: CUDA_VISIBLE_DEVICES=0 python train.py"),
+                translated("Or let the process see only one GPU: CUDA_VISIBLE_DEVICES=0 python train.py"),
             ),
             certainty=certainty,
             confirm=translated("With CUDA_VISIBLE_DEVICES=0 the same command works"),

@@ -44,8 +44,8 @@ class DeepspeedEnvNotPropagated(Hazard):
         names = [name for name, _field in lost]
         yield self.finding(
             translated(
-                "{names} {are} exported here only: deepspeed starts the other nodes over ssh and forwards only "
-                "{passed}*."
+                "{names} {are} exported only here: deepspeed starts the other nodes over ssh and forwards "
+                "only {passed}*."
             ).format(
                 names=Text(", ".join(names), "、".join(names)),
                 are="is" if len(names) == 1 else "are",

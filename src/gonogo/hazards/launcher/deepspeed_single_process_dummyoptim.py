@@ -24,8 +24,9 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
             return
         yield self.finding(
             translated(
-                "The command starts one plain process (python), and the DeepSpeed config has an optimizer block: the "
-                "Trainer puts a placeholder in the optimizer's place, and no DeepSpeed engine replaces it."
+                "The command starts one plain process (python), and the DeepSpeed config has an optimizer "
+                "block: the Trainer uses a placeholder instead of the optimizer, and no DeepSpeed engine "
+                "replaces it."
             ),
             certainty=Certainty.LIKELY,
             cure=_CURE,

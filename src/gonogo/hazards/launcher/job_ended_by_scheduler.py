@@ -49,5 +49,5 @@ class JobEndedByScheduler(Hazard):
             translated("Slurm ended the job: {why}.").format(why=why),
             cure=cure,
             certainty=Certainty.LIKELY,
-            confirm=translated("Training continued until then; if it hung before, the cause is a different one"),
+            confirm=translated("Training continued until then; if it hung earlier, the cause is a different one"),
         )

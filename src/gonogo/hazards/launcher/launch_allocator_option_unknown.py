@@ -62,7 +62,7 @@ class LaunchAllocatorOptionUnknown(Hazard):
                     cure = translated("Write {right}").format(right=right)
                 word = _place_of(field, part)
                 yield self.finding(
-                    translated("{variable}={value}: {what}; the first CUDA call raises.").format(
+                    translated("{variable}={value}: {what}; the first CUDA call raises an error.").format(
                         variable=variable, value=value, what=what
                     ),
                     certainty=certainty,

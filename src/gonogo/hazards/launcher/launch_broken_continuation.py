@@ -13,7 +13,7 @@ _COMMENT_LINE = translated("a comment line interrupts it")
 _COMMENT_AFTER = translated("a comment follows its backslash")
 _COMMENT_AT_END = translated("it ends in a comment")
 _TRAILING_WHITESPACE = translated("whitespace follows its backslash")
-_NO_BACKSLASH = translated("it has no backslash at its end")
+_NO_BACKSLASH = translated("it has no backslash at the end")
 
 
 class _Break(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, translated
 
-_HOST_WAITS_CAUSE = translated("the host waits for every collective, so nothing runs beside it")
+_HOST_WAITS_CAUSE = translated("the host waits for every collective, so nothing overlaps with it")
 _COSTS = {
     "CUDA_LAUNCH_BLOCKING": translated(
         "each kernel must finish before the next is launched, so computation and communication no longer "

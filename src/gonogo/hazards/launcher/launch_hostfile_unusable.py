@@ -40,7 +40,9 @@ class LaunchHostfileUnusable(Hazard):
         place = options.place_of("hostfile")
         for line, what in problems[:1]:
             yield self.finding(
-                translated("{path}, line {line}: {what}; the launcher raises and starts nothing{more}.").format(
+                translated(
+                    "{path}, line {line}: {what}; the launcher raises an error and starts nothing{more}."
+                ).format(
                     path=path,
                     line=line.line,
                     what=what,
@@ -53,7 +55,7 @@ class LaunchHostfileUnusable(Hazard):
             )
         if not problems and not hosts:
             yield self.finding(
-                translated("{path} lists no hosts; the launcher raises.").format(path=path),
+                translated("{path} lists no hosts; the launcher raises an error.").format(path=path),
                 cure=translated("Write a line for each node: worker-0 slots=8"),
                 spans=(place.span() if place else None, source.place(0, 0).span()),
             )
@@ -111,10 +113,10 @@ class LaunchHostfileUnusable(Hazard):
             listed = ", ".join(f"{name} slots={slots}" for name, slots in fewer.items())
             yield self.finding(
                 translated(
-                    "--num_gpus {gpus} starts {gpus} ranks on each host, though {path} gives fewer: {listed}."
+                    "--num_gpus {gpus} starts {gpus} ranks on each host, though {path} lists fewer slots: {listed}."
                 ).format(gpus=gpus, path=path, listed=listed),
                 certainty=Certainty.LIKELY,
-                cure=translated("Make --num_gpus and the slots agree"),
+                cure=translated("Make --num_gpus match the slots"),
                 spans=place.span(),
             )
         for name in ("include", "exclude"):
@@ -124,7 +126,7 @@ class LaunchHostfileUnusable(Hazard):
             if wrong is not None and place is not None:
                 what, cure = wrong
                 yield self.finding(
-                    translated("--{name} {text}: {wrong}, says {path}; the launcher raises.").format(
+                    translated("--{name} {text}: {wrong}, according to {path}; the launcher raises an error.").format(
                         name=name, text=text, wrong=what, path=path
                     ),
                     cure=cure.format(path=path),

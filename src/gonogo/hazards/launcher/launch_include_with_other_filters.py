@@ -26,7 +26,7 @@ class LaunchIncludeWithOtherFilters(Hazard):
                 else "Cannot specify num_nodes/gpus with include/exclude",
             ),
             cure=(
-                translated("Remove {counted}: {filter} already says which GPUs, and so how many").format(
+                translated("Remove {counted}: {filter} already determines which GPUs, and thus how many").format(
                     counted=", ".join(f"--{name}" for name in counted), filter=written[0]
                 )
                 if len(named) == 1

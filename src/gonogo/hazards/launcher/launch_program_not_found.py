@@ -32,7 +32,7 @@ class LaunchProgramNotFound(Hazard):
                 else translated("Correct the path; it is relative to the folder that the script runs in")
             ),
             spans=launch.program.span() or launch.place.span(),
-            confirm=translated("The script is run in its own folder"),
+            confirm=translated("The script is run from its own folder"),
         )
 
 

@@ -50,7 +50,8 @@ class LaunchVariableNotExported(Hazard):
             cut = _empty_lines(assignments, command.start)
             yield self.finding(
                 translated(
-                    "Line {line} sets {names} without export: the {launcher} command on line {at} does not get {it}."
+                    "Line {line} sets {names} without export: the {launcher} command on line {at} does not "
+                    "receive {it}."
                 ).format(
                     line=assignments.line,
                     names=Text(", ".join(names), "、".join(names)),
@@ -70,7 +71,7 @@ class LaunchVariableNotExported(Hazard):
                     ),
                 ),
                 spans=(
-                    assignments.place.span(translated("set here, and not exported")),
+                    assignments.place.span(translated("set here but not exported")),
                     command.span(translated("not passed on to this command")),
                 ),
                 fixes=self._fix(assignments, cut),

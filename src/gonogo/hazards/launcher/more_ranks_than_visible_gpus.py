@@ -33,7 +33,8 @@ _CURE = (
 )
 _CONFIRM = (
     translated(
-        "nvidia-smi -L (or CUDA_VISIBLE_DEVICES) lists fewer GPUs than the launch starts processes on this machine"
+        "nvidia-smi -L (or CUDA_VISIBLE_DEVICES) lists fewer GPUs than the number of processes that the "
+        "launch starts on this machine"
     ),
 )
 
@@ -78,7 +79,7 @@ class MoreRanksThanVisibleGpus(Hazard):
             return
         yield self.finding(
             translated(
-                "{launcher} starts {processes} processes on a node, and {has}: local rank {gpus} finds none."
+                "{launcher} starts {processes} processes on a node, and {has}: none is left for local rank {gpus}."
             ).format(launcher=launch.launcher, processes=processes, gpus=gpus, has=has),
             certainty=Certainty.LIKELY if field.reason is not None else Certainty.CERTAIN,
             cure=translated("Start {gpus} processes per node{option}, or give it {processes} GPUs").format(

@@ -46,7 +46,7 @@ class LoopLossKeptWithItsGraph(Hazard):
                 cure=translated("Add {loss}.detach(), or {loss}.item()").format(loss=value.id),
                 spans=(
                     script.place(statement).span(),
-                    run_here[0].place.span(translated("the loss that is trained on")),
+                    run_here[0].place.span(translated("the loss used for training")),
                 ),
                 fixes=self.fix(translated("Add the value without its graph"), edit) if edit is not None else None,
             )

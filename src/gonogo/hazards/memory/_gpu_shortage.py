@@ -98,7 +98,7 @@ def certainty(gpu_shortage: GpuShortage) -> Certainty:
 def title(gpu_shortage: GpuShortage, bottleneck: Text) -> Text:
     """A title such as ``Out of GPU memory (model states): the run needs 155.9 GiB, an H100-80G has 79.6 GiB``."""
     if gpu_shortage.is_fragmented:
-        return translated("{what}: {need} of tensors do not fit the fragmented {capacity} of an {name}").format(
+        return translated("{what}: {need} of tensors do not fit into the fragmented {capacity} of an {name}").format(
             what=bottleneck,
             need=size(gpu_shortage.need),
             capacity=size(gpu_shortage.shortage.capacity_bytes),
@@ -178,7 +178,7 @@ def _describe_remedy(remedy: Remedy, missing_bytes: int) -> Text:
     if remedy.frees is None:
         return remedy.how
     if remedy.frees >= missing_bytes:
-        tail = translated(": frees {frees} per GPU, enough")
+        tail = translated(": frees {frees} per GPU, which is enough")
     else:
         tail = translated(": frees {frees} per GPU; {left} would still be missing")
     tail = tail.format(frees=size(remedy.frees), left=size(missing_bytes - remedy.frees))
@@ -257,7 +257,9 @@ def state_remedies(gpu_shortage: GpuShortage) -> list[Remedy]:
         )
     remedies.append(
         Remedy(
-            translated("Train adapters (LoRA) instead of all weights: gradients and optimizer states all but vanish"),
+            translated(
+                "Train adapters (LoRA) instead of all weights: gradients and optimizer states become negligible"
+            ),
             gradients + optimizer,
         )
     )

@@ -16,7 +16,7 @@ def certainty(node: NodeHostMemory, limit: int) -> Certainty:
 def basis(node: NodeHostMemory) -> Text:
     if not node.estimated:
         return translated("All of them were run.")
-    return translated("{run} of them {were} run; the other {rest} are taken to hold {each} each.").format(
+    return translated("{run} of them {were} run; the other {rest} are assumed to hold {each} each.").format(
         run=len(node.run),
         were="was" if len(node.run) == 1 else "were",
         rest=node.ranks - len(node.run),

@@ -152,8 +152,8 @@ _ACTIVITIES = (
         lazy_compile(r"attn_weights|attention_scores"),
         (
             translated(
-                'Set attn_implementation="flash_attention_2" (or "sdpa"), which does not materialize the scores '
-                "of all pairs; otherwise use shorter samples"
+                'Set attn_implementation="flash_attention_2" (or "sdpa"), which does not materialize the '
+                "full matrix of attention scores; otherwise use shorter samples"
             ),
         ),
     ),

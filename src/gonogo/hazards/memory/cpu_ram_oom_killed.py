@@ -67,7 +67,7 @@ class CpuRamOomKilled(Hazard):
         if not kills and not short:
             return
         yield self.finding(
-            translated("Rank {rank} was ended by SIGKILL after step {step}.{kernel}{memory}").format(
+            translated("Rank {rank} was killed by SIGKILL after step {step}.{kernel}{memory}").format(
                 rank=rank.rank,
                 step=rank.last_step,
                 kernel=Text(
@@ -221,8 +221,9 @@ _MAP_CURES = (
 )
 _HOST_MEMORY_EXHAUSTED = translated("The host's memory (RAM, or the container's share of it) ran out.")
 _SIGNAL_9 = translated(
-    "A process was killed by signal 9 and left no error of its own: usually the kernel sent it because host "
-    "memory ran out; a person, a scheduler's limit or a launcher's timeout can send it too."
+    "A process was killed by signal 9 and left no error of its own: usually the kernel sent it because "
+    "host memory ran out; a person, a scheduler enforcing a limit, or a launcher on timeout can send it "
+    "too."
 )
 _TERMINATED_IN_POD = translated(
     "A worker in a Kubernetes pod received SIGTERM, which Ray attributes to the pod's memory limit; whoever "

@@ -90,8 +90,9 @@ class DevShmBusError(Hazard):
             return
         yield self.finding(
             translated(
-                "{workers} data loader workers of each rank keep {ahead} batches of {batch} ready, which pass "
-                "through /dev/shm: {needed} for {ranks} ranks of a node, and the job's file gives it {given}."
+                "{workers} data loader workers of each rank keep {ahead} batches of {batch} ready, which "
+                "pass through /dev/shm: {needed} for {ranks} ranks of a node, but the job's file gives it "
+                "{given}."
             ).format(
                 workers=loading.workers,
                 ahead=loading.ahead,
@@ -121,8 +122,8 @@ class DevShmBusError(Hazard):
         yield self.log_finding(
             evidence,
             translated(
-                "Shared memory (/dev/shm) ran out: worker processes pass batches, and Python its locks, through "
-                "files there. The shortage is neither on the disk nor on the GPU."
+                "Shared memory (/dev/shm) ran out: worker processes pass batches, and Python its locks, "
+                "through files there. Neither disk space nor GPU memory is short."
             ),
             cure=(
                 translated(

@@ -113,7 +113,8 @@ def _remedies(gpu_shortage: gpu.GpuShortage) -> list[gpu.Remedy]:
     remedies.append(
         gpu.Remedy(
             translated(
-                "If the logits take the most: use a loss that does not materialize them all (use_liger_kernel=True)"
+                "If the logits take the most memory: use a loss that does not materialize them all "
+                "(use_liger_kernel=True)"
             ),
             None,
         )

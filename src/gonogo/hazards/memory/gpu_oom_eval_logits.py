@@ -10,9 +10,11 @@ _EVAL_MEMORY_OPTIONS = ("eval_accumulation_steps", "batch_eval_metrics", "eval_d
 _CURES = (
     translated(
         "Keep what the metric needs, not the logits: preprocess_logits_for_metrics=lambda logits, labels: "
-        "logits.argmax(-1); or prediction_loss_only=True where the loss is enough"
+        "logits.argmax(-1); or prediction_loss_only=True if the loss is enough"
     ),
-    translated("Move the outputs to the host as they come: eval_accumulation_steps=1 (the host must hold them)"),
+    translated(
+        "Move the outputs to the host as they are produced: eval_accumulation_steps=1 (the host must hold them)"
+    ),
     translated("Set per_device_eval_batch_size=1 (the default is 8), and evaluate fewer samples"),
 )
 

@@ -87,11 +87,13 @@ class GpuOomModelStates(Hazard):
         finding = self.log_finding(
             short.evidence,
             translated(
-                "{sizes}{where}{phase}. At this point weights, gradients and optimizer states fill it, not activations."
+                "{sizes}{where}{phase}. At this point, weights, gradients and optimizer states fill the "
+                "GPU's memory, not activations."
             ).format(sizes=short.sizes, where=short.where, phase=short.phase)
             if certainty is not Certainty.POSSIBLE
             else translated(
-                "{sizes}; the model states alone may fill it: 16 bytes per trainable parameter under Adam."
+                "{sizes}; the model states alone may fill the GPU's memory: 16 bytes per trainable parameter "
+                "under Adam."
             ).format(sizes=short.sizes),
             certainty=certainty,
             cure=(

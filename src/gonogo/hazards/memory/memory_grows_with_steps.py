@@ -40,7 +40,7 @@ class MemoryGrowsWithSteps(Hazard):
             place = translated("GPU memory") if what == "gpu-memory" else translated("host memory")
             yield self.finding(
                 _growth_text(rank, worst, place, ranks),
-                title=translated("{place} grows by {each} a step").format(
+                title=translated("{place} grows by {each} per step").format(
                     place=Text(place.en[:1].upper() + place.en[1:], place.zh), each=size(worst.bytes_per_step)
                 ),
                 certainty=Certainty.CERTAIN if died else Certainty.LIKELY,
@@ -48,7 +48,7 @@ class MemoryGrowsWithSteps(Hazard):
                 cure=_GPU_MEMORY_CURE if what == "gpu-memory" else _HOST_MEMORY_CURE,
                 spans=rank_file_span(rank),
                 ranks=tuple(sorted({*ranks, *died})),
-                confirm=() if died else (translated("It continues growing over the next hundred steps"),),
+                confirm=() if died else (translated("It keeps growing over the next hundred steps"),),
             )
 
 
@@ -64,8 +64,8 @@ def _growth_text(rank: GuardedRank, warning: WarningRecord, place: Text, ranks: 
             f"rank {rank.rank} 上所见：第 {first.step} 步 {size(before)}，第 {last.step} 步 {size(now)}。",
         )
     return translated(
-        "On {ranks} {place} grew by {each} a step at step {step}, with {left} left: enough for about {steps:.0f} steps "
-        "from there.{seen}"
+        "On {ranks} {place} grew by {each} per step at step {step}, with {left} left: enough for about "
+        "{steps:.0f} more steps.{seen}"
     ).format(
         ranks=ranks_text(ranks),
         place=place,

@@ -57,8 +57,9 @@ class ImagePlaceholdersMalformed(LoggedHazard):
         if not _counts_unmerged_patches(tokens, features):
             return self.cause
         return translated(
-            "The text has {tokens} placeholders for {features} features, {times} for each: they were counted "
-            "from the patches in image_grid_thw, which the model merges {times} to one (merge_size ** 2)."
+            "The text has {tokens} placeholders for {features} features, {times} per feature: they were "
+            "counted from the patches in image_grid_thw, which the model merges {times} to one (merge_size "
+            "** 2)."
         ).format(tokens=tokens, features=features, times=tokens // features)
 
 

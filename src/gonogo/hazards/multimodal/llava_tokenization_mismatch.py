@@ -28,7 +28,7 @@ class LlavaTokenizationMismatch(Hazard):
                     "Give --version the template of this model (v1: Vicuna, LLaMA-2; mpt: Qwen, Yi; llama_3), "
                     "and install the transformers and tokenizers versions that the project specifies"
                 ),
-                translated("Decode one sample's input ids whose labels are not -100: they must be the answers"),
+                translated("Decode those input ids of one sample whose labels are not -100: they must be the answers"),
             ),
             confirm=translated("The warning appears for most samples, and the loss is 0"),
         )

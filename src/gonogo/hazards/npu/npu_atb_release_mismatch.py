@@ -7,7 +7,7 @@ _ACTIVATION_PATTERN = Pattern(r"^\s*(?:(?:conda|mamba|micromamba) activate\b|(?:
 _CURE = (
     translated(
         "Install torch and torch_npu and activate their environment first, then in a new shell source CANN's "
-        "set_env.sh and nnal/atb/set_env.sh (--cxx_abi=0 or 1 sets it by hand)"
+        "set_env.sh and nnal/atb/set_env.sh (--cxx_abi=0 or 1 sets the C++ ABI manually)"
     ),
     translated("Install CANN's toolkit, kernels and NNAL in the same version, the one that torch_npu specifies"),
 )

@@ -26,7 +26,7 @@ _CURE = (
         "ml-dtypes tornado"
     ),
     translated(
-        "To see which one is missing: python -c 'import te, tbe' after source set_env.sh; "
+        "To see which one is missing: run python -c 'import te, tbe' after sourcing set_env.sh; "
         "ASCEND_SLOG_PRINT_TO_STDOUT=1 prints CANN's own log"
     ),
 )
@@ -48,7 +48,7 @@ class NpuCannPythonDepsMissing(Hazard):
             certainty=Certainty.LIKELY,
             cure=(translated("pip install {missing}").format(missing=" ".join(missing)), _CURE[1]),
             spans=(place.span() if place is not None else None),
-            confirm=translated("python -c 'import te, tbe' after source set_env.sh fails"),
+            confirm=translated("After sourcing set_env.sh, python -c 'import te, tbe' fails"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -71,7 +71,7 @@ class NpuCannPythonDepsMissing(Hazard):
             ).format(module=Text(module.group(1), f" {module.group(1)}") if module else translated("a package")),
             cure=_CURE,
             certainty=certainty,
-            confirm=translated("python -c 'import te, tbe' after source set_env.sh fails with a missing module"),
+            confirm=translated("After sourcing set_env.sh, python -c 'import te, tbe' fails with a missing module"),
         )
 
 

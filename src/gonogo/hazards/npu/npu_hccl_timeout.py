@@ -13,7 +13,7 @@ _HCCL_TIMEOUT_PATTERN = Pattern(
 )
 _HCCL = Pattern(r"(?i)hccl|ascend|\bnpu|昇腾")
 _CONNECT_TIMED_OUT = translated("The ranks could not connect in time (HCCL_CONNECT_TIMEOUT)")
-_COMPLETING = translated("A collective was not completed in time (HCCL_EXEC_TIMEOUT)")
+_COMPLETING = translated("A collective did not complete in time (HCCL_EXEC_TIMEOUT)")
 
 
 class NpuHcclTimeout(Hazard):
@@ -63,7 +63,7 @@ class NpuHcclTimeout(Hazard):
         yield self.log_finding(
             found,
             translated(
-                "{when}: another rank arrived too late, is dead (its own log has the reason), or cannot be reached."
+                "{when}: another rank arrived too late, has died (its own log has the reason), or cannot be reached."
             ).format(when=_CONNECT_TIMED_OUT if connect else _COMPLETING),
             cure=(
                 translated(

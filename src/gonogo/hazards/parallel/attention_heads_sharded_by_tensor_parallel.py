@@ -50,8 +50,8 @@ class AttentionHeadsShardedByTensorParallel(Hazard):
         return self._said(
             failed_group,
             translated(
-                "The view expects {heads} heads, all that the model has; the columns are split into {parts} "
-                "parts, and the rank has one of them."
+                "The view expects all {heads} heads of the model; the columns are split into {parts} parts, "
+                "and the rank has one of them."
             ).format(heads=num_heads, parts=parts),
         )
 

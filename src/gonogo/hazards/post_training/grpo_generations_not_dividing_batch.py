@@ -13,7 +13,8 @@ class GrpoGenerationsNotDividingBatch(LoggedHazard):
         would_do = divisors(batch.completions, minimum=2)
         yield self.finding(
             translated(
-                "{how} = {completions} completions, but num_generations is {n}: the trainer refuses to start."
+                "{how} = {completions} completions, which is not divisible by num_generations={n}: the "
+                "trainer refuses to start."
             ).format(how=batch.how, completions=batch.completions, n=batch.generations),
             certainty=batch.certainty,
             cure=translated("Use num_generations={divisors}, or a batch that is divisible by {n}").format(

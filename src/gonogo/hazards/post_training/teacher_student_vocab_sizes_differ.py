@@ -21,5 +21,5 @@ class TeacherStudentVocabSizesDiffer(LoggedHazard):
             certainty=Certainty.LIKELY,
             cure=self.cures,
             spans=(field.span(), run.arguments.model.span(), launch.place.span()),
-            confirm=translated("This release of the trainer neither cuts nor resizes the logits"),
+            confirm=translated("This release of the trainer neither truncates nor resizes the logits"),
         )

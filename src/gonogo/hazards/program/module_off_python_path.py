@@ -18,8 +18,9 @@ class ModuleOffPythonPath(Hazard):
             title = translated("Put the folder on PYTHONPATH")
             yield self.finding(
                 translated(
-                    "{path} imports {name}, which is in {folder}. Python searches the folder of the program that "
-                    "is started, not the one the command is run from, and PYTHONPATH adds no other."
+                    "{path} imports {name}, which is in {folder}. Python searches the folder of the program "
+                    "that is started, not the one the command is run from, and PYTHONPATH does not add that "
+                    "folder."
                 ).format(path=each.script.source.path, name=each.name, folder=_folder_text(folder)),
                 certainty=Certainty.CERTAIN if each.surely and launch.cwd_known else Certainty.LIKELY,
                 cure=_cures(launch, each, value),
@@ -36,7 +37,7 @@ def _can_set_python_path(launch: Launch) -> bool:
 
 
 def _folder_text(folder: str) -> Text:
-    here = translated("the folder it is started in")
+    here = translated("the folder it is started from")
     return here if folder == "." else Text(folder, folder)
 
 

@@ -151,8 +151,9 @@ def _cures(failure: Failure, versions: Mapping[str, str]) -> Iterator[Text]:
     package = next((name for name in lacks.groups() if name), "") if lacks is not None else ""
     if package in versions:
         yield translated(
-            "{package} {version}, which was rehearsed, has no such name, but other releases do: use the one that "
-            "the code was written for (--environment FILE, --as-of DATE, or --with {package}==VERSION)"
+            "{package} {version}, which was rehearsed, has no such name, but other releases do: use the "
+            "release that the code was written for (--environment FILE, --as-of DATE, or --with "
+            "{package}==VERSION)"
         ).format(package=package, version=versions[package])
     else:
         yield from _cures_for_message(said)

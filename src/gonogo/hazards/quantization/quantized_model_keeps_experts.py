@@ -15,8 +15,8 @@ class QuantizedModelKeepsExperts(Hazard):
             largest = ", ".join(f"{each.module} ({each.parameters:,}, {each.dtype})" for each in run.unquantized[:3])
             yield self.finding(
                 translated(
-                    "{asked} was requested, but of {all:,} parameters {quantized:,} are quantized, and {left:,} "
-                    "({share:.0%}) stay as they were: {largest}."
+                    "{asked} was requested, but of {all:,} parameters {quantized:,} are quantized, and "
+                    "{left:,} ({share:.0%}) remain unquantized: {largest}."
                 ).format(
                     asked=run.asked.quantization,
                     all=run.parameters,

@@ -22,8 +22,8 @@ class RolloutBatchNotDivisibleByRanks(LoggedHazard):
         sure = batch.given and gpus.given and filled is False
         yield self.finding(
             translated(
-                "train_batch_size {batch} × rollout.n {n} = {real}, which {gpus} GPUs cannot share evenly: verl "
-                "stops before the first step."
+                "train_batch_size {batch} × rollout.n {n} = {real}, which can't be divided evenly among "
+                "{gpus} GPUs: verl stops before the first step."
             ).format(batch=batch.value, n=generations.value, real=real, gpus=gpus.value),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
             cure=translated("Set data.train_batch_size to {less} or {more}").format(
@@ -34,7 +34,7 @@ class RolloutBatchNotDivisibleByRanks(LoggedHazard):
         )
 
 
-_CHECK_VERL_VERSION = translated("pip show verl: from 0.9 on, with use_dynamic_bsz, its trainer fills the batch up")
+_CHECK_VERL_VERSION = translated("pip show verl: from 0.9 on, with use_dynamic_bsz, its trainer pads the batch")
 
 
 def _is_batch_padded(command: VerlLaunch, run: Run) -> bool | None:

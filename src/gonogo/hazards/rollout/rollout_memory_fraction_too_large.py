@@ -44,8 +44,8 @@ _FREE_MEMORY_PATTERN = Pattern(
     r"Free memory on device.*\((?P<free>[\d.]+)/(?P<whole>[\d.]+) GiB\).*less than desired GPU memory utilization"
 )
 _GPU_MEMORY_TAKEN_CAUSE = translated(
-    "The engine requests its fraction of the whole card ({whole} GiB), but {free} GiB are free: the trainer, "
-    "another engine or a leftover process holds the rest."
+    "The engine requests its fraction of the whole card ({whole} GiB), but only {free} GiB are free: the "
+    "trainer, another engine or a leftover process holds the rest."
 )
 
 

@@ -33,12 +33,12 @@ def _cause_and_path(message: str) -> tuple[Text, str]:
 
 
 _JOINS_LATE = translated(
-    "The server answers {path} only when the trainer has joined the group, but this thread waits for the answer "
-    "before it joins: neither ever happens."
+    "The server responds to {path} only after the trainer has joined the group, but this thread waits "
+    "for the response before it joins, so neither ever happens."
 )
 _SENDS_LATE = translated(
-    "The server answers {path} only when the weights have arrived, but this thread waits for the answer before "
-    "it broadcasts them: neither ever happens."
+    "The server responds to {path} only after the weights have arrived, but this thread waits for the "
+    "response before it broadcasts them, so neither ever happens."
 )
 _CAUSES = (
     (Pattern(r"(?P<path>/\S+) is answered only when the trainer joins"), _JOINS_LATE),
@@ -66,8 +66,8 @@ _CAUSES = (
     (
         Pattern(r"joins before (?P<path>/\S+) asks"),
         translated(
-            "The trainer joins the group before {path} asks the server to: joining waits for the server, but the "
-            "request is sent only afterwards."
+            "The trainer joins the group before {path} asks the server to join: joining blocks until the "
+            "server joins, but the request is sent only afterwards."
         ),
     ),
     (
@@ -79,10 +79,10 @@ _CAUSES = (
     ),
 )
 _THREAD = translated(
-    "Send the request from a separate thread, join or broadcast meanwhile, then wait for the answer (as TRL's "
-    "VLLMClient does)"
+    "Send the request from a separate thread, join the group or broadcast the weights meanwhile, then "
+    "wait for the response (as TRL's VLLMClient does)"
 )
 _REQUEST_AND_BROADCAST_CURE = translated(
-    "For each synchronization, send one request that names the tensors, and broadcast exactly these"
+    "For each synchronization, send one request that names the tensors, and broadcast exactly those tensors"
 )
 _CONFIRM = translated("No other process sends the request in its place")

@@ -20,7 +20,7 @@ class VerlMiniBatchRefused(LoggedHazard):
         sure = Certainty.CERTAIN if batch.given and mini.given and told else Certainty.POSSIBLE
         if mini.value > batch.value and dynamic.truth is not True:
             cause = translated(
-                "ppo_mini_batch_size is {mini}, and data.train_batch_size {batch}: verl refuses to start."
+                "ppo_mini_batch_size is {mini}, and data.train_batch_size is {batch}: verl refuses to start."
             ).format(mini=mini.value, batch=batch.value)
         elif generations and gpus and gpus.given and mini.value * generations.value < gpus.value:
             cause = translated(

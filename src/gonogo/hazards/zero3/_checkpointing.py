@@ -58,7 +58,7 @@ def checkpointing(run: Run) -> Checkpointing | None:
 
 
 _CHECKPOINTING_ENABLED = translated("gradient checkpointing is on")
-_BY_DEFAULT = translated("checkpoints reentrantly by default")
+_BY_DEFAULT = translated("uses reentrant checkpointing by default")
 
 
 def _kwargs_field(call: Call) -> Field:
@@ -142,9 +142,9 @@ def double_recomputation_findings(
             fixes = (hazard.fix(translated("Use non-reentrant checkpointing"), edit, safe=False),)
     yield hazard.finding(
         translated(
-            "`{first}` and `{second}` run the model twice for one loss, and gradient checkpointing {how} reentrant: "
-            "each checkpointed call has its own backward, so ZeRO-{stage} gets the same gradient twice and stops "
-            "at “{message}”."
+            "`{first}` and `{second}` run the model twice for one loss, and gradient checkpointing {how} "
+            "reentrant: each checkpointed call has its own backward, so ZeRO-{stage} gets the same gradient "
+            "twice and fails with “{message}”."
         ).format(
             first=text_of(script, first.node, 50),
             second=text_of(script, second.node, 50),

@@ -8,7 +8,7 @@ from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
 from gonogo.hazards.facts.divergence_fixes import script_at
 from gonogo.hazards.rule import Fix, Hazard, Run, Script, translated
 
-_RUN_ON_ZEROS = translated("Run self.{module} on zeros, with its output times zero, if there is no {name}")
+_RUN_ON_ZEROS = translated("If there is no {name}, run self.{module} on zeros and multiply its output by zero")
 _TENSOR_SIZE_PATTERN = re.compile(r"\[(\d+(?:, \d+)*)\]$")
 
 

@@ -18,7 +18,7 @@ from gonogo.hazards.rule import (
 )
 
 _CALL_ON_ALL_RANKS = translated(
-    "Move the call out of the condition: all ranks make it, and only rank 0 does the rest, such as printing"
+    "Move the call out of the condition, so that all ranks make it, and keep only the rest, such as printing, on rank 0"
 )
 
 
@@ -63,8 +63,8 @@ class DsCheckpointSavedOnOneRank(Hazard):
             edit = script.replacing(lone, script.place(call.node).text) if lone is not None else None
             yield self.finding(
                 translated(
-                    "`{code}` is called by one rank only, and waits there for all ranks to save their parts: the run "
-                    "hangs at its first checkpoint."
+                    "`{code}` is called by only one rank, which waits there for all ranks to save their "
+                    "parts: the run hangs at its first checkpoint."
                 ).format(code=text_of(script, call.node.func) + "(…)"),
                 certainty=Certainty.LIKELY
                 if run.zero_stage == 0 or is_behind_option(script, call.node)

@@ -25,7 +25,7 @@ class DsOwnOptimizerStepped(Hazard):
                     continue
                 yield self.finding(
                     translated(
-                        "`{code}` steps the optimizer without the engine, which holds its gradients "
+                        "`{code}` steps the optimizer directly, but the engine holds its gradients "
                         "(ZeRO-{stage}): the weights never change."
                     ).format(code=text_of(script, call.node), stage=run.zero_stage),
                     certainty=Certainty.CERTAIN,

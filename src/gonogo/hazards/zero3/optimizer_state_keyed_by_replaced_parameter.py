@@ -10,8 +10,8 @@ class OptimizerStateKeyedByReplacedParameter(LoggedHazard):
             return
         yield self.finding(
             translated(
-                "This Muon marks the model's parameters, and ZeRO replaces them with partitions of its own: "
-                "step() fails."
+                "This Muon implementation marks the model's parameters, but ZeRO replaces them with its own "
+                "partitions: step() fails."
             ),
             certainty=Certainty.LIKELY,
             cure=self.cures[:2],

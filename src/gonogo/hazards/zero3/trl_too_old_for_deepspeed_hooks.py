@@ -15,8 +15,8 @@ class TrlTooOldForDeepspeedHooks(LoggedHazard):
             yield self.finding(
                 translated(
                     "TRL {trl} restores ZeRO-3's hooks with `_register_hooks_recursively`, which DeepSpeed "
-                    "{deepspeed} (like any since 0.16.4) has renamed: the first generation fails with an "
-                    "AttributeError."
+                    "{deepspeed} (like every release since 0.16.4) has renamed: the first generation fails "
+                    "with an AttributeError."
                 ).format(trl=trl.get("< 0.16"), deepspeed=deepspeed.get(">= 0.16.4")),
                 cure=self.cures,
                 spans=(trl.span(), call.script.first_line_place(call.node).span(), deepspeed.span(), stage_span(run)),

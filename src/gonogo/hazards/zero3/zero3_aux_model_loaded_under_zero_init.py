@@ -16,8 +16,8 @@ _LOADING_FRAMES = ("from_pretrained", "partition_parameters.py", "_load_pretrain
 _CURE = (
     translated("Score the saved predictions in a separate process"),
     translated(
-        "Or unset ZeRO-3 while loading: transformers.integrations.deepspeed.unset_hf_deepspeed_config(), then "
-        "set it again"
+        "Or disable ZeRO-3 while loading: call "
+        "transformers.integrations.deepspeed.unset_hf_deepspeed_config(), then set the config again"
     ),
 )
 _METRIC_MODEL_CALLS = (

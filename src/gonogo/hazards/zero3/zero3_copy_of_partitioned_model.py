@@ -33,8 +33,8 @@ class Zero3CopyOfPartitionedModel(Hazard):
                 certainty=Certainty.LIKELY,
                 severity=Severity.ERROR,
                 cure=translated(
-                    "Load the second model with from_pretrained and pass it to DeepSpeed too, or copy before "
-                    "deepspeed.initialize"
+                    "Load the second model with from_pretrained and pass it to DeepSpeed too, or copy the "
+                    "model before deepspeed.initialize"
                 ),
                 spans=(call.place.span(), stage_span(run)),
                 confirm=translated("The copy is run, or its weights are read"),

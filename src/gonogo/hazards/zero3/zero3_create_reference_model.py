@@ -14,8 +14,8 @@ class Zero3CreateReferenceModel(Hazard):
                 continue
             yield self.finding(
                 translated(
-                    "create_reference_model copies the model, which ZeRO-3 has partitioned: TRL refuses it with a "
-                    "ValueError."
+                    "create_reference_model copies the model, which ZeRO-3 has partitioned: TRL rejects this "
+                    "with a ValueError."
                 ),
                 certainty=Certainty.CERTAIN if known else Certainty.LIKELY,
                 severity=Severity.ERROR,

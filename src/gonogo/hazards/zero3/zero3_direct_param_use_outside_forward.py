@@ -74,8 +74,8 @@ class Zero3DirectParamUseOutsideForward(Hazard):
             yield self.log_finding(
                 use.evidence,
                 translated(
-                    "An operator was handed an empty (partitioned) parameter: it is read where its own module's "
-                    "forward does not run, so ZeRO-3 did not gather it.{place}"
+                    "An operator was given an empty (partitioned) parameter: it is read where its own "
+                    "module's forward does not run, so ZeRO-3 did not gather it.{place}"
                 ).format(place=Text(f" It is read at {place}.", f"读取位置：{place}。") if place else ""),
                 cure=(
                     translated(

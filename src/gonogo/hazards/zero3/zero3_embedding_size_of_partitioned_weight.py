@@ -29,7 +29,7 @@ class Zero3EmbeddingSizeOfPartitionedWeight(Hazard):
                 fixes=self.fix(translated("Read the layer's num_embeddings"), edit, safe=False)
                 if edit and method == "get_input_embeddings"
                 else None,
-                confirm=translated("The size is used to resize or to check"),
+                confirm=translated("The size is used for resizing or for a check"),
             )
 
 

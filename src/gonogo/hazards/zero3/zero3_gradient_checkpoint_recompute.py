@@ -18,9 +18,9 @@ _CURE = (
     translated(
         'Set gradient_checkpointing_kwargs={"use_reentrant": True}, with model.enable_input_require_grads() for PEFT'
     ),
-    translated("Or use ZeRO-2, or a DeepSpeed with PR #8148"),
+    translated("Or use ZeRO-2, or a DeepSpeed release that includes PR #8148"),
 )
-_CONFIRM = (translated("The message's recomputed metadata show torch.Size([0])"),)
+_CONFIRM = (translated("The recomputed metadata in the message shows torch.Size([0])"),)
 
 
 class Zero3GradientCheckpointRecompute(Hazard):

@@ -14,7 +14,7 @@ _RL = Pattern(r"(?i)\btrl\b|\bGRPO|\bPPO|\bRLOO|online[-_ ]?dpo|\bGKD")
 _READS_OPTIMIZER = Pattern(r"\.optimizer\b")
 _GENERATION_FRAMES = ("unwrap_model_for_generation", "remove_hooks", "add_hooks", "trl/models/utils.py")
 _CURE = (
-    translated('pip install "trl>=0.29" (0.16 is the first without this fault)'),
+    translated('pip install "trl>=0.29" (0.16 is the first release without this bug)'),
     translated("Until then set ds3_gather_for_generation=False, or pass the wrapped model (self.model_wrapped)"),
 )
 

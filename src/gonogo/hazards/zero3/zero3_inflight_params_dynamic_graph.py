@@ -58,7 +58,10 @@ class Zero3InflightParamsDynamicGraph(Hazard):
                 "some batches, or in a different order."
             ),
             cure=(
-                translated("Run the same modules in every step (a dummy input through the branch, its output times 0)"),
+                translated(
+                    "Run the same modules in every step (pass a dummy input through the branch and multiply its "
+                    "output by 0)"
+                ),
                 translated(
                     'Or set "stage3_prefetch_bucket_size": 0; call set_z3_leaf_modules for experts; or use ZeRO-2'
                 ),

@@ -45,8 +45,9 @@ class Zero3InflightParamsTrainEvalCoordinator(Hazard):
         yield self.log_finding(
             evidence,
             translated(
-                "A pass without gradients (evaluation, generation) and the training share parameters but not "
-                "DeepSpeed's coordinator: what one prefetched, the other finds in flight."
+                "A pass without gradients (evaluation, generation) and training share parameters but not "
+                "DeepSpeed's coordinator: parameters that one has prefetched are still in flight for the "
+                "other."
             ),
             cure=_CURE,
             certainty=causes[Cause.COORDINATORS],

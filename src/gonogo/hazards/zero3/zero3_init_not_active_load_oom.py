@@ -81,7 +81,7 @@ class Zero3InitNotActiveLoadOom(Hazard):
             cure=_CURE[:1],
             spans=(
                 call.place.span(),
-                first.place.span(translated("ZeRO-3 is known from here on")) if first else None,
+                first.place.span(translated("transformers knows about ZeRO-3 from here on")) if first else None,
                 stage_span(run),
             ),
         )

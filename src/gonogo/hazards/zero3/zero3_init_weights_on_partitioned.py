@@ -49,12 +49,12 @@ class Zero3InitWeightsOnPartitioned(Hazard):
                         "2 dimensions” is raised"
                     )
                     if raises
-                    else translated("nothing is written, and the weight keeps its former values"),
+                    else translated("nothing is written, and the weight keeps its previous values"),
                 ),
                 severity=Severity.ERROR if raises else Severity.WARNING,
                 cure=translated(
-                    "Initialize inside with deepspeed.zero.GatheredParameters(weight, modifier_rank=0), or in "
-                    "self.apply(fn), which DeepSpeed gathers for"
+                    "Initialize the weight inside with deepspeed.zero.GatheredParameters(weight, "
+                    "modifier_rank=0), or in self.apply(fn), for which DeepSpeed gathers the weights"
                 ),
                 spans=(
                     call.place.span(),
@@ -97,10 +97,10 @@ class Zero3InitWeightsOnPartitioned(Hazard):
                 "Initializing a weight indexes into it while zero.Init has already partitioned it: it has no rows."
             ),
             cure=(
-                translated("Upgrade transformers, which skips or gathers what is partitioned"),
+                translated("Upgrade transformers, which skips or gathers partitioned weights"),
                 translated(
-                    "In your own model initialize inside deepspeed.zero.GatheredParameters([weight], "
-                    "modifier_rank=0); or use ZeRO-2"
+                    "In your own model, initialize weights inside "
+                    "deepspeed.zero.GatheredParameters([weight], modifier_rank=0); or use ZeRO-2"
                 ),
             ),
             certainty=certainty,

@@ -16,9 +16,9 @@ from gonogo.hazards.zero3._shape_mismatches import shape_mismatches
 from gonogo.hazards.zero3._zero3_in_log import zero3
 
 _CURE = (
-    translated("Load with from_pretrained while ZeRO-3 is on, or engine.load_checkpoint to resume"),
+    translated("Load the weights with from_pretrained while ZeRO-3 is on, or use engine.load_checkpoint to resume"),
     translated(
-        "Or load before ZeRO-3 partitions the model, or module by module inside "
+        "Or load the weights before ZeRO-3 partitions the model, or module by module inside "
         "deepspeed.zero.GatheredParameters(list(module.parameters(recurse=False)), modifier_rank=0)"
     ),
 )

@@ -22,18 +22,20 @@ class Zero3LoadedInMainProcessFirst(Hazard):
             where = block.items[0].context_expr if block is not None else test
             yield self.finding(
                 translated(
-                    "The model is loaded where only one rank can enter: under ZeRO-3 from_pretrained needs all "
-                    "ranks at once, and the run hangs here."
+                    "The model is loaded in code that the ranks can't enter together: under ZeRO-3 "
+                    "from_pretrained needs all ranks at once, so the run hangs here."
                 ),
                 certainty=Certainty.CERTAIN if block is not None else Certainty.LIKELY,
                 severity=Severity.ERROR,
-                cure=translated("Load the model outside it; keep only the download (snapshot_download) inside"),
+                cure=translated(
+                    "Load the model outside that block; keep only the download (snapshot_download) inside it"
+                ),
                 spans=(
                     call.place.span(),
                     script.place(where).span(translated("one rank at a time")) if where is not None else None,
                     stage_span(run),
                 ),
-                confirm=() if block is not None else (translated("ZeRO-3 is known by then"),),
+                confirm=() if block is not None else (translated("transformers knows about ZeRO-3 by then"),),
             )
 
 

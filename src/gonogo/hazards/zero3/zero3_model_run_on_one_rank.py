@@ -62,8 +62,8 @@ class Zero3ModelRunOnOneRank(Hazard):
                 continue
             yield self.finding(
                 translated(
-                    "`{code}` runs on one rank only; each of its layers gathers its weights from all ranks, which "
-                    "never join in: the run hangs here."
+                    "`{code}` runs on one rank only, but each of its layers gathers its weights from all "
+                    "ranks, and the others never take part: the run hangs here."
                 ).format(code=text_of(script, node.func) + "(…)"),
                 certainty=Certainty.LIKELY if is_behind_option(script, node) else Certainty.CERTAIN,
                 severity=Severity.ERROR,

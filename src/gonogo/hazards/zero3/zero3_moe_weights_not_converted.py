@@ -63,8 +63,8 @@ class Zero3MoeWeightsNotConverted(Hazard):
         for rank, lost in losing[:1]:
             yield self.finding(
                 translated(
-                    "transformers {version} gives {model} no values for {count} weights that {source} holds "
-                    "({names}): under ZeRO-3 it loses all but the experts', and no error is raised."
+                    "transformers {version} loads no values into {count} weights of {model} that {source} "
+                    "contains ({names}): under ZeRO-3 it loses all but the experts', and no error is raised."
                 ).format(
                     version=rank.versions["transformers"],
                     model=lost.model,
@@ -102,9 +102,9 @@ class Zero3MoeWeightsNotConverted(Hazard):
             yield self.log_finding(
                 report,
                 translated(
-                    "transformers 5.0 lost weights of a mixture of experts while it merged the experts' weights "
-                    "under ZeRO-3: what the report calls MISSING is randomly initialized, although the "
-                    "checkpoint holds it."
+                    "transformers 5.0 lost weights of a mixture-of-experts model while it merged the "
+                    "experts' weights under ZeRO-3: weights that its report lists as MISSING are randomly "
+                    "initialized, although the checkpoint contains them."
                 ),
                 cure=_CURE,
                 certainty=Certainty.LIKELY,

@@ -30,8 +30,8 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
         edit = run.environment.replacing_version("deepspeed", "==0.5.6")
         yield self.finding(
             translated(
-                "DeepSpeed 0.5.5 passes NCCL a CPU tensor when ZeRO-3 offloads: the first optimizer step fails "
-                "with “Tensors must be CUDA and dense”. 0.5.4 and 0.5.6 don't."
+                "DeepSpeed 0.5.5 passes NCCL a CPU tensor when ZeRO-3 offloads: the first optimizer step "
+                "fails with “Tensors must be CUDA and dense”. 0.5.4 and 0.5.6 are not affected."
             ),
             cure=_CURE,
             spans=(

@@ -32,8 +32,9 @@ class Zero3ParamTraceEmptyDeque(Hazard):
             trl = environment.field("trl")
             yield self.finding(
                 translated(
-                    "TRL {trl} takes ZeRO-3's hooks off to generate and puts them back without invalidating the record "
-                    "of the module order: the next training step may end with “pop from an empty deque”."
+                    "TRL {trl} removes ZeRO-3's hooks for generation and restores them without invalidating "
+                    "the record of the module order: the next training step may fail with “pop from an empty "
+                    "deque”."
                 ).format(trl=trl.get("< 0.29")),
                 certainty=Certainty.POSSIBLE,
                 cure=_CURE,
@@ -60,8 +61,8 @@ class Zero3ParamTraceEmptyDeque(Hazard):
         yield self.log_finding(
             evidence,
             translated(
-                "ZeRO-3's hooks were taken off for a generation and put back while its record of the module order was "
-                "left as it was; the next forward finds a module that was never fetched."
+                "ZeRO-3's hooks were removed for generation and then restored, but its record of the module "
+                "order was not reset; the next forward finds a module that was never fetched."
             ),
             cure=_CURE,
             certainty=certainty,

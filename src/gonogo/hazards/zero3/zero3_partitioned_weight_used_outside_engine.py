@@ -18,7 +18,7 @@ _CURE = (
         "config=config_without_optimizer)"
     ),
     translated(
-        "Or load it whole, before TrainingArguments / HfDeepSpeedConfig exist, or under accelerate's "
+        "Or load it unpartitioned: before TrainingArguments / HfDeepSpeedConfig exist, or under accelerate's "
         "zero3_init_context_manager(enable=False)"
     ),
 )

@@ -78,12 +78,12 @@ class Zero3QuantizedModel(Hazard):
             yield self._file_finding(
                 run,
                 translated(
-                    "{model} holds {method} weights, packed integers alongside floating point, which ZeRO-3 "
-                    "can't partition and gather together{refusal}."
+                    "{model} has {method} weights: packed integers alongside floating-point tensors, which "
+                    "ZeRO-3 can't partition and gather together{refusal}."
                 ).format(
                     model=run.model.name,
                     method=quantized,
-                    refusal=translated("; LLaMA-Factory refuses it") if refuses else "",
+                    refusal=translated("; LLaMA-Factory rejects it") if refuses else "",
                 ),
                 Certainty.CERTAIN if refuses and run.model.config is not None else Certainty.LIKELY,
                 named.span(),
@@ -103,7 +103,7 @@ class Zero3QuantizedModel(Hazard):
                 run,
                 translated(
                     "The model is loaded in {bits} bits under ZeRO-3: packed {bits}-bit weights alongside "
-                    "floating point can't be partitioned and gathered together."
+                    "floating-point tensors can't be partitioned and gathered together."
                 ).format(bits=bits),
                 Certainty.LIKELY,
                 (call.keyword_place(f"load_in_{bits}bit") or call.place).span(),

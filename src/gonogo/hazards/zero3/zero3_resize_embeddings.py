@@ -79,7 +79,7 @@ class Zero3ResizeEmbeddings(Hazard):
                     ),
                     _GATHER_CURE,
                 ),
-                spans=(version.span(translated("a release with this fault")), call.place.span(), stage_span(run)),
+                spans=(version.span(translated("a release with this bug")), call.place.span(), stage_span(run)),
                 fixes=self.fix(
                     Text(f"Pin transformers {fixed_version}", f"固定为 transformers {fixed_version}"), edit, safe=False
                 )

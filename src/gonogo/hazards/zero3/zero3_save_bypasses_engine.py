@@ -6,8 +6,8 @@ from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
 
 _UNWRAPPED = ("accelerate.Accelerator.unwrap_model", "accelerate.utils.extract_model_from_parallel")
 _GIVE_ENGINE = translated(
-    "Give accelerator.get_state_dict the prepared model (the engine), on all ranks; unwrap only for save_pretrained(…, "
-    "state_dict=…)"
+    "Pass the prepared model (the engine) to accelerator.get_state_dict on all ranks; unwrap only for "
+    "save_pretrained(…, state_dict=…)"
 )
 _PPO = (
     translated(

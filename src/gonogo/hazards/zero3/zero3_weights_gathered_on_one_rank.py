@@ -24,7 +24,7 @@ _GATHER_CALLS = (
     *("deepspeed.utils.safe_get_full_grad", "deepspeed.utils.safe_get_full_optimizer_state"),
     *("accelerate.Accelerator.get_state_dict", "accelerate.Accelerator.save_model"),
 )
-_CALL_ON_ALL_RANKS = translated("Call it on all ranks, and put only the use of its result under the condition")
+_CALL_ON_ALL_RANKS = translated("Call it on all ranks, and keep only the use of its result inside the condition")
 
 
 _SAVES_WEIGHTS = frozenset(
@@ -65,8 +65,8 @@ class Zero3WeightsGatheredOnOneRank(Hazard):
             edit = script.replacing(lone, script.place(call.node).text) if lone is not None else None
             yield self.finding(
                 translated(
-                    "`{code}` is called by one rank only; it gathers the parts of all ranks, which never join in: the "
-                    "run hangs here."
+                    "`{code}` is called by only one rank, but it gathers the parts of all ranks, and the "
+                    "others never take part: the run hangs here."
                 ).format(code=text_of(script, call.node.func) + "(…)"),
                 certainty=Certainty.LIKELY if is_behind_option(script, call.node) else Certainty.CERTAIN,
                 severity=Severity.ERROR,

@@ -25,7 +25,7 @@ _WHEEL_NAME_PATTERN = re.compile(r"([\w.]+)-([\w.!+%]+)(?:-\d\w*)?-[\w.]+-[\w.]+
 _ARCHIVE = re.compile(r"\.(?:tar\.gz|tgz|tar\.bz2|tar\.xz|zip)$|/(?:archive|zipball|tarball)/")
 
 PACKAGE_NOT_INSTALLED = translated(
-    "not installed in this environment; whatever imports it can't be judged ({why}). --with {name} "
+    "not installed in this environment; code that imports it can't be judged ({why}). --with {name} "
     "installs the package of that name from the index instead"
 )
 POSSIBLY_FROM_OTHER_URL = translated(

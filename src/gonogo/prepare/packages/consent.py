@@ -54,12 +54,12 @@ _INSTALL_SUMMARY = translated(
 _DOWNLOAD_SIZE = translated(" (at most {size} to download)")
 _PACKAGES_FROM_HOST = translated("  from {host}: {names}")
 _THIS_MACHINE = translated("local files")
-_BUILT = translated("  built from source on this machine, confined: {names}")
+_BUILT = translated("  built from source on this machine, in a sandbox: {names}")
 _AND_TORCH = translated("  and torch (a CPU build, or this Python's own) with its dependencies")
 _QUESTION = translated("Install these packages ({count})? [Y/n] ")
 _CANNOT_ASK = translated(
     "{file} requires packages that are not installed ({count}){size}; installing them into gonogo's own "
-    "folder {folder} needs confirmation, and there is no terminal to ask: add --yes, or --environment "
+    "folder {folder} needs confirmation, but there is no terminal to ask on: add --yes, or --environment "
     "none to rehearse with the installed packages"
 )
 _INSTALL_DECLINED = translated(

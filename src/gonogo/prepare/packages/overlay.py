@@ -27,7 +27,7 @@ from gonogo.prepare.packages.names import PURE_PYTHON_REQUIREMENTS, STACK, can_o
 from gonogo.prepare.packages.places import Say
 from gonogo.prepare.packages.requested import requested_by_options
 
-BUILT_FROM_SOURCE_NOTE = translated("no wheel available, built from source on this machine, confined: {names}")
+BUILT_FROM_SOURCE_NOTE = translated("no wheel available, built from source on this machine, in a sandbox: {names}")
 
 
 @dataclass(frozen=True)

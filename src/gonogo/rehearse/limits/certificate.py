@@ -85,9 +85,9 @@ _MET_OBLIGATION_TEXTS = {
     "packages of this Python": translated("this Python's packages, as no file declares others"),
     "python of this machine": translated("this Python, as no file asks for another"),
     "missing": translated("nothing missing"),
-    "made": translated("no made data, no stand-in before it"),
+    "made": translated("no generated data and no stand-in before it"),
     "assumed": translated("no assumed value"),
-    "ranks": translated("no other rank's part missing"),
+    "ranks": translated("nothing from other ranks missing"),
     "confinement": translated("nothing refused"),
 }
 _OBLIGATION_ORDER = ("python", "packages", "made", "missing", "assumed", "ranks", "confinement")

@@ -33,13 +33,14 @@ _HIDDEN_FOLDERS = ("/dev/", "/run/", "/var/run/")
 _CONNECT_CALL_PATTERN = re.compile(r"\bconnect(?:_ex)?\(")
 
 _DENIED_BY_LANDLOCK = translated(
-    "{what} was denied: this machine confines programs with Landlock, which only allows writing to the "
-    "temporary folder and no sockets: enable user namespaces (see gonogo env), or make the program write "
-    "below TMPDIR"
+    "{what} was denied: this machine sandboxes programs with Landlock, which allows writing only to the "
+    "temporary folder and allows no sockets: enable user namespaces (see gonogo env), or make the "
+    "program write below TMPDIR"
 )
 _POSSIBLY_DENIED_BY_LANDLOCK = translated(
-    "programs were confined by Landlock here, which may have denied something earlier that is allowed on the "
-    "target machine: enable user namespaces (gonogo env says how), or have the launch write below TMPDIR"
+    "programs were sandboxed with Landlock here, which may have denied something earlier that is allowed "
+    "on the target machine: enable user namespaces (gonogo env says how), or have the launch write below "
+    "TMPDIR"
 )
 _DENIED_TO_CURRENT_USER = translated(
     "{what} was denied to the current user on this machine, but may be permitted on the target machine: "
@@ -47,15 +48,15 @@ _DENIED_TO_CURRENT_USER = translated(
 )
 _CROSS_DEVICE_RENAME = translated(
     "{what} moves or links a file between folders that are on one file system on the machine, but on "
-    "several inside the confinement: put both in one folder to rehearse"
+    "several inside the sandbox: put both in one folder to rehearse"
 )
 _OTHER_OWNER_FOLDER = translated(
     "{what} is in a folder of another user or group, which is not writable inside a user namespace, but "
     "may be in the real run: use a path in a folder that belongs to you and your primary group"
 )
 _HIDDEN_SOCKET_OR_DEVICE = translated(
-    "{what} is a socket or device of this machine, which confined programs can't access; it may exist on "
-    "the target machine: remove it to rehearse the rest"
+    "{what} is a socket or device of this machine, which sandboxed programs can't access; it may exist "
+    "on the target machine: remove it to rehearse the rest"
 )
 _NO_SERVICE = translated(
     "{what}: sandboxed programs can't reach services on this machine, though the target machine may run "

@@ -40,8 +40,8 @@ PATH_MISSING = translated(
     "folder there, or one with a few rows in the same format"
 )
 _NO_DATA_FILES = translated(
-    "the data files that it looks for are not here: put a few there, in the same format as the project's "
-    "preceding steps produce them"
+    "the data files that it looks for are not here: put a few there, in the format that the project's "
+    "preceding steps produce"
 )
 _TRAINING_PHASES = frozenset({"forward", "backward", "step"})
 _NO_DATA_PATTERN = re.compile(r"(?:any data file|any data|data files?) at (\S+?)\.?(?:$|\s)")

@@ -22,16 +22,16 @@ _LOGGING_FUNCTIONS = frozenset(
 )
 """Calls that only log or format something."""
 _PARALLEL_SIZE_WORDS = frozenset({"size", "degree", "parallelism"})
-_RANK_DEPENDENT_CODE = translated("the code at {place} is not the same for all ranks")
+_RANK_DEPENDENT_CODE = translated("the code at {place} depends on the rank")
 _MODEL_PARALLEL_OPTION = translated("{option} divides the model among ranks")
 _DIRECT_COLLECTIVES = translated("the program calls collectives itself ({place})")
 _NON_TEXT_DATA = translated("its data is not only text ({place})")
 _DEVICE_MESH = translated("the device mesh at {place} divides the model among ranks")
 _ROLES_NOTE = translated(
-    "ranks {ranks} were rehearsed together, one for each role of a rank, since {why} (--ranks 0: only rank 0)"
+    "ranks {ranks} were rehearsed together, one for each role, since {why} (--ranks 0: only rank 0)"
 )
 _FIRST_AND_LAST_NOTE = translated(
-    "rank 0 and the last rank were rehearsed together, since {why} (--ranks 0: only that one)"
+    "rank 0 and the last rank were rehearsed together, since {why} (--ranks 0: only rank 0)"
 )
 
 

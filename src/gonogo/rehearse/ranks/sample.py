@@ -34,7 +34,7 @@ def add_ranks_for_batch_shapes(ranks: Iterable[int], probe_record: RankRecord) -
             seen.add(shape)
             chosen.add(rank)
     why = translated(
-        "one for each of {count} kind(s) of batches").format(count=len(seen)) if shapes else translated(
+        "one for each of {count} kind(s) of batch").format(count=len(seen)) if shapes else translated(
         "the other ranks' batches could not be read in advance")  # fmt: skip
     listed = ", ".join(str(rank) for rank in sorted(chosen))
     note = translated("--ranks sample chose ranks {ranks}: the first, the last, the first of each node; {why}")

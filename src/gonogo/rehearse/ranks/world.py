@@ -102,7 +102,7 @@ def ranks_to_run(
         match = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", part)
         if match is None:
             raise UserError(
-                translated("--ranks {asked}: must be auto, like 0 or 0,3, or sample, mesh or all").format(
+                translated("--ranks {asked}: must be auto, sample, mesh, all, or rank numbers such as 0 or 0,3").format(
                     asked=ranks_option
                 )
             )

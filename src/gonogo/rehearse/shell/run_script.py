@@ -285,13 +285,13 @@ def _nothing_launched_error(words: Sequence[str], run: ScriptRun, timeout: float
     if run.status == -signal.SIGKILL:
         return UserError(
             translated(
-                "`{command}` had started no training after {seconds:.0f} s (its output so far{said}): give the launch "
-                "command itself, or a longer --timeout"
+                "`{command}` had not started training after {seconds:.0f} s (its output so far{said}): give "
+                "the launch command itself, or a longer --timeout"
             ).format(command=command, seconds=timeout, said=said)
         )
     if run.status != 0:
         return UserError(
-            translated("`{command}` ended with status {status} before it started a training{said}").format(
+            translated("`{command}` ended with status {status} before it started training{said}").format(
                 command=command, status=run.status, said=said
             )
         )

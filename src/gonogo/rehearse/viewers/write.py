@@ -41,7 +41,7 @@ def write_viewer_files(
     missing = [one.plan.rank for one in assignments if one.plan.rank not in traces] if files.needs_events else []
     if not missing:
         return []
-    said = translated("viewer files are missing {ranks}: the worker was killed").format(ranks=ranks_text(missing))
+    said = translated("viewer files for {ranks} are missing: the worker was killed").format(ranks=ranks_text(missing))
     return [(said.en, said.zh)]
 
 

@@ -136,9 +136,7 @@ def _compared(comparison: RehearsalComparison) -> Text:
     if comparison.reasons:
         return capitalize_text(listed(comparison.reasons, "; ", "；"))
     if not comparison.peaks_judged:
-        return translated(
-            "The verdict is the same; no rank completed in both, so that their peaks say only how far they came"
-        )
+        return translated("The verdict is the same; no rank completed in both, so the peaks show only how far each got")
     return translated("The verdict is the same, and no peak differs by more than {allowed}").format(
         allowed=f"{comparison.growth:g} %"
     )
@@ -228,7 +226,7 @@ def _go_reason(report: Report) -> Text:
     said = {
         "check": translated("Nothing in these files is known to stop the run"),
         "env": translated("No package, driver or GPU here is known to stop a run"),
-        "diagnose": translated("Nothing in these logs says that the run failed"),
+        "diagnose": translated("Nothing in these logs indicates that the run failed"),
     }
     return said.get(report.command, translated("Nothing was found that would stop the run"))
 
@@ -347,4 +345,4 @@ def _not_covered(report: Report) -> Text:
     more = len(names) - _MAX_NOT_COVERED
     if more <= 0:
         return shown
-    return translated("{shown}; {more} more").format(shown=shown, more=more)
+    return translated("{shown}; and {more} more").format(shown=shown, more=more)

@@ -11,11 +11,12 @@ from gonogo.finding.rehearsal import CurvePair, MemoryCurve, RehearsalComparison
 from gonogo.report.html.over_time import over_time
 from gonogo.report.untrusted import clean_line
 
-_TITLE = translated("Memory of both over time")
+_TITLE = translated("Memory of both rehearsals over time")
 _DEVICE = translated("Device")
 _REMARK = translated(
-    "Each phase of one is laid over the same phase of the other, so that they can be compared although they make "
-    "different numbers of allocations. Drag to zoom, double-click to reset; keyboard: arrows, + and -, 0."
+    "Each phase of one rehearsal is overlaid on the same phase of the other, so that they can be "
+    "compared even though they make different numbers of allocations. Drag to zoom, double-click to "
+    "reset; keyboard: arrows, + and -, 0."
 )
 
 

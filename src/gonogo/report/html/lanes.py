@@ -18,7 +18,7 @@ _LANES_LEGEND = translated(
     "between ranks is marked. Below: the call stacks of each side."
 )
 _ENDED_LABEL = translated("has ended")
-_CALL_NUMBER = translated("number {number} in its group")
+_CALL_NUMBER = translated("call number {number} in its group")
 _MAX_LANES = 16
 """If one side has more ranks than this, they share a lane."""
 

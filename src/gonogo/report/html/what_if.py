@@ -21,7 +21,7 @@ from gonogo.report.untrusted import clean_line
 _TITLE = translated("What if")
 _SLIDER_LABELS = {
     "micro-batch": translated("samples per micro-batch"),
-    "seq-len": translated("tokens per sample, at most"),
+    "seq-len": translated("max tokens per sample"),
     "accumulation": translated("gradient accumulation"),
 }
 _CHOICE_LABELS = {
@@ -30,7 +30,7 @@ _CHOICE_LABELS = {
     "offload-parameters": translated("parameters on"),
     "gpu": translated("GPU"),
 }
-_REMARK = translated("Answered from the rehearsal. Times per step are estimates, to compare.")
+_REMARK = translated("Answered from the rehearsal. Times per step are estimates, for comparison only.")
 _COPY = translated("copy")
 _CONFIRM_LABEL = translated("Make it sure:")
 _MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
@@ -49,18 +49,20 @@ WORDS = {
     "rehearsed": translated("Rehearsed with exactly these settings."),
     "other gpu": translated("The same tensors as rehearsed, against the memory of this GPU."),
     "derived": translated(
-        "Derived from the rehearsal: model states stay as they are, and activations grow with batch and length; how "
-        "many of the temporary tensors grow with them is not known, which makes the band."
+        "Derived from the rehearsal: model states stay as they are, and activations grow with batch and "
+        "length; how many of the temporary tensors grow with them is not known, hence the uncertainty band."
     ),
-    "quadratic": translated("Attention is eager, whose scores grow with the square of the length."),
+    "quadratic": translated("Attention is eager: its scores grow with the square of the length."),
     "not rehearsed": translated(
-        "Not rehearsed: another ZeRO stage or offload holds other tensors, which can't be derived."
+        "Not rehearsed: a different ZeRO stage or offload setting holds different tensors, which can't be derived."
     ),
     "accumulates": translated(
         "Not derived: with and without gradient accumulation, different buffers are kept between micro-batches."
     ),
-    "rolls out": translated("Not derived: this training also generates, and its memory does not follow its batch."),
-    "tokens a step": translated("{tokens} tokens per GPU and optimizer step, at most"),
+    "rolls out": translated(
+        "Not derived: this training also generates, and its memory does not scale with its batch size."
+    ),
+    "tokens a step": translated("at most {tokens} tokens per GPU and optimizer step"),
     "gpu memory": translated("GPU memory used"),
     "time": translated("time per step: about {seconds} s (estimate), {speed} tokens/s per GPU"),
     "host": translated("host memory used per node: {host}, as rehearsed"),

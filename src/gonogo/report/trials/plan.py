@@ -29,7 +29,7 @@ _TITLES = {
     "fitting": translated("Fits, fastest first"),
     "too_large": translated("Does not fit"),
     "why": translated("Why"),
-    "costs": translated("Hours and cost of {tokens} tokens"),
+    "costs": translated("Hours and cost for {tokens} tokens"),
 }
 _COLUMNS = (
     Text("", ""),
@@ -42,8 +42,11 @@ _COLUMNS = (
 _SOLVE_TEXTS = {
     "seq-len": (translated("The longest sequences that fit"), translated("tokens")),
     "micro-batch": (translated("The largest micro-batches that fit"), translated("samples")),
-    "generations": (translated("The most completions per prompt that fit and run at once"), translated("completions")),
-    "gpus": (translated("The fewest GPUs that hold it"), translated("GPUs", "number")),
+    "generations": (
+        translated("The largest number of completions per prompt that fit and run concurrently"),
+        translated("completions"),
+    ),
+    "gpus": (translated("The fewest GPUs on which it fits"), translated("GPUs", "number")),
 }
 """Per quantity solved for: the titles of the table and of its column."""
 _BAND_LEGENDS = {

@@ -46,19 +46,20 @@ _SENSITIVE_VARIABLE_PATTERN = re.compile(
 _MAX_TEXT_LENGTH = 4000
 
 _NO_CHANGEABLE_RUN = translated("the command launches no run that gonogo can change")
-_NO_PLACE_TO_SET = translated("there is no place in the files to set {name}")
-_NOT_A_SETTING = translated("{name} is no setting that may be tried")
-_NOT_A_PLAIN_VALUE = translated("the value for {name} is no plain value")
+_NO_PLACE_TO_SET = translated("{name} can't be set anywhere in the files")
+_NOT_A_SETTING = translated("{name} is not a setting that may be tried")
+_NOT_A_PLAIN_VALUE = translated("the value for {name} is not a plain value")
 _NO_PACKAGE = translated("the run does not use {name}")
 _COMPILED = translated("another release of {name} can't be overlaid: it is compiled")
-_NOT_A_RUN_FILE = translated("{name} is none of the run's Python files")
+_NOT_A_RUN_FILE = translated("{name} is not one of the run's Python files")
 _NOT_FOUND_EXACTLY_ONCE = translated("what it would change does not occur exactly once in {name}")
 _OUTSIDE = translated("it would change a file outside the project")
 _CHANGES_NOTHING = translated("it changes nothing")
 _GO_WITHOUT_CHANGE = translated(
-    "the run rehearses GO without the change: its failure does not show up in a rehearsal, so nothing can be proven"
+    "the run rehearses as GO even without the change: its failure does not show up in a rehearsal, so "
+    "nothing can be proven"
 )
-_REHEARSED_WITH_CHANGE = translated("rehearsed GO with the change; without it the run fails")
+_REHEARSED_WITH_CHANGE = translated("rehearsed as GO with the change; without it the run fails")
 _FURTHER = translated("the run gets further with it, but is not GO: {what}")
 _TITLE = translated("the proposed change")
 

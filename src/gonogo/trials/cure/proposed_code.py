@@ -20,10 +20,10 @@ _CODE_EXECUTION_NAMES = frozenset({
 })  # fmt: skip
 """Names whose calls must stay exactly as they are."""
 
-_INVALID_PYTHON = translated("with it the file is invalid Python")
+_INVALID_PYTHON = translated("with the change, the file is not valid Python")
 _NEW_CALL = translated("it calls something new: {name}")
-_HAS_IMPORT = translated("it imports something")
-_NEW_NAME = translated("it names something new: {name}")
+_HAS_IMPORT = translated("it adds an import")
+_NEW_NAME = translated("it refers to a new name: {name}")
 _NOT_A_PLAIN_SETTING = translated("it adds text that is not a plain setting: {name}")
 _CHANGES_CALL_ARGUMENTS = translated("it changes what is passed to {name}")
 

@@ -209,9 +209,9 @@ def too_large(choice: Choice, request: PlanRequest) -> planned.TooLarge:
 
 
 _HOST_MEMORY_PER_NODE = translated("{size} GiB of host memory per node")
-_PLUS_HOST_MEMORY = translated("and in any case {size} GiB of host memory per node")
+_PLUS_HOST_MEMORY = translated("in any case, also {size} GiB of host memory per node")
 _NVME_PER_NODE = translated("{size} GiB of NVMe per node")
-_PLUS_NVME = translated("and in any case {size} GiB of NVMe per node")
+_PLUS_NVME = translated("in any case, also {size} GiB of NVMe per node")
 
 
 def _cures(choice: Choice, request: PlanRequest) -> list[Text]:
@@ -224,7 +224,7 @@ def _cures(choice: Choice, request: PlanRequest) -> list[Text]:
         needed = choice.reserved * (1 + UNCERTAINTY_BY_SOURCE[choice.source])
         larger = _next_larger(machine.accelerator, needed)
         if larger is not None:
-            cures.append(translated("{name} would fit it").format(name=larger.name))
+            cures.append(translated("it would fit on {name}").format(name=larger.name))
         growing = sum(choice.by_category.get(name, 0.0) for name in ("activations", "temporary"))
         capacity = machine.accelerator.total_bytes - machine.accelerator.allowance_bytes
         share = (growing - (needed - capacity)) / growing if growing else 0.0

@@ -51,7 +51,7 @@ def check_batch(request: PlanRequest) -> None:
     if batch is not None and batch % world:
         below, above = batch // world * world, (batch // world + 1) * world
         raise UserError(
-            translated("--global-batch {batch}: not divisible over {world} GPUs; use {numbers}").format(
+            translated("--global-batch {batch}: can't be divided evenly among {world} GPUs; use {numbers}").format(
                 batch=batch, world=world, numbers=Text(f"{below} or {above}", f"{below} 或 {above}") if below else above
             )
         )

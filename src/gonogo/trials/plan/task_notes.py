@@ -58,7 +58,7 @@ def not_rehearsed(request: PlanRequest) -> list[Skipped]:
     skipped = [
         Skipped(
             translated("ms-swift's launch"),
-            translated("TRL was rehearsed: rehearse launch_swift.sh too before you train with it"),
+            translated("only TRL was rehearsed: rehearse launch_swift.sh too before you train with it"),
         )
     ]
     if not task.kind.rolls_out or task.engine == "none":
@@ -76,7 +76,9 @@ def not_rehearsed(request: PlanRequest) -> list[Skipped]:
         skipped.append(
             Skipped(
                 translated("the rollout server's GPUs"),
-                translated("whether model and cache fit there is estimated from vLLM's memory use, not rehearsed"),
+                translated(
+                    "whether the model and the cache fit there is estimated from vLLM's memory use, not rehearsed"
+                ),
             )
         )
     return skipped

@@ -22,10 +22,10 @@ Say = Callable[[Text], None]
 
 _LOOKING = translated("comparing releases of {package}: {version}")
 _VERSION_NOT_KNOWN = translated(
-    "{package}: the log does not tell its version, so that its releases can't be compared (--environment FILE)"
+    "{package}: the log does not show its version, so its releases can't be compared (--environment FILE)"
 )
-_RELEASES_UNAVAILABLE = translated("{package}: its releases can't be had: {why}")
-_RELEASE_UNAVAILABLE = translated("{package} {version} can't be had from the index, or is too large to compare")
+_RELEASES_UNAVAILABLE = translated("{package}: its releases can't be obtained: {why}")
+_RELEASE_UNAVAILABLE = translated("{package} {version} can't be obtained from the index, or is too large to compare")
 _QUESTION_SUBJECTS = {
     "name": translated("`{symbol}` in {owner}"),
     "module": translated("the module `{symbol}`"),
@@ -35,12 +35,12 @@ _QUESTION_SUBJECTS = {
 }
 _LACKS = translated("{package} {version} does not have {what}")
 _HAS = translated("{package} {version} has {what}")
-_REMOVED_SINCE = translated("it is gone since {first}; {last} is the last release that has it")
-_PRESENT_SINCE = translated("it is there from {first} on")
-_ABSENT_SINCE = translated("it is gone from {first} on")
-_INTRODUCED_IN = translated("it came with {first}; {last} does not have it")
-_STILL_IN_NEWEST = translated("it is still there in {newest}, the newest release")
-_IN_NO_RELEASE = translated("no release that was looked at has it ({oldest} to {newest})")
+_REMOVED_SINCE = translated("it was removed in {first}; {last} is the last release that has it")
+_PRESENT_SINCE = translated("it exists from {first} on")
+_ABSENT_SINCE = translated("it no longer exists from {first} on")
+_INTRODUCED_IN = translated("it was introduced in {first}; {last} does not have it")
+_STILL_IN_NEWEST = translated("it still exists in {newest}, the newest release")
+_IN_NO_RELEASE = translated("none of the releases examined has it ({oldest} to {newest})")
 _DIFFERENT_IMPORT = translated("so the run imported a different release, or a different file of that name")
 _FOUND_IN_OTHER_MODULE = translated("{release} has it in {module}")
 _CHANGELOG_LINE = translated("its changelog: {line}")

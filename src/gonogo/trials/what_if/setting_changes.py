@@ -36,7 +36,7 @@ _UNKNOWN_NEAR = translated("{option} {text!r}: there is no setting {name!r}; did
 _NOT_A_NUMBER = translated("{option} {text!r}: {name} is a whole number, at least 1")
 _NOT_A_CHOICE = translated("{option} {text!r}: {name} is one of {values}")
 _GIVEN_TWICE = translated("{option}: {name} is given twice")
-_ALREADY_SET = translated("{name}={value}: the run has this value already")
+_ALREADY_SET = translated("{name}={value}: the run already uses this value")
 _NO_PLACE_TO_SET = translated(
     "{name}={value}: no place was found in the run's files where it is set ({where}): change it there yourself, and "
     "rehearse that"

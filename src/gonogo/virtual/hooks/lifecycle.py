@@ -64,7 +64,7 @@ _LOOP_CUT_SHORT = translated(
 
 def _unreached_loop_note(one: AdvancedLoop) -> OmittedPart:
     what = translated("{place}: {test}").format(place=one.place, test=one.text)
-    why = translated("the rehearsed steps don't reach it, and it tests more than a counter")
+    why = translated("the rehearsed steps don't reach it, and its condition tests more than a counter")
     return OmittedPart(what.en, what.zh, why.en, why.zh)
 
 

@@ -19,8 +19,8 @@ _DATA_ASSUMPTION = translated("the first rank of the tensor-parallel group has t
 _SAMPLE_COUNTS = "get_train_valid_test_num_samples"
 _MAX_INDEXED_SAMPLES = 1 << 20
 _INDEX_ASSUMPTION = translated(
-    "the index of the data for {wanted} samples fits into the host's memory: it was made for {made} here, and what it "
-    "takes is not counted"
+    "the data index for {wanted} samples fits into host memory: it was built for {made} here, and its "
+    "memory is not counted"
 )
 _SAVE_FUNCTIONS = ("save_checkpoint", "save_checkpoint_and_time")
 

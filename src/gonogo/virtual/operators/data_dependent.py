@@ -240,7 +240,7 @@ def _ctc(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     if isinstance(lengths, torch.Tensor):
         known = contents.read(mode.virtualise(lengths))
         if known is None:
-            mode.ledger.assume(translated("targets of unknown length are as long as they may be"))
+            mode.ledger.assume(translated("targets of unknown length are as long as possible"))
             longest = targets.shape[-1]
         else:
             longest = int(known.max())

@@ -52,7 +52,7 @@ _UNSUPPORTED_FUNCTIONS = (
         "torch.nn.modules.lazy",
         "LazyModuleMixin.__init__",
         "torch's lazy modules",
-        translated("their parameters change class when their shapes are known"),
+        translated("their parameters change class once their shapes are known"),
     ),
     _UnsupportedFunction(
         "torch.nn.attention.flex_attention", "create_block_mask", "torch's flex_attention", _INDUCTOR_KERNEL

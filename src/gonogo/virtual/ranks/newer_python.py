@@ -26,7 +26,7 @@ from gonogo.finding import Text, translated
 from gonogo.virtual.patching.patches import Patches
 
 _ASSUMPTION = translated(
-    "the run has Python {wanted}, as the project requires: this one, {have}, lacks {name}, which was put in its place"
+    "the run uses Python {wanted}, as the project requires: this one, {have}, lacks {name}, so a replacement was added"
 )
 _TYPING_NAMES_BY_RELEASE = {
     11: {

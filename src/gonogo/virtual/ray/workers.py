@@ -103,7 +103,7 @@ def _ray_executor_bundles(
         raise unsupported_error(
             "vLLM's workers on Ray",
             translated(
-                "{there} of {count} find {wanted} free in their bundles: the engine would wait for the others"
+                "{there} of {count} workers find {wanted} free in their bundles: the engine would wait for the others"
             ).format(there=len(places), count=count, wanted=str(wanted)),
         )
     return places

@@ -43,7 +43,7 @@ class _Engines(LLM):
             if int(engine_args.get(name) or 1) > 1:
                 raise now.unsupported(
                     f"vLLM {name}={engine_args[name]}",
-                    translated("gonogo's stand-in does not support engines that are divided this way"),
+                    translated("gonogo's stand-in does not support engines that are parallelized this way"),
                 )
         if engine_args.get("speculative_config"):
             raise now.unsupported("vLLM speculative_config", translated("a draft model's memory is not known"))

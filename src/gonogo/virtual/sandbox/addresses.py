@@ -22,7 +22,7 @@ from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 
 _GENERATED_DOWNLOAD_ASSUMPTION = translated(
-    "what is at {address} is generated (gonogo prepare): its length and form are not the real file's"
+    "the content of {address} is generated (gonogo prepare): its length and format are not those of the real file"
 )
 
 

@@ -16,8 +16,8 @@ from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 
 _METRIC_ASSUMPTION = translated(
-    "the metric {name} is fetched from the hub where there is a network, and what it needs is installed; its scores "
-    "here are one half"
+    "the metric {name} is fetched from the hub where there is a network, and its dependencies are "
+    "installed; its scores here are 0.5"
 )
 _SCORE = 0.5
 _SCALAR_METRICS = frozenset({"wer", "cer", "mauve"})

@@ -20,8 +20,8 @@ from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 
 _MADE = translated(
-    "the files of {name} are generated: torchvision downloads them, and a rehearsal does not use the network; they "
-    "have as many rows as published, all of them black"
+    "the files of {name} are generated: torchvision downloads them, and a rehearsal does not use the "
+    "network; they have as many images as published, all of them black"
 )
 _CIFAR = {
     "cifar-10-batches-py": (

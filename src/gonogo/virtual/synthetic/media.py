@@ -138,9 +138,9 @@ def _missing_library_error(located_model: LocatedModel, processor: str, error: I
     """The error that says what to install for the model's processor."""
     libraries = sorted(set(re.findall(r"the (\w[\w.-]*) library", str(error)))) or [str(error).strip().split("\n")[0]]
     return UserError(
-        translated("{kind}: {processor}, which builds its inputs, needs {libraries}: install it and try again").format(
-            kind=located_model.config.model_type, processor=processor, libraries=", ".join(libraries)
-        )
+        translated(
+            "{kind}: {processor}, which builds its inputs, needs {libraries}: install what is missing and try again"
+        ).format(kind=located_model.config.model_type, processor=processor, libraries=", ".join(libraries))
     )
 
 

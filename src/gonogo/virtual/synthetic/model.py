@@ -109,7 +109,7 @@ def _trainable_part(located_model: LocatedModel, file: str) -> LocatedModel:
         from gonogo.virtual.synthetic import notes
 
         notes.assume(
-            translated("the model trains through its thinker, {name}: it has no forward of its own").format(name=name)
+            translated("the model has no forward of its own: it trains through its thinker, {name}").format(name=name)
         )
         return LocatedModel(thinker, inner, located_model.folder)
     raise UserError(

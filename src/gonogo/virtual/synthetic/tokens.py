@@ -122,9 +122,9 @@ def text(located_model: LocatedModel, placeholder_counts: Mapping[str, int], seq
     length = _axial_sequence_length(config) or min(max(seq_len, needed), max(limit, needed))
     if length != seq_len:
         notes.assume(
-            translated("a sample has {length} tokens, not {asked}: as many as it needs and as can fit").format(
-                length=length, asked=seq_len
-            )
+            translated(
+                "a sample has {length} tokens, not {asked}: as many as the inputs need and the model allows"
+            ).format(length=length, asked=seq_len)
         )
     row = ids(config, 1, length)[0]
     types = torch.zeros(length, dtype=torch.int64)

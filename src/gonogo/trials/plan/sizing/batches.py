@@ -59,6 +59,6 @@ def check_completions(request: PlanRequest) -> None:
     whole = lcm(of, request.world_size)
     raise UserError(
         translated(
-            "--global-batch {batch} counts completions and must contain all {of} of each prompt; use {near}"
+            "--global-batch {batch} counts completions and must include all {of} completions of each prompt; use {near}"
         ).format(batch=batch, of=of, near=-(-batch // whole) * whole)
     )

@@ -184,7 +184,8 @@ def _prompt_and_completion_lengths(
     if min(prompt, completion) < 1:
         raise UserError(
             translated(
-                "--seq-len {length} must cover prompt and completion together, but one of them alone is as long"
+                "--seq-len {length} must cover prompt and completion together, but one of them alone is "
+                "already that long"
             ).format(length=seq_len)
         )
     if prompt + completion != seq_len:

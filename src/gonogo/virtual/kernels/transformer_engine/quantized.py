@@ -20,8 +20,8 @@ from gonogo.virtual.kernels.checks import check
 from gonogo.virtual.unsupported import UnsupportedOperator
 
 NOT_COVERED = translated(
-    "gonogo's stand-in for Transformer Engine's compiled library covers training in bf16, fp16, fp32 and FP8 (delayed, "
-    "current and block scaling, MXFP8) only"
+    "gonogo's stand-in for Transformer Engine's compiled library covers only training in bf16, fp16, "
+    "fp32 and FP8 (delayed, current and block scaling, MXFP8)"
 )
 DELAYED, CURRENT, BLOCKS, MXFP8 = (
     *("Float8Quantizer", "Float8CurrentScalingQuantizer", "Float8BlockQuantizer", "MXFP8Quantizer"),

@@ -20,7 +20,9 @@ from gonogo.virtual.unsupported import UnsupportedOperator
 NAMES: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("names.json").read_text(encoding="utf-8"))[
     "modules"
 ]
-_WHY = translated("flash-attn is not installed here, and gonogo's stand-in for it has this name only")
+_WHY = translated(
+    "flash-attn is not installed here, and gonogo's stand-in for it has only this name, without an implementation"
+)
 
 
 def lacking(module: str) -> Callable[[str], Any]:

@@ -21,7 +21,9 @@ from gonogo.virtual.unsupported import UnsupportedOperator
 _TABLE = json.loads(Path(__file__).with_name("names.json").read_text(encoding="utf-8"))
 VERSION: str = _TABLE["version"]
 NAMES: dict[str, dict[str, Any]] = _TABLE["modules"]
-_WHY = translated("Triton is not installed here, and gonogo's stand-in for it has this name only")
+_WHY = translated(
+    "Triton is not installed here, and gonogo's stand-in for it has only this name, without an implementation"
+)
 _ERROR_MODULES = ("triton.errors", "triton.compiler.errors", "triton.runtime.errors")
 
 

@@ -8,7 +8,9 @@ from typing import Any
 from gonogo.finding import translated
 from gonogo.virtual.unsupported import UnsupportedOperator
 
-_WHY = translated("xFormers is not installed here, and gonogo's stand-in for it has this name only")
+_WHY = translated(
+    "xFormers is not installed here, and gonogo's stand-in for it has only this name, without an implementation"
+)
 
 
 def lacking(module: str, names: Iterable[str]) -> Callable[[str], Any]:
