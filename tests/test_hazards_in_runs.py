@@ -127,7 +127,7 @@ class TestTheRootRank:
         assert finding.spans[0].path.endswith("transformers/trainer.py") or "train.py" in finding.spans[0].path
 
     def test_a_stopped_process_is_told_from_a_busy_one(self) -> None:
-        assert "does not answer" in found("rank-late-at-collective", "bad_stopped")[0].cause.en
+        assert "does not respond" in found("rank-late-at-collective", "bad_stopped")[0].cause.en
 
     def test_the_setting_that_differs_is_named(self) -> None:
         assert "train_micro_batch_size_per_gpu" in found("ranks-set-up-differently", "bad_config")[0].cause.en

@@ -132,7 +132,7 @@ def test_the_folder_is_shown_and_nothing_around_it(client: TestClient, project: 
         ({"tool": "check", "folder": ".."}, "outside the allowed folders"),
         ({"tool": "check", "command": "deepspeed train.py --deepspeed ../secret.json"}, "outside the allowed"),
         ({"tool": "check", "command": "bash way_out/x.sh"}, ""),
-        ({"tool": "check", "command": "bash 'launch.sh"}, "a quote that is not closed"),
+        ({"tool": "check", "command": "bash 'launch.sh"}, "the command has an unclosed quote"),
         ({"tool": "rehearse"}, "no command"),
         ({"tool": "rehearse", "command": "bash launch.sh", "settings": {"stage": "9"}}, "one of 0, 1, 2, 3"),
         ({"tool": "rehearse", "command": "bash launch.sh", "also": [{"--output": "x"}]}, "there is no setting"),

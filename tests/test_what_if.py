@@ -120,9 +120,9 @@ def test_others_are_rehearsed_beside_it_and_shown_in_one_table(folder: Path) -> 
         ("micro-batch=0", "a whole number, at least 1"),
         ("stage=4", "one of 0, 1, 2, 3"),
         ("stage=1,stage=2", "given twice"),
-        ("micro-batch=2", "has this value already"),
-        ("stage=3", "has this value already"),
-        ("offload-optimizer=cpu", "has this value already"),
+        ("micro-batch=2", "already uses this value"),
+        ("stage=3", "already uses this value"),
+        ("offload-optimizer=cpu", "already uses this value"),
     ],
 )
 def test_what_makes_no_sense_is_one_line_before_anything_runs(text: str, said: str, folder: Path) -> None:

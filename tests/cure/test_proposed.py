@@ -67,36 +67,39 @@ def test_what_does_not_cure_is_not_proven(tmp_path: Path, monkeypatch: pytest.Mo
 def test_nothing_is_proven_where_the_run_is_go_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = proof(tmp_path, monkeypatch, "torchrun", Proposal("argument", "logging_steps", "1024"))
     assert not found.proven
-    assert "rehearses GO without the change" in found.outcome.en
+    assert "rehearses as GO even without the change" in found.outcome.en
 
 
 HOSTILE: list[tuple[dict[str, Any], str]] = [
-    ({"kind": "argument", "name": "logging_steps", "value": "1; touch /tmp/owned"}, "no plain value"),
-    ({"kind": "argument", "name": "logging_steps", "value": "$(id)"}, "no plain value"),
-    ({"kind": "argument", "name": "logging_steps", "value": {"a": 1}}, "no plain value"),
-    ({"kind": "argument", "name": "x; reboot", "value": 1}, "no setting"),
-    ({"kind": "variable", "name": "LD_PRELOAD", "value": "x.so"}, "no setting"),
-    ({"kind": "variable", "name": "NCCL_NET_PLUGIN", "value": "evil"}, "no setting"),
-    ({"kind": "variable", "name": "BASH_ENV", "value": "x"}, "no setting"),
-    ({"kind": "variable", "name": "PATH", "value": "."}, "no setting"),
+    ({"kind": "argument", "name": "logging_steps", "value": "1; touch /tmp/owned"}, "not a plain value"),
+    ({"kind": "argument", "name": "logging_steps", "value": "$(id)"}, "not a plain value"),
+    ({"kind": "argument", "name": "logging_steps", "value": {"a": 1}}, "not a plain value"),
+    ({"kind": "argument", "name": "x; reboot", "value": 1}, "not a setting"),
+    ({"kind": "variable", "name": "LD_PRELOAD", "value": "x.so"}, "not a setting"),
+    ({"kind": "variable", "name": "NCCL_NET_PLUGIN", "value": "evil"}, "not a setting"),
+    ({"kind": "variable", "name": "BASH_ENV", "value": "x"}, "not a setting"),
+    ({"kind": "variable", "name": "PATH", "value": "."}, "not a setting"),
     ({"kind": "release", "name": "evil-package", "value": "1.0"}, "does not use"),
     ({"kind": "release", "name": "git+https://evil.example/x", "value": "1.0"}, "does not use"),
-    ({"kind": "release", "name": "transformers", "value": "@ https://evil.example/x.whl"}, "no plain value"),
+    ({"kind": "release", "name": "transformers", "value": "@ https://evil.example/x.whl"}, "not a plain value"),
     ({"kind": "release", "name": "torch", "value": "2.0"}, "does not use"),
-    ({"kind": "deepspeed", "name": "../../x", "value": "1"}, "no setting"),
-    ({"kind": "python", "file": "../../etc/passwd", "before": "root", "after": "x"}, "none of the run's Python files"),
-    ({"kind": "python", "file": "launch.sh", "before": "torchrun", "after": "reboot"}, "none of the run's"),
+    ({"kind": "deepspeed", "name": "../../x", "value": "1"}, "not a setting"),
+    (
+        {"kind": "python", "file": "../../etc/passwd", "before": "root", "after": "x"},
+        "not one of the run's Python files",
+    ),
+    ({"kind": "python", "file": "launch.sh", "before": "torchrun", "after": "reboot"}, "not one of the run's"),
     (
         {"kind": "python", "file": "train.py", "before": "os.system('ls')", "after": "os.system('id')"},
         "passed to os.system",
     ),
     ({"kind": "python", "file": "train.py", "before": "print(STEPS)", "after": "os.system(STEPS)"}, "calls something"),
-    ({"kind": "python", "file": "train.py", "before": "import torch", "after": "import torch, pty"}, "imports"),
-    ({"kind": "python", "file": "train.py", "before": "STEPS = 4", "after": "STEPS = evil"}, "names something new"),
+    ({"kind": "python", "file": "train.py", "before": "import torch", "after": "import torch, pty"}, "adds an import"),
+    ({"kind": "python", "file": "train.py", "before": "STEPS = 4", "after": "STEPS = evil"}, "refers to a new name"),
     ({"kind": "python", "file": "train.py", "before": "STEPS = 4", "after": "STEPS = 'rm -rf ~'"}, "text that is no"),
-    ({"kind": "python", "file": "train.py", "before": "STEPS = 4", "after": "STEPS ="}, "invalid Python"),
+    ({"kind": "python", "file": "train.py", "before": "STEPS = 4", "after": "STEPS ="}, "not valid Python"),
     ({"kind": "python", "file": "train.py", "before": "S", "after": "x"}, "exactly once"),
-    ({"kind": "shell", "name": "rm -rf /"}, "no setting"),
+    ({"kind": "shell", "name": "rm -rf /"}, "not a setting"),
     ({"kind": "argument", "name": "logging_steps", "value": "512"}, "changes nothing"),
 ]
 

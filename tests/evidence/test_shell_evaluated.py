@@ -98,7 +98,7 @@ UNSETTLED = {
     "loop": ("A=1; while read x; do A=2; done; show $A", [UNKNOWN], "loop on line 1"),
     "unknown loop": ("A=1; for f in *.json; do A=$f; done; show $A", [UNKNOWN], "loop on line 1"),
     "case": ("case $Q in a) A=1;; *) A=2;; esac; show $A", [UNKNOWN], "condition"),
-    "slurm": ("show $SLURM_PROCID", [UNKNOWN], "slurm sets"),
+    "slurm": ("show $SLURM_PROCID", [UNKNOWN], "Slurm sets"),
     "random": ("show $RANDOM", [UNKNOWN], "only when the script runs"),
     "unset by its caller": ('if [ -z "$A" ]; then A=4; fi; show $A', ["4"], ""),
     "usage": ('if [ -z "$1" ]; then echo usage; exit 1; fi; show ok', ["ok"], ""),

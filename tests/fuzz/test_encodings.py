@@ -36,8 +36,8 @@ def test_utf_16_is_said_with_the_way_out() -> None:
     Path("launch.sh").write_bytes("torchrun train.py\n".encode("utf-16"))
     [one] = checked("launch.sh").skipped
     assert one.what.en == "launch.sh"
-    assert "it is UTF-16, which bash can't read: save it as UTF-8" in one.why.en
-    with pytest.raises(UserError, match=r"launch\.sh: it is UTF-16"):
+    assert "it is in UTF-16, which bash can't read: save it as UTF-8" in one.why.en
+    with pytest.raises(UserError, match=r"launch\.sh: it is in UTF-16"):
         checked(command=("bash", "launch.sh"))
 
 

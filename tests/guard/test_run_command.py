@@ -187,7 +187,7 @@ class TestFolders:
         done = launched(folder, "sh", "-c", f"sleep 0.5; rm -r {folder}; sleep 1; echo through; exit 3")
         assert (done.status, done.stdout) == (3, "through\n")
         assert done.stderr.count("gonogo:") == done.stderr.count("\n") == 1
-        assert "was deleted while the command is running" in done.stderr
+        assert "was deleted while the command was running" in done.stderr
         assert str(folder) in done.stderr
         assert not folder.exists()
 

@@ -85,7 +85,7 @@ def test_lengths_of_prompt_and_completion(tmp_path: Path, given: dict[str, Any],
         ({"task": "grpo", "engine": "sideways"}, "--engine sideways: must be one of colocate, server, none"),
         ({"task": "grpo", "tune": "qlora"}, "--tune qlora with --task grpo: only full, lora"),
         ({"task": "dpo", "seq_len": 100, "prompt_len": 100}, "--seq-len 100 must"),
-        ({"task": "dpo", "seq_len": 100, "completion_len": 200}, "one of them alone is as long"),
+        ({"task": "dpo", "seq_len": 100, "completion_len": 200}, "one of them alone is already that long"),
         (
             {"task": "dpo", "seq_len": 100, "prompt_len": 50, "completion_len": 60},
             "must be the sum of prompt and completion, which are 50 and 60",

@@ -282,7 +282,7 @@ def test_a_launch_is_go_with_what_was_made(tmp_path: Path) -> None:
 
     status, out, err = gonogo(tmp_path, "rehearse", "--format", "json", "--", *COMMAND, PROJECT="x", HF_HOME=cache)
     assert (status, json.loads(out)["verdict"]) == (0, "GO"), out
-    assert any("weights: made" in note for note in json.loads(out)["notes"])
+    assert any("weights: generated" in note for note in json.loads(out)["notes"])
     assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
 
     status, out, err = gonogo(tmp_path, "prepare", "--", *COMMAND, PROJECT="x", HF_HOME=cache)

@@ -68,8 +68,8 @@ def test_what_is_not_here_is_made_in_the_cache_and_said(project: Path, rehearsal
     record, report = prepare_and_rehearse(RehearsalRequest(LAUNCH))
     assert record is not None
     said = "\n".join(note.en for note in report.notes)
-    assert "weights: made, shapes only" in said
-    assert "data: made" in said
+    assert "weights: generated, shapes only" in said
+    assert "data: generated" in said
     assert "meta-llama/llama-3.2-1b" in said
     assert sorted(os.listdir(project)) == [".git", "train.py"]  # the user's folder stays as it is
     assert find_prepared_folder(project) is None

@@ -87,7 +87,7 @@ def test_the_owner_is_looked_for_above_what_is_not_there(tmp_path: Path, monkeyp
         ("FileNotFoundError", "[Errno 2] No such file or directory", "sock.connect(address)", "socket or device"),
         ("FileNotFoundError", "[Errno 2] No such file or directory: '/run/docker.sock'", "", "/run/docker.sock is a"),
         ("FileNotFoundError", "[Errno 2] No such file or directory: '/dev/infiniband/uverbs0'", "", "socket or device"),
-        ("ConnectionRefusedError", "[Errno 111] Connection refused", "redis.ping()", "services of this machine"),
+        ("ConnectionRefusedError", "[Errno 111] Connection refused", "redis.ping()", "services on this machine"),
         (
             "OSError",
             "[Errno 75] Value too large for defined data type: '/group/out'",

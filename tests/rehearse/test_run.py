@@ -403,7 +403,11 @@ def test_what_the_user_has_to_provide_is_the_users_error(project: Project, monke
         ),
         (["deepspeed", "--num_gpus", "8", "train.py"], {"gpus": "H1000"}, "H100-80G"),
         (["deepspeed", "--num_gpus", "8", "train.py"], {"ranks": "8"}, "ranks 0 to 7"),
-        (["deepspeed", "--num_gpus", "8", "train.py"], {"ranks": "first"}, "must be auto, like 0 or 0,3, or sample"),
+        (
+            ["deepspeed", "--num_gpus", "8", "train.py"],
+            {"ranks": "first"},
+            "must be auto, sample, mesh, all, or rank numbers such as 0 or 0,3",
+        ),
         (["torchrun", "--nproc_per_node", "8", "train.py"], {"nodes": 2}, r"starts 1 node\(s\), but 2 are requested"),
         (["python", "train.py"], {"with_packages": ("deepspeed>=0.14",)}, "NAME==VERSION"),
         (["python", "train.py"], {"host_memory": "lots"}, "--host-memory"),

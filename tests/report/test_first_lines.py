@@ -96,7 +96,7 @@ CAN_BE, LACKS = (RequiredInput("data", "rows.jsonl", state=state) for state in (
             False,
             [
                 " CANNOT-TELL   gonogo prepare",
-                "1 of 2 needed here can be generated: rows.jsonl",
+                "1 of 2 items needed here can be generated: rows.jsonl",
                 "next: gonogo prepare -- bash launch.sh",
             ],
         ),
@@ -105,7 +105,7 @@ CAN_BE, LACKS = (RequiredInput("data", "rows.jsonl", state=state) for state in (
             True,
             [
                 " CANNOT-TELL   gonogo prepare",
-                "1 of 1 needed here could not be provided: rows.jsonl",
+                "1 of 1 items needed here could not be provided: rows.jsonl",
                 "next: gonogo rehearse -- bash launch.sh",
             ],
         ),

@@ -16,7 +16,7 @@ def test_the_rank_that_stands_elsewhere_is_what_the_others_wait_for(tmp_path: Pa
     found = read_failure([str(log)]).report().findings[0]
     assert (found.hazard, found.ranks, found.certainty) == ("rank-late-at-collective", (0,), Certainty.LIKELY)
     assert "Rank 1 waits in a collective at hang.py:11 in main" in found.cause.en
-    assert "Rank 0 stands at hang.py:3 in evaluate" in found.cause.en
+    assert "Rank 0 remains at hang.py:3 in evaluate" in found.cause.en
     assert found.spans[0].text == "evaluate (hang.py:3)"
 
 

@@ -46,7 +46,7 @@ class TrainingArgumentUnknown(Hazard):
             near = nearest(name, [one for one in known if not one.startswith("no_")], cutoff=0.8)
             parser = translated("parses these classes")
             yield self.finding(
-                translated("None of the argument classes that the program parses has an option --{name}.{near}").format(
+                translated("No argument class that the program parses has an option --{name}.{near}").format(
                     name=name, near=_nearest_name_text(near, "--")
                 ),
                 certainty=_certainty(run, near),
