@@ -176,7 +176,7 @@ def test_what_is_hostile_is_refused_in_words(project: Path) -> None:
         ("diagnose", {"logs": ["train.log"], "text": "Killed"}, "either logs"),
         ("diagnose", {"text": "x" * 5_000_000}, "text"),
         ("check", {"command": f"cd x && cat {outside}"}, "outside the allowed folders"),
-        ("check", {"command": "bash 'launch.sh"}, "quote that is not closed"),
+        ("check", {"command": "bash 'launch.sh"}, "unclosed quote"),
         ("prepare", {"command": ""}, "no command"),
         ("plan", {"model": "--write=/tmp"}, "--write"),
         ("plan", {"model": "none/such"}, "none/such"),

@@ -216,7 +216,7 @@ def test_a_rehearsal_that_did_not_come_so_far_says_nothing_of_it(project: Path) 
     unfinished = samples.rehearsal_record(samples.rank_record(0, "timed-out"))
     assert told(judged(unfinished)) == [("zero3-direct-param-use-invalid-gradient", "certain", ())]
     (project / "train.py").write_text(TRAIN.replace("        loss = loss + sum", "        if 0: loss = loss + sum"))
-    assert "speaks against it" not in "".join(finding.cause.en for finding in judged(completed()).findings)
+    assert "contradicts this" not in "".join(finding.cause.en for finding in judged(completed()).findings)
 
 
 def test_another_version_that_was_rehearsed_says_nothing_of_it(project: Path) -> None:

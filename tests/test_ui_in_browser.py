@@ -182,7 +182,7 @@ def test_hostile_names_and_logs_are_shown_as_text(page: Any) -> None:
 def test_a_refusal_and_an_ended_server_are_said(page: Any) -> None:
     page.locator("#command").fill("bash ../x.sh '")
     page.locator("button[value=check]").click()
-    page.locator("#refused").filter(has_text="a quote that is not closed").wait_for()
+    page.locator("#refused").filter(has_text="an unclosed quote").wait_for()
     page.route("**/api/**", lambda route: route.abort())
     page.locator("#command").fill("bash launch.sh")
     page.locator("button[value=check]").click()

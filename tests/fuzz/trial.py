@@ -35,7 +35,7 @@ _HANGS = 20
 """Seconds after which a case is broken off."""
 _MAX_CHARACTERS = 3_000_000
 """Of a report."""
-_OWN_FAULT = "a fault of gonogo itself"
+_OWN_FAULT = "a bug in gonogo itself"
 
 
 class OverTime(BaseException):

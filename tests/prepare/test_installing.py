@@ -139,7 +139,7 @@ def test_an_address_is_never_replaced_by_the_index_s_package_of_that_name(
         assert name in made.differing
         ((what, why),) = [(what, why) for what, why in told(made).items() if what.startswith(f"{name} from ")]
         assert "127.0.0.1" in what or "nowhere" in what
-        assert why.startswith("not installed in this environment; whatever imports it can't be judged")
+        assert why.startswith("not installed in this environment; code that imports it can't be judged")
         files = (f"/files/{name}-", f"/files/{name.replace('-', '_')}-", f"/simple/{name}/")
         assert not [path for path in index.asked if path.startswith(files)]
     assert existing_environment(path, (), None) == made
@@ -189,7 +189,8 @@ def test_a_repository_that_can_be_reached_is_built_confined(index: Index, projec
         assert installed(made)[name] == "1.5"
         assert name not in made.differing
         assert any(
-            "built from source on this machine, confined" in note.en and f"{name} 1.5" in note.en for note in made.notes
+            "built from source on this machine, in a sandbox" in note.en and f"{name} 1.5" in note.en
+            for note in made.notes
         )
     assert "/from-the-build" not in index.asked
 
@@ -311,7 +312,7 @@ def test_with_builds_confined_too(index: Index, project: Path, marker: Path) -> 
     index.publish()
     made = build_overlay(("only-sources==0.3",))
     assert str(made.versions["only-sources"]) == "0.3"
-    assert any("built from source on this machine, confined" in note.en for note in made.notes)
+    assert any("built from source on this machine, in a sandbox" in note.en for note in made.notes)
     assert build_overlay(("only-sources==0.3",)) == made
     with pytest.raises(UserError, match=r"broken==1.0 could not be installed: its build failed: RuntimeError: no nvcc"):
         build_overlay(("broken==1.0",))

@@ -211,7 +211,7 @@ def test_what_can_not_be_compared_is_said(published: Path, monkeypatch: pytest.M
     lines = [LogLine("a.log", number, text) for number, text in enumerate(log.splitlines(), 1)]
     chain = failure_facts(FailureLog(lines, Setup(version_texts={"trainlib": "2.1"}))).chain
     (none,) = upstream_facts(chain, {"trainlib": "2.1"}, Archives(seconds=60))
-    assert "its releases can't be had" in none.said.en
+    assert "its releases can't be obtained" in none.said.en
 
 
 def test_archives_are_bounded(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -222,7 +222,7 @@ def test_a_vision_models_parts_have_the_names_that_trainers_give_them(session: S
         "lm_head.x",
     )
     assert known.check_weights((name, torch.ones(1)) for name in names) == 4
-    with pytest.raises(UnsupportedOperator, match="by which names"):
+    with pytest.raises(UnsupportedOperator, match="the names that vLLM uses"):
         known.check_weights([("vision_tower.x", torch.ones(1))])
 
 
@@ -259,7 +259,7 @@ def test_an_engine_that_is_stepped_answers_what_was_added(session: Session, mode
         made.add_lora(None)
     made.sleep(2)
     del made, weights, answers, first, second
-    with pytest.raises(UnsupportedOperator, match="what its weights take"):
+    with pytest.raises(UnsupportedOperator, match="how much memory its weights take"):
         LLMEngine.from_engine_args(EngineArgs(model=model, quantization="awq", **asked))
     assert reserved() - before < GIB
 
