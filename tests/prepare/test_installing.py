@@ -259,7 +259,7 @@ def test_a_package_without_wheels_is_built_confined(
     made = build_full_environment(requirements(project, "asks\nfiller==22.1\n"), (), None)
     assert installed(made)["only-sources"] == "1.2"
     assert made.differing == ()
-    assert any(note.en.endswith("confined: only-sources 1.2") for note in made.notes)
+    assert any(note.en.endswith("in a sandbox: only-sources 1.2") for note in made.notes)
     assert "/from-the-build" not in index.asked
 
 
