@@ -154,7 +154,7 @@ OURS: dict[str, tuple[Callable[[], object], str]] = {
         lambda: torch.nested.nested_tensor([[1.0], [2.0, 3.0]], device="cuda", layout=torch.strided), "jagged",
     ),
     "one on the CPU": (lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]).sum(), "jagged"),
-    "a dict that grows while gonogo reads it": (_named_while_it_grows, "fault of gonogo"),
+    "a dict that grows while gonogo reads it": (_named_while_it_grows, "bug in gonogo"),
     "a device guard": (raise_(RuntimeError("PyTorch is not linked with support for cuda devices")), "report"),
     "its index": (raise_(RuntimeError("Expected meta:100 but got cpu")), "without data"),
 }  # fmt: skip

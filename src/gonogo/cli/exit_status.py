@@ -20,7 +20,7 @@ UNUSABLE, FAULT, INTERRUPTED = 2, 70, 130
 def exit_statuses(language: str) -> Iterator[None]:
     """End the process as the contract says where the block raises.
 
-    The user's error (and a full disk) is 2, Ctrl-C 130, anything else 70: a fault of gonogo itself.
+    The user's error (and a full disk) is 2, Ctrl-C 130, anything else 70: a bug in gonogo itself.
     """
     try:
         yield
