@@ -14,7 +14,7 @@ from gonogo.finding.errors import UserError
 
 def checked(*paths: str, command: tuple[str, ...] = ()) -> Report:
     report = check(paths, command, use_installed=False).report
-    assert not any("fault of gonogo" in one.why.en for one in report.skipped)
+    assert not any("bug in gonogo" in one.why.en for one in report.skipped)
     return report
 
 
