@@ -15,7 +15,7 @@ from flash_attn.flash_attn_interface import (
 )
 
 __version__ = "2.8.3"
-__getattr__ = _rest.lacking(__name__)
+__getattr__ = _rest.module_getattr(__name__)
 __all__ = [
     "flash_attn_func",
     "flash_attn_kvpacked_func",

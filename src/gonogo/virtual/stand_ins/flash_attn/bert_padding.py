@@ -7,9 +7,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from flash_attn._rest import lacking
+from flash_attn._rest import module_getattr
 
-__getattr__ = lacking(__name__)
+__getattr__ = module_getattr(__name__)
 
 
 def index_first_axis(tensor: Any, indices: Any) -> Any:

@@ -8,9 +8,9 @@ import flash_attn_2_cuda as kernels
 import torch
 import torch.nn.functional as F
 
-from flash_attn._rest import lacking
+from flash_attn._rest import module_getattr
 
-__getattr__ = lacking(__name__)
+__getattr__ = module_getattr(__name__)
 flash_attn_gpu = kernels
 USE_TRITON_ROCM = False
 Window = tuple[int, int]

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from flash_attn._rest import lacking
+from flash_attn._rest import module_getattr
 from flash_attn.ops.triton.rotary import apply_rotary
 
-__getattr__ = lacking(__name__)
+__getattr__ = module_getattr(__name__)
 
 
 class ApplyRotaryEmb(torch.autograd.Function):

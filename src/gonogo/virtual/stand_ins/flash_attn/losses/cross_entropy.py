@@ -6,10 +6,10 @@ from typing import Any
 
 from torch import nn
 
-from flash_attn._rest import lacking
+from flash_attn._rest import module_getattr
 from flash_attn.ops.triton.cross_entropy import cross_entropy_loss
 
-__getattr__ = lacking(__name__)
+__getattr__ = module_getattr(__name__)
 
 
 class CrossEntropyLoss(nn.Module):

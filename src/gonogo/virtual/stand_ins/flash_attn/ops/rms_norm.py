@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from flash_attn._rest import lacking
+from flash_attn._rest import module_getattr
 from flash_attn.ops.triton.layer_norm import rms_norm_fn
 
-__getattr__ = lacking(__name__)
+__getattr__ = module_getattr(__name__)
 
 
 def rms_norm(x: Any, weight: Any, epsilon: float) -> Any:

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from flash_attn._rest import lacking
+from flash_attn._rest import module_getattr
 
-__getattr__ = lacking(__name__)
+__getattr__ = module_getattr(__name__)
 
 
 def all_gather_raw(input_: Any, process_group: Any, async_op: bool = False) -> Any:

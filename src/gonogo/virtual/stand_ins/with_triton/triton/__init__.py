@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from triton import _rest
 
-_rest.find_the_rest()
+_rest.install()
 __version__ = _rest.VERSION
 
 from triton import language, runtime  # noqa: E402  found only now
@@ -17,7 +17,7 @@ __all__ = [
     "Config", "JITFunction", "KernelInterface", "autotune", "cdiv", "heuristics", "jit", "language", "next_power_of_2",
     "runtime",
 ]  # fmt: skip
-__getattr__ = _rest.lacking(__name__)
+__getattr__ = _rest.module_getattr(__name__)
 
 
 def cdiv(x: int, y: int) -> int:

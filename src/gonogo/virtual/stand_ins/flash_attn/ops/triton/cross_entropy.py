@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from flash_attn._rest import lacking
+from flash_attn._rest import module_getattr
 
-__getattr__ = lacking(__name__)
+__getattr__ = module_getattr(__name__)
 
 
 class CrossEntropyLoss(torch.autograd.Function):

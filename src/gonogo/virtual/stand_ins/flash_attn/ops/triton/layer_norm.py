@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from flash_attn._rest import lacking
+from flash_attn._rest import module_getattr
 
-__getattr__ = lacking(__name__)
+__getattr__ = module_getattr(__name__)
 
 
 class _Norm(torch.autograd.Function):
@@ -45,7 +45,7 @@ def layer_norm_fn(
 ) -> Any:  # fmt: skip
     """The norm of ``x``, or of its sum with the residual; with ``prenorm`` the sum too."""
     if any(part is not None for part in (x1, weight1, rowscale, out, residual_out)) or return_dropout_mask:
-        return lacking(__name__)("LayerNormFn")()
+        return module_getattr(__name__)("LayerNormFn")()
     return _Norm.apply(  # type: ignore[no-untyped-call]
         x, weight, bias, residual, prenorm, residual_in_fp32, out_dtype
     )

@@ -10,4 +10,4 @@ from triton.runtime.jit import JITFunction, KernelInterface, jit
 __all__ = [
     "Autotuner", "Config", "Heuristics", "JITFunction", "KernelInterface", "autotune", "driver", "heuristics", "jit",
 ]  # fmt: skip
-__getattr__ = _rest.lacking(__name__)
+__getattr__ = _rest.module_getattr(__name__)

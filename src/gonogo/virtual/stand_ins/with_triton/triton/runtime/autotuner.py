@@ -8,7 +8,7 @@ from typing import Any
 from triton import _rest
 from triton.runtime.jit import KernelInterface
 
-__getattr__ = _rest.lacking(__name__)
+__getattr__ = _rest.module_getattr(__name__)
 _OPTIONS = ("num_warps", "num_ctas", "num_stages", "maxnreg")
 
 

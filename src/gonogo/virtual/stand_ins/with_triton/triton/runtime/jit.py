@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from triton import _rest
 
 T = TypeVar("T")
-__getattr__ = _rest.lacking(__name__)
+__getattr__ = _rest.module_getattr(__name__)
 
 
 class KernelInterface(Generic[T]):
