@@ -6,11 +6,12 @@ Only text output is grouped; ``--format json`` contains everything.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from gonogo.finding import Finding, Report, Severity, Skipped, Text, translated
+from gonogo.finding.text import join_texts
 
 _MAX_SHOWN_SEPARATELY = 3
 """Up to this many of a kind are each shown in full."""
@@ -98,12 +99,7 @@ def grouped_skipped(report: Report) -> list[Skipped]:
 
 def _join_subjects(subjects: Sequence[Text]) -> Text:
     if len(subjects) <= _MAX_NAMED_SUBJECTS:
-        return _join_texts(subjects)
+        return join_texts(subjects, "; ", "；")
     return _NAMES_AND_MORE.format(
-        names=_join_texts(subjects[:_MAX_NAMED_SUBJECTS]), count=len(subjects) - _MAX_NAMED_SUBJECTS
+        names=join_texts(subjects[:_MAX_NAMED_SUBJECTS], "; ", "；"), count=len(subjects) - _MAX_NAMED_SUBJECTS
     )
-
-
-def _join_texts(texts: Iterable[Text]) -> Text:
-    several = list(texts)
-    return Text("; ".join(one.en for one in several), "；".join(one.zh for one in several))

@@ -46,7 +46,7 @@ def _load_chinese() -> dict[str, str]:
     return msgspec.json.decode(CHINESE_TEXTS_FILE.read_bytes(), type=dict[str, str])
 
 
-def listed(texts: Iterable[Text], comma: str = ", ", comma_zh: str = "，") -> Text:
+def join_texts(texts: Iterable[Text], comma: str = ", ", comma_zh: str = "，") -> Text:
     """Several texts joined into one, with a separator for each language."""
     several = list(texts)
     return Text(comma.join(text.en for text in several), comma_zh.join(text.zh for text in several))

@@ -15,7 +15,8 @@ from gonogo.evidence.rehearsal.lives import FileEvent
 from gonogo.evidence.rehearsal.record import Failure, RankRecord, RehearsalRecord
 from gonogo.finding import Text, translated
 from gonogo.finding.lives.life_report import InterruptedResume, Interruption, LifeReport
-from gonogo.finding.lives.state_names import listed_texts, state_text
+from gonogo.finding.lives.state_names import state_text
+from gonogo.finding.text import join_texts
 
 _MAX_MOMENTS = 16
 """The most moments that are tried; each needs a rehearsal of its own."""
@@ -143,7 +144,7 @@ def _classify_resume(record: RehearsalRecord, whole: LifeReport) -> tuple[Interr
         return "anew", _NOTHING
     if not lost:
         return "whole", _NOTHING
-    return "half", listed_texts([*lost[:_MAX_LOST], *([Text("…", "…")] if len(lost) > _MAX_LOST else [])])
+    return "half", join_texts([*lost[:_MAX_LOST], *([Text("…", "…")] if len(lost) > _MAX_LOST else [])], comma_zh=", ")
 
 
 def _is_own(rank: RankRecord, failure: Failure) -> bool:

@@ -17,11 +17,6 @@ def state_text(name: str, slot: str = "") -> Text:
     return translated("{slot} of {name}").format(slot=slot, name=shown) if slot else shown
 
 
-def listed_texts(texts: list[Text]) -> Text:
-    """One after the other, with commas."""
-    return Text(", ".join(text.en for text in texts), ", ".join(text.zh for text in texts))
-
-
 def _name_text(name: str) -> Text:
     """A flat partition has no name of its own: the inventory numbers it."""
     prefix = _OPTIMIZER_PREFIX.match(name)

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from gonogo.evidence.rehearsal.life_table import life_report
 from gonogo.finding.lives.life_report import LifeReport, StateRow
-from gonogo.finding.lives.state_names import listed_texts, state_text
+from gonogo.finding.lives.state_names import state_text
+from gonogo.finding.text import join_texts
 from gonogo.hazards.rule import RehearsalRecord, Text, translated
 
 _MAX_SHOWN = 3
@@ -51,12 +52,14 @@ def listed(rows: Sequence[StateRow]) -> Text:
         )
         for status, same in kinds.items()
     ]
-    return Text("; ".join(part.en for part in parts), "；".join(part.zh for part in parts))
+    return join_texts(parts, "; ", "；")
 
 
 def named(rows: Sequence[StateRow]) -> Text:
     """The first rows by name."""
-    return listed_texts([*map(_state_name, rows[:_MAX_SHOWN]), *([Text("…", "…")] if len(rows) > _MAX_SHOWN else [])])
+    return join_texts(
+        [*map(_state_name, rows[:_MAX_SHOWN]), *([Text("…", "…")] if len(rows) > _MAX_SHOWN else [])], comma_zh=", "
+    )
 
 
 def _state_name(row: StateRow) -> Text:

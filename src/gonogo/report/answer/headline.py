@@ -7,7 +7,7 @@ import msgspec
 from gonogo.finding import Certainty, Finding, Report, Severity, Text, Verdict, translated
 from gonogo.finding.ranks import capitalize_text
 from gonogo.finding.rehearsal import Device, Rehearsal, RehearsalComparison
-from gonogo.finding.text import listed
+from gonogo.finding.text import join_texts
 from gonogo.finding.words import PHASE_NAMES, size
 from gonogo.report.answer.next_step import NextStep, next_step
 from gonogo.report.trials.plan import strategy_name
@@ -121,7 +121,7 @@ def _reason(report: Report) -> tuple[Text, tuple[Text, ...]]:
     """The reason as one sentence, and the notes that it does not state."""
     if report.regressed:
         rest = tuple(note for note in report.notes if note not in report.regressed)
-        return capitalize_text(listed(report.regressed, "; ", "；")), rest
+        return capitalize_text(join_texts(report.regressed, "; ", "；")), rest
     if report.command == "compare" and report.comparison is not None:
         return _compared(report.comparison), report.notes
     if report.command in ("cure", "bisect") and report.notes:  # the last note of these commands is their answer
@@ -134,7 +134,7 @@ def _reason(report: Report) -> tuple[Text, tuple[Text, ...]]:
 
 def _compared(comparison: RehearsalComparison) -> Text:
     if comparison.reasons:
-        return capitalize_text(listed(comparison.reasons, "; ", "；"))
+        return capitalize_text(join_texts(comparison.reasons, "; ", "；"))
     if not comparison.peaks_judged:
         return translated("The verdict is the same; no rank completed in both, so the peaks show only how far each got")
     return translated("The verdict is the same, and no peak differs by more than {allowed}").format(
@@ -239,7 +239,7 @@ def _went_through(rehearsal: Rehearsal) -> Text:
         translated("{steps} optimizer steps").format(steps=steps) if steps != 1 else translated("1 optimizer step"),
         *after,
     ]
-    said = listed([PHASE_NAMES["load"], *parts], ", ", "、")
+    said = join_texts([PHASE_NAMES["load"], *parts], ", ", "、")
     fullest = _fullest_device(rehearsal)
     free = ""
     if fullest is not None:
@@ -341,7 +341,7 @@ def _untranslated(said: str) -> Text:
 
 def _not_covered(report: Report) -> Text:
     names = list(dict.fromkeys(skipped.what for skipped in report.skipped))
-    shown = listed(names[:_MAX_NOT_COVERED], "; ", "；")
+    shown = join_texts(names[:_MAX_NOT_COVERED], "; ", "；")
     more = len(names) - _MAX_NOT_COVERED
     if more <= 0:
         return shown

@@ -19,7 +19,7 @@ from packaging.version import InvalidVersion, Version
 
 from gonogo.finding import Edit, Finding, Text, Verdict, translated
 from gonogo.finding.second_opinion.model_reading import Proof
-from gonogo.finding.text import listed
+from gonogo.finding.text import join_texts
 from gonogo.prepare.packages.installed import installed_version
 from gonogo.prepare.packages.names import STACK, can_overlay
 from gonogo.rehearse.progress import OnProgress
@@ -113,7 +113,7 @@ def prove(
         return Proof(False, outcome, copy.patch(), candidate.pins)
     if outcome.verdict is Verdict.GO:
         return Proof(True, _REHEARSED_WITH_CHANGE, copy.patch(), candidate.pins)
-    left = listed([finding.title for finding in outcome.blocking_findings[:2]])
+    left = join_texts([finding.title for finding in outcome.blocking_findings[:2]])
     return Proof(False, _FURTHER.format(what=left), copy.patch(), candidate.pins)
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 
 from gonogo.evidence.environment.hardware import Accelerator, all_accelerators
 from gonogo.finding import Report, Skipped, Text, Verdict, planned, translated
-from gonogo.finding.text import listed
+from gonogo.finding.text import join_texts
 from gonogo.trials.plan import roofline
 from gonogo.trials.plan.choice import UNCERTAINTY_BY_SOURCE, Choice
 from gonogo.trials.plan.fits import HOST_RESERVE_SHARE
@@ -72,7 +72,7 @@ def covered(plan: PlanResult | SolveResult, full_depth_choices: Sequence[Choice]
     if full_depth_choices:
         said.append(
             translated("rehearsed at full depth: {what}").format(
-                what=listed((choice.strategy.label for choice in full_depth_choices), "; ", "；")
+                what=join_texts((choice.strategy.label for choice in full_depth_choices), "; ", "；")
             )
         )
     return said
@@ -87,7 +87,7 @@ def _stack(request: PlanRequest) -> Text:
 def _skipped_items(plan: PlanResult) -> list[Skipped]:
     skipped = []
     if plan.unsettled:
-        names = listed((choice.strategy.label for choice in plan.unsettled), "; ", "；")
+        names = join_texts((choice.strategy.label for choice in plan.unsettled), "; ", "；")
         skipped.append(
             Skipped(
                 names,

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from gonogo.finding import Text, translated
-from gonogo.finding.text import listed
+from gonogo.finding.text import join_texts
 from gonogo.trials.plan.task.kinds import Reference
 from gonogo.trials.plan.task.rollout import RolloutChoice
 
@@ -67,7 +67,7 @@ class Family(msgspec.Struct, frozen=True, order=True):
                 words.append(_PARAMETERS_OFFLOADED.format(place=_OFFLOAD_DEVICE_LABELS[self.parameters]))
         if self.small_buckets:
             words.append(translated("reduced buckets"))
-        return listed(words)
+        return join_texts(words)
 
 
 class Strategy(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ class Strategy(msgspec.Struct, frozen=True):
         """The name in reports."""
         words = [self.family.label, *([_CHECKPOINTING] if self.checkpointing else []), self.rollout.label]
         words += [_PRECOMPUTED] if self.reference == "precomputed" else []
-        return listed(word for word in words if word.en)
+        return join_texts(word for word in words if word.en)
 
 
 def families(world_size: int, *, nvme: bool, host: bool = True) -> Iterator[Family]:

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from gonogo.finding import Text, translated
-from gonogo.finding.text import listed
+from gonogo.finding.text import join_texts
 from gonogo.trials.plan.extrapolation import Peak
 from gonogo.virtual.measuring.jobs import EngineFacts, PhasePeak
 from gonogo.virtual.rollout.uncertainty import BLOCK, CONTEXT_UNCERTAINTY_BYTES, MAX_CUDA_GRAPH_BYTES, PEAK_UNCERTAINTY
@@ -50,7 +50,7 @@ class RolloutChoice(msgspec.Struct, frozen=True, order=True):
             return text.format(gpus=self.gpus, tp=shown)
         if self.engine == "colocate":
             words = [_MEMORY_SHARE.format(share=f"{self.share:.2f}"), *([Text(tp, tp)] if self.tp > 1 else [])]
-            return _COLOCATED.format(how=listed([*words, *([_SLEEPING] if self.sleep else [])]))
+            return _COLOCATED.format(how=join_texts([*words, *([_SLEEPING] if self.sleep else [])]))
         return _NO_ENGINE if self.engine == "none" else Text("", "")
 
 
