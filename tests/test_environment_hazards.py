@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from gonogo.evidence.environment.this_machine import interpreter
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.field import Field
 from gonogo.finding import Certainty, Finding
-from gonogo.hazards.environment import pinned_version_never_released
+from gonogo.hazards.environment import numpy_name_removed, pinned_version_never_released
 
 CURRENT = (
     "torch==2.9.1\ntorchvision==0.24.1\ntriton==3.5.1\ntransformers==5.2.0\naccelerate==1.12.0\npeft==0.18.1\n"
@@ -157,3 +159,14 @@ def test_versions_that_there_are_not(package: str, version: str, answer: object)
     parsed = parse_version(version)
     assert parsed is not None
     assert pinned_version_never_released.find_unreleased(package, parsed) == answer
+
+
+def test_names_that_numpy_removed_are_those_of_its_own_table() -> None:
+    """numpy 2 lists what it expired, with what to use instead."""
+    numpy = pytest.importorskip("numpy", minversion="2.0")
+    expired = importlib.import_module("numpy._expired_attrs_2_0").__expired_attributes__
+    removed = numpy_name_removed._REMOVED
+    assert sorted(set(expired) - set(removed)) == []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        assert [name for name in removed if hasattr(numpy, name)] == []
