@@ -16,7 +16,7 @@ _MAX_PATCH_TOKENS = 800
 """A patch is answered whole or not at all: a part of one can't be applied."""
 _TRUNCATION_LIMITS = ((500, 5000), (60, 2500), (25, 1200), (12, 700), (8, 400), (5, 250), (3, 150), (2, 80))
 """Entries of a list, characters of a string: the first that makes it fit is taken."""
-_WHOLE = ("patch", "fix")
+_UNTRUNCATED_FIELDS = ("patch", "fix")
 """Entries whose text is not shortened."""
 
 _Json = dict[str, Any]
@@ -30,7 +30,7 @@ def short_report(report: _Json, language: str = "en", tokens: int = MAX_TOKENS) 
         found: _Json = _truncated(whole, entries, characters)
         if count_tokens(as_json(found)) <= tokens:
             return found
-    for name in _WHOLE:
+    for name in _UNTRUNCATED_FIELDS:
         found.pop(name, None)
     return found
 
@@ -58,7 +58,10 @@ def _truncated(value: Any, entries: int, characters: int) -> Any:
         left = [f"[… {len(value) - entries} more]"] if len(value) > entries else []
         return [*(_truncated(one, entries, characters) for one in value[:entries]), *left]
     if isinstance(value, dict):
-        return {name: one if name in _WHOLE else _truncated(one, entries, characters) for name, one in value.items()}
+        return {
+            name: one if name in _UNTRUNCATED_FIELDS else _truncated(one, entries, characters)
+            for name, one in value.items()
+        }
     return value
 
 
@@ -69,7 +72,7 @@ def _parts(report: _Json) -> Iterator[tuple[str, Any]]:
         yield name, answer.get(name)
     yield "figures", {one["name"]: one["value"] for one in answer.get("figures", ())}
     yield "findings", [_finding(one) for one in report.get("findings", ())]
-    for name, part in _PARTS.items():
+    for name, part in _PARTS_BY_FIELD.items():
         if isinstance(report.get(name), dict | list | str):
             yield from part(report[name])
     yield "clues", [one["text"] for one in report.get("clues", ())]
@@ -156,11 +159,11 @@ def _compared(comparison: _Json) -> Iterator[tuple[str, Any]]:
         yield f"gone_{name}", comparison[name]["gone"]
 
 
-def _wanted(wanted: list[_Json]) -> Iterator[tuple[str, Any]]:
-    yield "needs", [_need(one) for one in wanted]
+def _required_inputs(wanted: list[_Json]) -> Iterator[tuple[str, Any]]:
+    yield "needs", [_required_input(one) for one in wanted]
 
 
-def _need(one: _Json) -> str:
+def _required_input(one: _Json) -> str:
     why = f" ({one['why']})" if one["why"] else ""
     return f"{one['kind']} {one['name']}: {one['state']}{why}, from {one['place']}"
 
@@ -169,28 +172,28 @@ def _packages(packages: _Json) -> Iterator[tuple[str, Any]]:
     yield "packages_not_as_required", [f"{one['what']}: {one['why']}" for one in packages["not_as_asked"]]
 
 
-def _listed(hazards: list[_Json]) -> Iterator[tuple[str, Any]]:
+def _hazard_list(hazards: list[_Json]) -> Iterator[tuple[str, Any]]:
     yield "count", len(hazards)
     yield "hazards", [f"{one['name']}: {one['title']}" for one in hazards]
 
 
-def _as_it_is(name: str) -> Callable[[Any], Iterator[tuple[str, Any]]]:
+def _unchanged(name: str) -> Callable[[Any], Iterator[tuple[str, Any]]]:
     def part(value: Any) -> Iterator[tuple[str, Any]]:
         yield name, value
 
     return part
 
 
-_PARTS: dict[str, Callable[[Any], Iterator[tuple[str, Any]]]] = {
-    "title": _as_it_is("title"),
-    "page": _as_it_is("page"),
-    "hazards": _listed,
+_PARTS_BY_FIELD: dict[str, Callable[[Any], Iterator[tuple[str, Any]]]] = {
+    "title": _unchanged("title"),
+    "page": _unchanged("page"),
+    "hazards": _hazard_list,
     "rehearsal": _rehearsed,
     "cure": _cured,
     "plan": _planned,
     "comparison": _compared,
-    "wanted": _wanted,
-    "folder": _as_it_is("folder"),
-    "ended_with": _as_it_is("ended_with"),
+    "wanted": _required_inputs,
+    "folder": _unchanged("folder"),
+    "ended_with": _unchanged("ended_with"),
     "packages": _packages,
 }

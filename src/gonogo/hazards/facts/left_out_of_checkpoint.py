@@ -12,7 +12,7 @@ from gonogo.hazards.rule import Call, Edit, Field, Fix, Run, Text, translated
 
 OPTIMIZER, SCHEDULER, WEIGHTS = "optimizer", "scheduler", "weights"
 _ALL_BUT_WEIGHTS = (OPTIMIZER, SCHEDULER)
-_ARGUMENTS = {
+_EXCLUDING_ARGUMENTS = {
     "save_only_model": _ALL_BUT_WEIGHTS,  # transformers
     "resume_only_model": _ALL_BUT_WEIGHTS,  # ms-swift
     "no_save_optim": _ALL_BUT_WEIGHTS,  # Megatron-LM
@@ -20,7 +20,7 @@ _ARGUMENTS = {
     "finetune": _ALL_BUT_WEIGHTS,
 }
 """Arguments which, where they are true, leave these states out."""
-_LOAD_KEYWORDS = {
+_EXCLUDING_LOAD_KEYWORDS = {
     "load_module_only": (True, _ALL_BUT_WEIGHTS),
     "load_optimizer_states": (False, (OPTIMIZER,)),
     "load_lr_scheduler_states": (False, (SCHEDULER,)),
@@ -36,18 +36,18 @@ _STATES = {
     SCHEDULER: translated("scheduler state"),
     WEIGHTS: translated("checkpoint to read"),
 }
-_HAND_ON = translated("Pass on the checkpoint to resume from: {name}={value}")
-_GATHER = translated("Gather the weights for the save: stage3_gather_16bit_weights_on_model_save=true")
+_PASS_CHECKPOINT = translated("Pass on the checkpoint to resume from: {name}={value}")
+_GATHER_WEIGHTS = translated("Gather the weights for the save: stage3_gather_16bit_weights_on_model_save=true")
 _KEEP_MODULES = translated("Have the adapter save them: modules_to_save={names}")
 
 
 def restoring_fixes(hazard: Hazard, state: str, run: Run) -> Iterator[Fix]:
     """Each setting that leaves this kind of state out, taken out."""
-    for name, states in _ARGUMENTS.items():
+    for name, states in _EXCLUDING_ARGUMENTS.items():
         if state in states and run.arguments.get(name).truth is True:
             yield from _without_argument(hazard, name, state, run)
     for call in (call for script in run.scripts for call in script.calls("*.load_checkpoint")):
-        for name, (value, left_out) in _LOAD_KEYWORDS.items():
+        for name, (value, left_out) in _EXCLUDING_LOAD_KEYWORDS.items():
             if state in left_out and call.has(name) and call.keyword(name).truth is value:
                 title = _LEAVE_OUT.format(name=f"{name}={value}", state=_STATES[state])
                 yield hazard.fix(title, call.script.removing_keyword(call, name), safe=False)
@@ -62,7 +62,7 @@ def reading_fixes(hazard: Hazard, run: Run) -> Iterator[Fix]:
         mode = run.arguments.get(name)
         if mode.string == "disable" and mode.place is not None and run.arguments.source_of(name) == "option":
             changed = mode.place.edit(mode.place.text.replace("disable", "auto"))
-            yield hazard.fix(_HAND_ON.format(name=name, value="auto"), changed, safe=False)
+            yield hazard.fix(_PASS_CHECKPOINT.format(name=name, value="auto"), changed, safe=False)
     for script in run.scripts:
         trainers: dict[ast.expr, Call] = {call.node: call for call in script.calls(*TRAINER_CLASSES)}
         for call in script.calls("*.train"):
@@ -72,7 +72,7 @@ def reading_fixes(hazard: Hazard, run: Run) -> Iterator[Fix]:
                 continue
             value = f"{script.place(arguments).text}.resume_from_checkpoint"
             edit = script.setting_keyword(call, "resume_from_checkpoint", value)
-            yield hazard.fix(_HAND_ON.format(name="resume_from_checkpoint", value=value), edit, safe=False)
+            yield hazard.fix(_PASS_CHECKPOINT.format(name="resume_from_checkpoint", value=value), edit, safe=False)
 
 
 def gathering_fixes(hazard: Hazard, run: Run) -> Iterator[Fix]:
@@ -80,7 +80,7 @@ def gathering_fixes(hazard: Hazard, run: Run) -> Iterator[Fix]:
     key = ("zero_optimization", "stage3_gather_16bit_weights_on_model_save")
     config = run.config
     if config is not None and config.zero_stage == 3 and config.get(*key).get() is not True:
-        yield from _made(hazard, _GATHER, lambda: config.inserting(*key, value=True))
+        yield from _fix_if_placed(hazard, _GATHER_WEIGHTS, lambda: config.inserting(*key, value=True))
 
 
 def adapter_fixes(hazard: Hazard, lost: list[str], run: Run) -> Iterator[Fix]:
@@ -101,18 +101,18 @@ def _without_argument(hazard: Hazard, name: str, state: str, run: Run) -> Iterat
     source, launch = run.arguments.source_of(name), run.launch
     if source == "option" and launch is not None:
         options = launch.options
-        yield from _made(hazard, title, lambda: options.removing(name))
+        yield from _fix_if_placed(hazard, title, lambda: options.removing(name))
     elif source == "file" and launch is not None:
         config = read_launch_yaml(launch, launch.framework_config.string or "")
         if config is not None:
-            yield from _made(hazard, title, lambda: config.removing(name))
+            yield from _fix_if_placed(hazard, title, lambda: config.removing(name))
     else:
         for call in (call for script in run.scripts for call in script.calls(*ARGUMENT_CLASSES)):
             if call.has(name):
                 yield hazard.fix(title, call.script.removing_keyword(call, name), safe=False)
 
 
-def _made(hazard: Hazard, title: Text, make: Callable[[], Edit | None]) -> Iterator[Fix]:
+def _fix_if_placed(hazard: Hazard, title: Text, make: Callable[[], Edit | None]) -> Iterator[Fix]:
     try:
         yield hazard.fix(title, make(), safe=False)
     except KeyError:  # it has no place of its own

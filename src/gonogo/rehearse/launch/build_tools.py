@@ -1,7 +1,8 @@
-"""What a program that compiles an extension as it starts asks the environment for: headers, its Python's settings.
+"""The environment for programs that compile an extension at startup: headers, and ``python3-config``.
 
-Megatron-LM runs ``make`` for the index of its data; others have a script of their own. Such a build takes pybind11's
-headers, which torch brings as well, and asks ``python3-config`` for a module's suffix: that of the rank's Python.
+Megatron-LM runs ``make`` to build its data indexer; others use scripts of their own. Such builds need
+pybind11's headers, which torch also ships, and call ``python3-config`` for the extension suffix, which must be
+that of the rank's Python.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 _HEADERS_VARIABLE = "CPLUS_INCLUDE_PATH"
-"""Folders that a C++ compiler looks in after those that it is told."""
+"""Folders that a C++ compiler searches after those on its command line."""
 
 
 def with_build_tools(environment: Mapping[str, str], python: str, programs: Path) -> dict[str, str]:
-    """An environment in which a build finds them; ``programs`` is a folder for the start of PATH."""
+    """The environment with headers and ``python3-config``; ``programs`` is a folder to put first on PATH."""
     changed = dict(environment)
     path = environment.get("PATH", os.defpath)
     config = _python_config(python)
@@ -38,7 +39,7 @@ def with_build_tools(environment: Mapping[str, str], python: str, programs: Path
 
 
 def _python_config(python: str) -> Path | None:
-    """The program that tells a Python's settings for builds; a virtual environment has none of its own."""
+    """The ``python3-config`` of a Python; a virtual environment has none of its own."""
     own = Path(os.path.realpath(python))
     places = (own.with_name(f"{own.name}-config"), own.with_name("python3-config"))
     return next((place for place in places if os.access(place, os.X_OK)), None)
@@ -46,7 +47,7 @@ def _python_config(python: str) -> Path | None:
 
 @cache
 def _headers() -> tuple[str, ...]:
-    """Folders of pybind11's headers, and of Python's, where no package has them: those that torch was built with."""
+    """Folders of the pybind11 headers that torch ships, and of Python's, if pybind11 is not installed; else none."""
     if find_spec("pybind11") is not None or (torch := find_spec("torch")) is None or torch.origin is None:
         return ()
     include = os.path.join(os.path.dirname(torch.origin), "include")

@@ -1,9 +1,8 @@
-"""The time of a step with other micro-batches, between two bounds: what the page's what-if says without a rehearsal.
+"""Bounds on the time of a step with another micro-batch, for the page's what-if without a rehearsal.
 
-Of each kernel of a step it is known what it computes and what it moves. With other micro-batches the FLOPs of its
-products grow as the samples do; of the bytes that it moves, some are weights, which don't: between none and all of them
-grow. As many kernels are launched, or, where a model goes through its samples one by one, as many more. As much is sent
-between the ranks, and the optimizer does the same.
+The FLOPs and bytes of each kernel of a step are known. With another micro-batch, the FLOPs of matrix products
+scale with the samples; of the bytes, between none and all do, since some are weights. The number of kernels stays,
+or scales with the samples if a model loops over them. Communication between ranks and the optimizer step stay the same.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from gonogo.trials.plan.rehearsed_step import last_whole_step, rank_step_seconds
 from gonogo.virtual.tracing.operator_time import LAUNCH_SECONDS, operator_seconds
 
 FACTORS = (0.0625, 0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0)
-"""Of the samples of a micro-batch; between two of them, the lower one's bound is the least and the upper one's the
-most."""
+"""Multiples of the micro-batch; between two of them, the lower bound is the smaller one's, the upper the
+larger one's."""
 
 
 def step_scaling(record: RehearsalRecord) -> StepScaling | None:
-    """The bounds of a rehearsal's slowest rank; None where they can't be told."""
+    """The bounds for a rehearsal's slowest rank; None if they can't be derived."""
     slowest, speed = slowest_rank(record), speed_of(record)
     if slowest is None or speed is None:
         return None
@@ -59,9 +58,9 @@ def _without_transfers(part: PhaseWork) -> PhaseWork:
 
 
 def _scaled(part: PhaseWork, factor: float, others: float, speed: Speed) -> PhaseWork:
-    """The part with so many times the FLOPs of each product; ``others``: times the bytes of each kernel, and kernels.
+    """The phase with the FLOPs of each product scaled by ``factor``, and bytes and kernel count by ``others``.
 
-    The kernels are those of the micro-batches that were run; of what was only counted, they are as many in proportion.
+    The kernels are those of the micro-batches that were run; those that were only counted scale in proportion.
     """
     if part.phase == "step":
         return part
@@ -80,7 +79,7 @@ def _scaled(part: PhaseWork, factor: float, others: float, speed: Speed) -> Phas
 
 
 def _seconds(part: PhaseWork, factor: float, moved: float, speed: Speed) -> tuple[float, float, int]:
-    """Seconds of kernels that run longer than their launch takes, of the others, and how many those are."""
+    """Seconds in kernels that run longer than their launch takes, seconds in the others, and the count of those."""
     long, short, short_count = 0.0, 0.0, 0
     for kind, flops, nbytes, count in part.kernels:
         seconds = operator_seconds(round(flops * factor), round(nbytes * moved), speed, kind)

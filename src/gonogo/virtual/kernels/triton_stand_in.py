@@ -1,8 +1,8 @@
-"""Triton where it isn't installed: found by programs that can't do without, as torch's builds for GPUs bring it.
+"""Triton where it isn't installed: found by programs that need it, since torch's GPU builds on Linux include it.
 
-A CPU build of torch does not require Triton, every build for GPUs on Linux does. Code that has a way without it (an
-import within ``try``, a question to ``find_spec``) takes that way as before; where the import would end the program,
-Triton's interface is found in ``stand_ins/with_triton``, and launches are left out as with the real package.
+A CPU build of torch does not require Triton; every GPU build on Linux does. Code with a fallback (an import within
+``try``, a call of ``find_spec``) takes the fallback as before; if the import would end the program, Triton's
+interface is found in ``stand_ins/with_triton``, and launches are skipped as with the real package.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from gonogo.evidence.script.identifiers import last_name
 from gonogo.finding import Text, translated
 from gonogo.virtual.patching.patches import Patches
 
-_PACKAGES = str(Path(__file__).parent.parent / "stand_ins" / "with_triton")
-_OWN = str(Path(gonogo.__file__).parent)
-_INSTALLED = translated("Triton is installed on the machine, as torch's builds for GPUs require it")
-_FAILED_IMPORT = frozenset({"ImportError", "ModuleNotFoundError"})
-_ANY_EXCEPTION = frozenset({"Exception", "BaseException"})
+_STAND_IN_FOLDER = str(Path(__file__).parent.parent / "stand_ins" / "with_triton")
+_GONOGO_FOLDER = str(Path(gonogo.__file__).parent)
+_INSTALLED_ASSUMPTION = translated("Triton is installed on the machine, as torch's builds for GPUs require it")
+_IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError"})
+_CATCH_ALL_EXCEPTIONS = frozenset({"Exception", "BaseException"})
 
 
 def install(patches: Patches, assume: Callable[[Text], object]) -> None:
-    """Have it found after all else was asked."""
+    """Add the finder, after all others."""
     finder = _Finder(assume)
     sys.meta_path.append(finder)
     patches.on_undo(lambda: sys.meta_path.remove(finder))
@@ -44,18 +44,18 @@ class _Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The package's place, or None."""
+        """The spec of the stand-in, or None."""
         if name != "triton":
             return None
         asking = sys._getframe(1)
-        if _is_only_asked_for(asking) or _has_way_without(asking):
+        if _is_find_spec_call(asking) or _is_failure_handled(asking):
             return None
-        self._assume(_INSTALLED)
-        return PathFinder.find_spec(name, [_PACKAGES])
+        self._assume(_INSTALLED_ASSUMPTION)
+        return PathFinder.find_spec(name, [_STAND_IN_FOLDER])
 
 
-def _is_only_asked_for(frame: FrameType | None) -> bool:
-    """Whether ``importlib.util.find_spec`` asks, and not an import."""
+def _is_find_spec_call(frame: FrameType | None) -> bool:
+    """Whether the caller is ``importlib.util.find_spec`` rather than an import."""
     while frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
         if frame.f_code.co_name == "_find_and_load":
             return False
@@ -67,20 +67,20 @@ def _program_frames(frame: FrameType | None) -> Iterator[FrameType]:
     """The frames of the program's and its libraries' code, the importing one first."""
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith(("<frozen ", _OWN)):
+        if not file.startswith(("<frozen ", _GONOGO_FOLDER)):
             yield frame
         frame = frame.f_back
 
 
-def _has_way_without(frame: FrameType) -> bool:
-    """Whether code that is running goes on when the import fails.
+def _is_failure_handled(frame: FrameType) -> bool:
+    """Whether code on the stack handles a failure of this import and goes on.
 
-    A handler of failed imports may be anywhere; one of all exceptions is meant for it only where it is around an import
-    itself, not where it is around the whole program.
+    A handler for ImportError counts anywhere on the stack; one for all exceptions counts only around an import, not
+    around the whole program.
     """
     importing = True
     for each in _program_frames(frame):
-        for first, last, catches_all in _guarded_lines(each.f_code.co_filename):
+        for first, last, catches_all in _handled_lines(each.f_code.co_filename):
             if first <= each.f_lineno <= last and (importing or not catches_all):
                 return True
         importing = importing and each.f_code.co_name == "<module>"
@@ -88,8 +88,8 @@ def _has_way_without(frame: FrameType) -> bool:
 
 
 @functools.cache
-def _guarded_lines(file: str) -> tuple[tuple[int, int, bool], ...]:
-    """From which line to which one a file goes on after a failed import, and whether after any exception."""
+def _handled_lines(file: str) -> tuple[tuple[int, int, bool], ...]:
+    """Ranges of lines in which a file handles a failed import, and whether the handler is for any exception."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError, RecursionError):
@@ -105,15 +105,15 @@ def _guarded_lines(file: str) -> tuple[tuple[int, int, bool], ...]:
             caught = [argument for call in calls for argument in call.args]
         else:
             continue
-        names = {name for one in caught for name in _names(one)}
-        if names & (_FAILED_IMPORT | _ANY_EXCEPTION):
+        names = {name for one in caught for name in _caught_names(one)}
+        if names & (_IMPORT_ERRORS | _CATCH_ALL_EXCEPTIONS):
             lines = node.body[0].lineno, node.body[-1].end_lineno or node.body[-1].lineno
-            found.append((*lines, not names & _FAILED_IMPORT))
+            found.append((*lines, not names & _IMPORT_ERRORS))
     return tuple(found)
 
 
-def _names(caught: ast.expr | None) -> set[str]:
-    """The classes that a handler is for."""
+def _caught_names(caught: ast.expr | None) -> set[str]:
+    """The names of the exception classes that a handler catches."""
     if caught is None:
         return {"BaseException"}
     return {last_name(one) for one in (caught.elts if isinstance(caught, ast.Tuple) else [caught])}

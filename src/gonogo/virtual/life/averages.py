@@ -1,8 +1,8 @@
 """Averages of the weights (EMA, SWA): tensors shaped like the parameters that the program updates after each step.
 
-They are known by what is done with them, not by the class that keeps them: what is written in place between an
-optimizer's step and the next forward, from another tensor of its shape, was there before the step, and is neither a
-parameter, a buffer nor the optimizer's. A plain copy of a parameter is no average: so weights are handed to a rollout.
+They are recognised by how they are updated, not by the class that holds them: a tensor that existed before the step, is
+neither a parameter, a buffer nor optimizer state, and is written in place from another tensor of its shape between an
+optimizer step and the next forward. A plain copy of a parameter isn't an average: weights are copied so for a rollout.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from gonogo.virtual.memory.tracking import Cell
 from gonogo.virtual.tensor import VirtualTensor, local_tensors
 
 _MIN_SHARE = 0.5
-"""Of the trained parameters, that have an average: fewer are something else that has the shape of a parameter."""
+"""Share of the trained parameters that must have an average; fewer are other tensors of a parameter's shape."""
 _MAX_FRAMES = 40
 _MAX_HELD_VALUES = 100_000
-"""Of an object, that are looked through for the averages."""
+"""Largest list or dict of an object that is searched for the averages."""
 
 
 class _Average(NamedTuple):
@@ -45,7 +45,7 @@ class _Average(NamedTuple):
         return "average", "", self.name, self.part
 
     def held(self) -> HeldState | None:
-        """As it is now; None where it is gone."""
+        """Its current state, or None if it has been freed."""
         cell = self.cell()
         if cell is None:
             return None
@@ -55,16 +55,16 @@ class _Average(NamedTuple):
 
 
 class Averages:
-    """What is averaged, found anew after each step; in the second life as it was before its first update."""
+    """The averages, detected again after each step; for the second life, also their state before its first update."""
 
     def __init__(self, *, labels: bool) -> None:
         self._labels = labels
-        """Whether they get labels: in the first life."""
+        """Whether to label the averages, as in the first life."""
         self._is_open = False
-        self._known_cells: set[int] = set()
+        self._state_cells: set[int] = set()
         self._parameters: list[StateTensor] = []
         self._unused: list[StateTensor] = []
-        self._born: set[int] = set()
+        self._created_since_step: set[int] = set()
         self._found: dict[tuple[int, int], tuple[_Average, HeldState | None]] = {}
         self._current: tuple[_Average, ...] = ()
         self.at_first_update: tuple[HeldState, ...] = ()
@@ -72,52 +72,52 @@ class Averages:
         self.counters_at_first_update: tuple[StateCounter, ...] = ()
         self._owner: weakref.ref[Any] | None = None
         self._numbers: dict[str, float] = {}
-        """Of the owner, when the last window closed."""
+        """The owner's whole numbers when the previous window closed."""
 
     # -- from one step to the next forward ------------------------------------------------------------
 
     def open(self, held: Iterable[StateTensor]) -> None:
-        """A step was made with this state."""
+        """Open the window after an optimizer step with this state."""
         states = list(held)
-        self._known_cells = {id(state.tensor.cell) for state in states}
+        self._state_cells = {id(state.tensor.cell) for state in states}
         self._parameters = [state for state in states if state.kind == "parameter"]
         self._unused = list(self._parameters)
-        self._born, self._found, self._is_open = set(), {}, True
+        self._created_since_step, self._found, self._is_open = set(), {}, True
 
     def close(self) -> None:
-        """The next forward begins."""
+        """Close the window: the next forward begins."""
         if not self._is_open:
             return
         self._is_open = False
         numbers = self._owner_numbers()
-        if found := self._found_now():
+        if found := self._updated_averages():
             self._current = tuple(average for average, _ in found)
             if not self.at_first_update:
                 self.at_first_update = tuple(before for _, before in found if before is not None)
             self._label(self._current)
         grown = [name for name, value in numbers.items() if self._numbers.get(name) == value - 1]
         if grown and self._current and not self.counters_at_first_update:
-            # Each window adds one: before the first it was two less than after the second.
+            # Each window adds one, so before the first one the counter was two lower than now.
             self.counters_at_first_update = tuple(self._counter(name, numbers[name] - 2) for name in grown)
         self._numbers = numbers
 
     def held(self) -> Iterator[HeldState]:
-        """The averages as they are now."""
+        """The current state of each average."""
         for average in self._averages_now():
             if (state := average.held()) is not None:
                 yield state
 
     def counters(self) -> Iterator[StateCounter]:
-        """Numbers of the object that keeps them which have grown by one since the update before."""
+        """Whole numbers of the object that holds the averages which grew by one since the previous update."""
         for name, value in self._owner_numbers().items():
             if self._averages_now() and self._numbers.get(name) == value - 1:
                 yield self._counter(name, value)
 
     def _averages_now(self) -> tuple[_Average, ...]:
-        return tuple(average for average, _ in self._found_now()) or self._current
+        return tuple(average for average, _ in self._updated_averages()) or self._current
 
-    def _found_now(self) -> list[tuple[_Average, HeldState | None]]:
-        """What was updated after this step, where that is enough to be an average of the weights."""
+    def _updated_averages(self) -> list[tuple[_Average, HeldState | None]]:
+        """What was updated after this step, if it covers enough parameters to be an average of the weights."""
         trained = sum(parameter.trained for parameter in self._parameters)
         found = [pair for pair in self._found.values() if pair[0].cell() is not None]
         return found if len(found) >= max(_MIN_SHARE * trained, 1) else []
@@ -136,21 +136,21 @@ class Averages:
     # -- what operators do ------------------------------------------------------------
 
     def before_operator(self, func: Any, args: Any, kwargs: Any) -> None:
-        """Told of each operator: what it is about to write may be an average."""
+        """Called before each operator: what it is about to write may be an average."""
         if not self._is_open or func.namespace != "aten" or not func._schema.is_mutable:
             return
         copies = func._schema.name in ("aten::copy_", "aten::_foreach_copy_")
-        for written, read in _written_from(func, args, kwargs):
+        for written, read in _written_and_sources(func, args, kwargs):
             if not self._may_be_average(written, read):
                 continue
             if self._owner is None or self._owner() is None:
                 owner = _find_owner(written, sys._getframe(1))
                 self._owner = weakref.ref(owner) if owner is not None else None
             if not copies or not any(map(self._is_parameter, read)):  # an average begins as a copy of the weights
-                self._note(written)
+                self._record(written)
 
     def after_operator(self, func: Any, args: Any, out: Any) -> None:
-        """What comes to be after the step is no state; what was updated has its label again."""
+        """Called after each operator: ignore tensors created since the step, and label updated averages again."""
         if not self._is_open:
             return
         if func._schema.is_mutable:
@@ -161,24 +161,24 @@ class Averages:
                         self._label([found[0]])
             return
         given = {id(tensor.cell) for tensor in _tensors(args)}
-        self._born |= {id(tensor.cell) for tensor in _tensors([out])} - given
+        self._created_since_step |= {id(tensor.cell) for tensor in _tensors([out])} - given
 
     def _may_be_average(self, written: VirtualTensor, read: list[VirtualTensor]) -> bool:
         cell = id(written.cell)
-        if cell in self._known_cells or cell in self._born or written.numel() <= 1:
+        if cell in self._state_cells or cell in self._created_since_step or written.numel() <= 1:
             return False
         return written.dtype.is_floating_point and any(
             one.shape == written.shape and one.cell is not written.cell for one in read
         )
 
     def _is_parameter(self, source: VirtualTensor) -> bool:
-        """Whether a source is a parameter itself, or a copy of one."""
-        if id(source.cell) in self._known_cells:
+        """Whether a source is a parameter or a copy of one."""
+        if id(source.cell) in self._state_cells:
             return True
         pieces = origins.pieces_in(source)
         return bool(pieces) and all(label[0] == "parameter" for *_, label in pieces)
 
-    def _note(self, tensor: VirtualTensor) -> None:
+    def _record(self, tensor: VirtualTensor) -> None:
         start, end = origins.span_of(tensor)
         key = id(tensor.cell), start
         if key in self._found:
@@ -213,7 +213,7 @@ def _whole_number(value: Any) -> float | None:
 
 
 def _find_owner(tensor: VirtualTensor, frame: FrameType | None) -> Any:
-    """The object whose method updates the tensor, and that keeps it itself, or in a list, a dict or a module of its."""
+    """The object whose method updates the tensor and which holds it, directly or in a list, dict or module."""
     for _ in range(_MAX_FRAMES):
         if frame is None:
             return None
@@ -248,8 +248,8 @@ def _written_positions(func: Any) -> tuple[int, ...]:
     return tuple(n for n, one in enumerate(arguments) if one.alias_info is not None and one.alias_info.is_write)
 
 
-def _written_from(func: Any, args: Any, kwargs: Any) -> Iterator[tuple[VirtualTensor, list[VirtualTensor]]]:
-    """What an operator writes in place, each with what it is written from: of lists, the entries at its place."""
+def _written_and_sources(func: Any, args: Any, kwargs: Any) -> Iterator[tuple[VirtualTensor, list[VirtualTensor]]]:
+    """Each tensor that an operator writes in place, with its sources; for lists, the entries at the same index."""
     for position in _written_positions(func):
         if position >= len(args):
             continue

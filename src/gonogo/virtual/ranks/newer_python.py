@@ -1,8 +1,8 @@
-"""Names of a newer Python's standard library, where the project requires one and this Python is older.
+"""Names of a newer Python's standard library, for projects that require a newer Python than this one.
 
-What a release added to ``typing`` has a twin in typing_extensions, which torch requires; a few others are a line long.
-So a project that took no more than such names from its Python is rehearsed. Only its own code is given them: packages
-that are installed here ask whether a name is there, and do without. Syntax of a newer Python can't be given.
+Additions to ``typing`` are in typing_extensions, which torch requires; a few others are implemented here. Only the
+project's own code gets them: packages installed here check whether a name exists, and have a fallback. Syntax
+of a newer Python is not supported.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TYPING_NAMES_BY_RELEASE = {
     12: {"TypeAliasType", "override"},
     13: {"NoDefault", "ReadOnly", "TypeIs", "get_protocol_members", "is_protocol"},
 }
-"""By the minor release of Python 3 that added them."""
+"""By the minor version of Python 3 that added them."""
 
 
 class _StrEnum(str, enum.Enum):
@@ -65,13 +65,13 @@ _OTHER_NAMES: tuple[tuple[int, str, str, Any], ...] = (
     (12, "collections.abc", "Buffer", typing_extensions.Buffer),
     (13, "warnings", "deprecated", typing_extensions.deprecated),
 )
-"""The release that added a name, its module, the name, and what takes its place."""
+"""The minor version that added a name, its module, the name, and its replacement."""
 
 
 def install(required: str, assume: Callable[[Text], object]) -> Callable[[], None]:
-    """Give the program what the required Python has and this one lacks; each name used is an assumption.
+    """Add what the required Python has and this one lacks; each name used becomes an assumption.
 
-    ``required``: the versions that the project allows, as a specifier; empty where it says nothing.
+    ``required``: the project's ``requires-python`` specifier, or empty.
     """
     patches = Patches()
     release = _required_release(required)
@@ -89,12 +89,12 @@ def install(required: str, assume: Callable[[Text], object]) -> Callable[[], Non
         target = importlib.import_module(module)
         lacking = {name: value for name, value in values.items() if not hasattr(target, name)}
         if lacking:
-            patches.set(target, "__getattr__", _answer(target, lacking, required, assume))
+            patches.set(target, "__getattr__", _module_getattr(target, lacking, required, assume))
     return patches.undo
 
 
 def _required_release(required: str) -> int | None:
-    """The oldest minor release of Python 3 that the project allows, if it is newer than this one."""
+    """The oldest minor version of Python 3 that the project allows, if it is newer than this one."""
     try:
         allowed = SpecifierSet(required)
     except InvalidSpecifier:
@@ -106,7 +106,7 @@ def _required_release(required: str) -> int | None:
 
 
 def _package_folders() -> tuple[str, ...]:
-    """Where the standard library and installed packages lie, which were chosen for this Python."""
+    """Folders of the standard library and of installed packages, which were chosen for this Python."""
     found = [sysconfig.get_path("stdlib")]
     for folder in sys.path:
         with contextlib.suppress(OSError):
@@ -115,7 +115,7 @@ def _package_folders() -> tuple[str, ...]:
     return tuple(os.path.join(os.path.abspath(folder), "") for folder in found)
 
 
-def _answer(
+def _module_getattr(
     module: Any, lacking: dict[str, Any], required: str, assume: Callable[[Text], object]
 ) -> Callable[[str], Any]:
     before, packages = vars(module).get("__getattr__"), _package_folders()

@@ -1,8 +1,8 @@
-"""Data sets that torchvision downloads itself, offline: their files are made as they are published, without pictures.
+"""Data sets that torchvision downloads itself, offline: their files are generated in the published format.
 
-torchvision asks for each file, by its name and checksum, before it fetches the archive. Where that file is not here, it
-is made then: of as many rows as published and of their size, all black, with every label. So the number of steps is the
-run's own; a file that is here stays as it is.
+torchvision checks each file by name and checksum before it downloads the archive. A missing file is generated
+then, with the published number and size of images, all black, and all labels, so that the number of steps is the
+run's own. Existing files are not changed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gonogo.finding import Text, translated
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 
-_MADE = translated(
+_GENERATED_ASSUMPTION = translated(
     "the files of {name} are generated: torchvision downloads them, and a rehearsal does not use the "
     "network; they have as many images as published, all of them black"
 )
@@ -37,35 +37,37 @@ _CIFAR = {
         ("meta", "fine_label_names"),
     ),
 }
-"""By folder: the name, the rows of each file, the classes of each kind of label, the file of the classes' names."""
+"""By folder: name, rows per file, classes per kind of label, and the file and key of the class names."""
 _CIFAR_BYTES = 3 * 32 * 32
 _MNIST = ("MNIST", "FashionMNIST", "KMNIST")
 _MNIST_ROWS = {"train": 60_000, "t10k": 10_000}
 _MNIST_SIDE = 28
 _MNIST_CLASSES = 10
-_IMAGES, _LABELS = b"\0\0\x08\x03", b"\0\0\x08\x01"
-"""How a file of bytes begins in three dimensions, and in one."""
-_PROBED = 4096
-"""Bytes after a made file's head that are looked at: five pictures, of which the published ones are not all black."""
+_IMAGES_MAGIC, _LABELS_MAGIC = b"\0\0\x08\x03", b"\0\0\x08\x01"
+"""The IDX format's magic numbers for unsigned bytes in three dimensions, and in one."""
+_PROBED_BYTES = 4096
+"""Bytes after a file's header that are read: five images, which are not all black in the published files."""
 
 
 def install(assume: Callable[[Text], object]) -> Callable[[], None]:
-    """Have torchvision find what it would download; ``assume`` hears of each data set."""
+    """Have torchvision find what it would download; ``assume`` is called for each data set."""
     patches = Patches()
     for module in ("torchvision.datasets.cifar", "torchvision.datasets.mnist"):
-        patches.on_undo(after_import(module, functools.partial(_follow, patches, functools.cache(assume))))
+        patches.on_undo(
+            after_import(module, functools.partial(_patch_integrity_check, patches, functools.cache(assume)))
+        )
     return patches.undo
 
 
 class _PublishedFile(NamedTuple):
-    """A file of a published data set, as it is made: what it begins with, and zeros up to its size."""
+    """A file of a published data set as it is generated: a header, and zeros up to its size."""
 
     data_set: str
     head: bytes
     size: int
 
     def write(self, path: str) -> None:
-        """Make it, whole or not at all: the ranks of a machine share its files, and each may come first."""
+        """Write it atomically: the ranks of a machine share the file, and any of them may be first."""
         os.makedirs(os.path.dirname(path), exist_ok=True)
         unfinished = f"{path}.{os.getpid()}"
         with open(unfinished, "wb") as file:
@@ -73,19 +75,19 @@ class _PublishedFile(NamedTuple):
             file.truncate(self.size)  # a hole, which takes no space on disk
         os.replace(unfinished, path)
 
-    def lies_at(self, path: str) -> bool:
-        """Whether that file was made, by this rank or another; the published one has pictures in it."""
+    def was_generated_at(self, path: str) -> bool:
+        """Whether the file was generated, by this rank or another; the published one has images in it."""
         try:
             if os.path.getsize(path) != self.size:
                 return False
             with open(path, "rb") as file:
-                start = file.read(len(self.head) + _PROBED)
+                start = file.read(len(self.head) + _PROBED_BYTES)
         except OSError:
             return False
         return start.startswith(self.head) and not any(start[len(self.head) :])
 
 
-def _follow(patches: Patches, assume: Callable[[Text], object], module: ModuleType) -> None:
+def _patch_integrity_check(patches: Patches, assume: Callable[[Text], object], module: ModuleType) -> None:
     check = vars(module).get("check_integrity")
     if check is None:
         return
@@ -97,8 +99,8 @@ def _follow(patches: Patches, assume: Callable[[Text], object], module: ModuleTy
         if published is not None:
             if not os.path.exists(path):
                 published.write(path)
-            if published.lies_at(path):
-                assume(_MADE.format(name=published.data_set))
+            if published.was_generated_at(path):
+                assume(_GENERATED_ASSUMPTION.format(name=published.data_set))
                 return True
         return check(fpath, *args, **kwargs)
 
@@ -106,7 +108,7 @@ def _follow(patches: Patches, assume: Callable[[Text], object], module: ModuleTy
 
 
 def _published_file(path: str) -> _PublishedFile | None:
-    """What is published under that path; None for any other."""
+    """The published file with that path, or None."""
     folder, file = os.path.split(path)
     if (described := _CIFAR.get(os.path.basename(folder))) is not None:
         name, rows, labels, (names_file, names_key) = described
@@ -114,7 +116,7 @@ def _published_file(path: str) -> _PublishedFile | None:
             content: dict[str, Any] = {names_key: [f"class {number}" for number in range(next(iter(labels.values())))]}
         elif file in rows:
             content = {key: [row % classes for row in range(rows[file])] for key, classes in labels.items()}
-            content["data"] = _BlackRows(rows[file])
+            content["data"] = _BlackImages(rows[file])
         else:
             return None
         head = pickle.dumps(content, protocol=2)
@@ -125,16 +127,16 @@ def _published_file(path: str) -> _PublishedFile | None:
         return None
     count = _MNIST_ROWS[split]
     if kind == "labels-idx1-ubyte":
-        head = _LABELS + count.to_bytes(4, "big") + bytes(row % _MNIST_CLASSES for row in range(count))
+        head = _LABELS_MAGIC + count.to_bytes(4, "big") + bytes(row % _MNIST_CLASSES for row in range(count))
         return _PublishedFile(name, head, len(head))
     if kind != "images-idx3-ubyte":
         return None
-    head = _IMAGES + b"".join(size.to_bytes(4, "big") for size in (count, _MNIST_SIDE, _MNIST_SIDE))
+    head = _IMAGES_MAGIC + b"".join(size.to_bytes(4, "big") for size in (count, _MNIST_SIDE, _MNIST_SIDE))
     return _PublishedFile(name, head, len(head) + count * _MNIST_SIDE * _MNIST_SIDE)
 
 
-class _BlackRows:
-    """A CIFAR file's array of pictures; as a pickle it is only what makes it, a few bytes."""
+class _BlackImages:
+    """A CIFAR file's array of images; its pickle only calls ``numpy.zeros``, so it takes a few bytes."""
 
     def __init__(self, count: int) -> None:
         self.count = count
