@@ -85,6 +85,8 @@ SCRIPTS = {
     "megabytes of directives": (b"#!/bin/bash\n" + many(b"#SBATCH --nodes=2\n") + START, "KiB"),
     "brackets": (b"A=" + b"[" * 60_000 + b"\n" + START, ""),
     "words of brackets": (many(b"echo " + b"[" * 4_000 + b"\n", 400_000) + START, ""),
+    "opening braces in one word": (many(b"echo a > " + b"{a,b" * 300 + b"\n", 24_000) + START, ""),
+    "one word of braces": (b"echo " + many(b"{a,b", 400_000) + b"\n" + START, ""),
     "loops within loops": (b"for a in {1..100}; do " * 30 + START + b"done\n" * 30, ""),
     "long values": (b"X=" + b"y" * 20_000 + b"\n" + many(b"torchrun t.py $X $X $X\n", 24_000) + START, ""),
     "variables": (lines(lambda n: f"export A{n}={n}\n", 500_000) + START, ""),
@@ -128,6 +130,23 @@ FILES = {
         "train.py",
         b"import torch, deepspeed\nmodel = deepspeed.initialize(config='ds.json')[0]\n"
         + many(b"torch.nn.utils.clip_grad_norm_(model.parameters(), 1); ", 48_000),
+        "",
+    ),
+    "loaders with samplers": (
+        "train.py",
+        b"import torch\nfrom torch.utils.data import DataLoader\n"
+        + many(b"s = S(d)\nDataLoader(d, sampler=s, shuffle=True)\n", 160_000),
+        "",
+    ),
+    "modules whose layers are used": (
+        "train.py",
+        b"import torch\nfrom torch import nn\nfrom torch.nn.parallel import DistributedDataParallel\n"
+        + many(
+            b"class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+            b"        self.a = nn.Linear(1, 1)\n    def forward(self, x):\n        return self.a(x)\n"
+            b"m = DistributedDataParallel(M())\n",
+            160_000,
+        ),
         "",
     ),
     "keys of JSON": (
@@ -183,6 +202,9 @@ def test_a_file(name: str, tmp_path: Path) -> None:
 LOGS = {
     "one long message": b"Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nOSError: " + many(b"a/b1"),
     "lines": lines(lambda n: f"step {n} loss 0.{n}\n"),
+    "blank lines after stacks": b"Process 1: python t.py\nPython v3.11.7 (/usr/bin/python)\n" + many(b"\n"),
+    "a megabyte of blank lines": b"Process 1: python t.py\nPython v3.11.7 (/usr/bin/python)\n" + many(b"\n", 1_000_000),
+    "short lines of errors": many(b"Error\n"),
     "NULs": many(b"\0"),
     "UTF-16": many(START, 2_000_000).decode().encode("utf-16"),
 }  # fmt: skip
@@ -192,6 +214,14 @@ LOGS = {
 def test_a_log(name: str, tmp_path: Path) -> None:
     (tmp_path / "train.log").write_bytes(LOGS[name])
     check_costs(tmp_path, "diagnose", "train.log", "")
+
+
+def test_models_that_are_moved_and_wrapped(tmp_path: Path) -> None:
+    moves = many(b"m = M().to('cuda:0')\nm = DistributedDataParallel(m)\n", 160_000)
+    start = b"import torch.distributed as dist\nfrom torch.nn.parallel import DistributedDataParallel\n"
+    (tmp_path / "train.py").write_bytes(start + b"dist.init_process_group('nccl')\n" + moves)
+    (tmp_path / "launch.sh").write_bytes(b"torchrun --nproc_per_node 8 train.py\n")
+    check_costs(tmp_path, "file", "launch.sh", "")
 
 
 def test_a_hostfile(tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ def match_of(says: Pattern | None, evidence: Evidence) -> Match | None:
         return None
     if not isinstance(evidence, LoggedError):
         return says.search(collapse_whitespace(evidence.text))
-    message = collapse_whitespace(evidence.message)
+    message = evidence.flat_message
     return says.search(message) or says.search(f"{evidence.type}: {message}")
 
 

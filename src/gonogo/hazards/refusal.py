@@ -13,7 +13,6 @@ import msgspec
 
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.evidence.log.match import collapse_whitespace
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty
 
@@ -41,7 +40,7 @@ class Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The error or line that shows it, and how certain it is: at most possible if the program doesn't train."""
         at_most = Certainty.POSSIBLE if outside_training(log) else self.certainty
         for error in log.errors:
-            said = collapse_whitespace(f"{error.type}: {error.message}")
+            said = f"{error.type}: {error.flat_message}"
             if self.says.search(said) is not None:
                 return (error, at_most) if self.means(said) else None
         for line in _lines(log, len(_KNOWN)):

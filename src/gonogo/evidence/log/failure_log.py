@@ -61,6 +61,11 @@ class LoggedError(msgspec.Struct, frozen=True, dict=True):
         """The exception's message, possibly of several lines."""
         return self.raised.message
 
+    @cached_property
+    def flat_message(self) -> str:
+        """The message with line breaks and runs of whitespace replaced by single blanks."""
+        return " ".join(self.message.split())
+
     @property
     def frames(self) -> tuple[LogFrame, ...]:
         """Outermost first; empty if the log shows none. Frames of the causing exceptions aren't included."""

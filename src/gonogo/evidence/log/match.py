@@ -17,7 +17,7 @@ def first_match(log: FailureLog, *words: str) -> LoggedError | LogLine | None:
     Lines that give advice count too: PyTorch puts the error and its remedy on one line.
     """
     for error in log.errors:
-        message = collapse_whitespace(error.message)
+        message = error.flat_message
         if any(word in message for word in words):
             return error
     for word in words:
@@ -29,5 +29,5 @@ def first_match(log: FailureLog, *words: str) -> LoggedError | LogLine | None:
 def matched_text(log: FailureLog, evidence: LoggedError | LogLine) -> str:
     """The evidence's text as one line; for a line, with the two after it, onto which it may have been wrapped."""
     if isinstance(evidence, LoggedError):
-        return collapse_whitespace(evidence.message)
+        return evidence.flat_message
     return collapse_whitespace(" ".join([evidence.text, *(line.text for line in log.lines_after(evidence, 2))]))

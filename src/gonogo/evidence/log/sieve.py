@@ -23,6 +23,8 @@ BYTES_AFTER_MATCH = 1 << 13
 """Bytes kept after it: a traceback's frames, the rest of a message. Further words extend this."""
 WHOLE = 1 << 20
 """A log of at most this many bytes is kept whole, if the limit for all logs allows it."""
+MIN_LINE_COST = 32
+"""Bytes that a shorter line counts as against a limit: reading a line takes as long however short it is."""
 MAX_LINE_BYTES = 1 << 22
 """Bytes treated as one line; a longer one (a progress bar without newlines) is split."""
 
@@ -68,13 +70,14 @@ class Sieve:
     def keep(self, chunks: Iterable[bytes], max_bytes: int) -> KeptLog:
         """The relevant parts of a log: about ``max_bytes`` bytes, half from its start, half from its end.
 
-        Three quarters of that are reserved for words, the rest is for hints.
+        Fewer where lines are shorter than :data:`MIN_LINE_COST`. Three quarters of that are reserved for words, the
+        rest is for hints.
         """
         stream = iter(chunks)
         opening = b""
         for chunk in stream:
             opening += chunk
-            if len(opening) > min(WHOLE, max_bytes):
+            if _cost(opening) > min(WHOLE, max_bytes):
                 break
         else:
             return KeptLog([Part(1, opening)], _lines(opening)) if opening else KeptLog([], 0)
@@ -121,6 +124,10 @@ def _lines(data: bytes) -> int:
     return data.count(b"\n") + (not data.endswith(b"\n"))
 
 
+def _cost(data: bytes) -> int:
+    return max(len(data), MIN_LINE_COST * data.count(b"\n"))
+
+
 def _split_at_line_ends(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """The bytes split at line ends, except in lines longer than :data:`MAX_LINE_BYTES`."""
     rest = b""
@@ -149,7 +156,7 @@ class _WordMatch(NamedTuple):
 
 
 class _BoundedParts:
-    """The first and the last parts, up to a limit on their bytes."""
+    """The first and the last parts, up to a limit on what they cost."""
 
     def __init__(self, room: int) -> None:
         self.first: list[Part] = []
@@ -158,17 +165,17 @@ class _BoundedParts:
         self._room_first = self._room_last = room // 2
 
     def put(self, part: Part) -> None:
-        size = len(part.data)
+        cost = _cost(part.data)
         if self._room_first > 0:
             self.first.append(part)
-            self._room_first -= size
+            self._room_first -= cost
             return
         self.last.append(part)
-        self._room_last -= size
+        self._room_last -= cost
         while self._room_last < 0 and len(self.last) > 1:
-            gone = len(self.last.popleft().data)
-            self._room_last += gone
-            self.dropped += gone
+            gone = self.last.popleft().data
+            self._room_last += _cost(gone)
+            self.dropped += len(gone)
 
 
 class _PartCollector:

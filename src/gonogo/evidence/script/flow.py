@@ -62,10 +62,11 @@ def reaching(index: ScriptIndex, bindings: list[Binding], scope: Scope, use: ast
         around = _loops_around(index, use)
         if surely is not None:
             around = [loop for loop in around if not is_within(index, surely.node, loop)]
+        known = set(map(id, before)) if around else ()
         found += [
             binding
-            for binding in bindings
-            if binding not in before and any(is_within(index, binding.node, loop) for loop in around)
+            for binding in (bindings if around else ())
+            if id(binding) not in known and any(is_within(index, binding.node, loop) for loop in around)
         ]
     return found
 
@@ -112,10 +113,10 @@ def _enclosing_scope_node(index: ScriptIndex, node: ast.AST) -> ast.AST:
 
 
 def _is_in_block(index: ScriptIndex, node: ast.AST, block: list[ast.stmt]) -> bool:
-    members = {id(statement) for statement in block}
     current: ast.AST | None = node
     while current is not None:
-        if id(current) in members:
+        found = index.block(current)
+        if found is not None and found[0] is block:
             return True
         current = index.parents.get(current)
     return False

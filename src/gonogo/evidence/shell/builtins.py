@@ -44,7 +44,7 @@ def run_builtin(name: str, arguments: Sequence[ShellWord], state: State, place: 
         return _mkdir(arguments, state)
     if name == "trap":
         if len(arguments) > 1 and any(word.value in ("EXIT", "0") for word in arguments[1:]):
-            state.on_exit = None if arguments[0].value in ("-", "") else arguments[0]
+            state.on_exit = () if arguments[0].value in ("-", "") else (arguments[0],)
         return SUCCESS
     if name == "shopt":
         return _shopt(arguments, state)

@@ -34,7 +34,7 @@ def follow(shell: Shell, node: Any, state: State) -> ExitStatus:
         return _run_pipeline(shell, node, state)
     if kind == "subshell":
         own = state.copy()
-        own.on_exit = None
+        own.on_exit = ()
         status = shell.statements(node.children, own)
         shell.at_exit(own)
         state.written.update(own.written)
@@ -327,8 +327,11 @@ def _loop_unknown_times(shell: Shell, node: Any, state: State, parts: list[Any],
             state.forget(changed, place, CHANGED_IN_LOOP.format(name=changed, line=place.line))
     if [word.value for word in trial.positional] != [word.value for word in state.positional]:
         state.positional, state.arguments_given = (), False
+    if trial.cwd != state.cwd or not trial.cwd_known:
+        state.cwd_known = False
     inside = state.copy()
     shell.statements(parts, inside)
+    state.on_exit = tuple(dict.fromkeys((*state.on_exit, *inside.on_exit)))
     state.functions.update(inside.functions)
     state.written.update(inside.written)
     return SUCCESS

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import msgspec
 
@@ -25,8 +25,8 @@ _REDIRECTS = (b"<<<", b"<<-", b"<<", b"<&", b"<>", b"<", b">>", b">&", b">|", b"
 _C_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
 _MAX_WORDS = 4096
 _MAX_DEPTH = 24
-_MAX_BRACE_STEPS = 500_000
-"""Limit on a word's length times its number of opening braces, since each is searched to the word's end."""
+_MAX_BRACE_CHARACTERS = 20_000
+"""Maximum length of a word whose braces are expanded, since each of its characters becomes an object."""
 _MAX_BRACE_WORDS = 256
 """Maximum number of words that brace expansion may make of one word."""
 
@@ -557,32 +557,39 @@ def expand_braces(parts: Sequence[WordPart]) -> list[tuple[WordPart, ...]]:
     """Brace expansion (``x{a,b}``, ``{1..3}``): the words that one word becomes before any other expansion."""
     if not any(isinstance(part, Literal) and not part.quoted and "{" in part.text for part in parts):
         return [tuple(parts)]
-    texts = [part.text for part in parts if isinstance(part, Literal) and not part.quoted]
-    if sum(map(len, texts)) * sum(text.count("{") for text in texts) > _MAX_BRACE_STEPS:
+    text = "".join(part.text for part in parts if isinstance(part, Literal) and not part.quoted)
+    if "," not in text and ".." not in text:
+        return [tuple(parts)]
+    if len(text) > _MAX_BRACE_CHARACTERS:
         return [(UnsupportedSyntax(parts[0].start_byte, parts[-1].end_byte),)]
-    return [_join_names(made) for made in _braced_words(parts, 0)]
+    return [_join_names(made) for made in _braced_words(_characters(parts), 0)]
 
 
-def _braced_words(parts: Sequence[WordPart], depth: int) -> list[tuple[WordPart, ...]]:
-    opening = _find_unquoted(parts, "{", 0)
+def _braced_words(cells: Sequence[WordPart], depth: int) -> list[tuple[WordPart, ...]]:
+    """The words of a word that is given in cells: each unquoted character, and each other part."""
+    texts = [cell.text if isinstance(cell, Literal) and not cell.quoted else "" for cell in cells]
+    braces = _match_braces(texts) if depth < _MAX_DEPTH else {}
+    closings = texts.count("}")
     bare = False
-    while opening is not None and depth < _MAX_DEPTH:
-        found = _split_alternatives(parts, opening)
-        if found is not None and bare:  # {a},b}: bash's result depends on its implementation
-            return [(UnsupportedSyntax(parts[0].start_byte, parts[-1].end_byte),)]
-        if found is not None:
-            before, alternatives, after = found
+    for place, text in enumerate(texts):
+        if text == "}":
+            closings -= 1
+        if text != "{" or depth >= _MAX_DEPTH:
+            continue
+        alternatives = _alternatives(cells, place, *braces[place]) if place in braces else None
+        if alternatives is not None and bare:  # {a},b}: bash's result depends on its implementation
+            return [(UnsupportedSyntax(cells[0].start_byte, cells[-1].end_byte),)]
+        if alternatives is not None:
+            before, after = _merge_literals(cells[:place]), cells[braces[place][0] + 1 :]
             inner = [made for each in alternatives for made in _braced_words(each, depth + 1)]
             behind = _braced_words(after, depth + 1)
             if len(inner) * len(behind) > _MAX_BRACE_WORDS:
-                return [(UnsupportedSyntax(parts[0].start_byte, parts[-1].end_byte),)]
+                return [(UnsupportedSyntax(cells[0].start_byte, cells[-1].end_byte),)]
             return [(*before, *each, *rest) for each in inner for rest in behind]
-        closing = _find_unquoted(parts, "}", opening + 1)
-        bare = bare or (closing is not None and _find_unquoted(parts, "}", closing + 1) is not None)
-        opening = _find_unquoted(parts, "{", opening + 1)
-    if bare and _find_unquoted(parts, ",", 0) is not None:
-        return [(UnsupportedSyntax(parts[0].start_byte, parts[-1].end_byte),)]
-    return [tuple(parts)]
+        bare = bare or closings > 1
+    if bare and "," in texts:
+        return [(UnsupportedSyntax(cells[0].start_byte, cells[-1].end_byte),)]
+    return [tuple(_merge_literals(cells))]
 
 
 def _join_names(parts: Sequence[WordPart]) -> tuple[WordPart, ...]:
@@ -605,20 +612,6 @@ def _join_names(parts: Sequence[WordPart]) -> tuple[WordPart, ...]:
     return tuple(found)
 
 
-def _find_unquoted(parts: Sequence[WordPart], character: str, start: int) -> int | None:
-    """The position of an unquoted character, counting each unquoted character and each other part as one."""
-    place = 0
-    for part in parts:
-        if isinstance(part, Literal) and not part.quoted:
-            for each in part.text:
-                if place >= start and each == character:
-                    return place
-                place += 1
-        else:
-            place += 1
-    return None
-
-
 def _characters(parts: Sequence[WordPart]) -> list[WordPart]:
     """The parts, with each unquoted character as a part of its own."""
     found: list[WordPart] = []
@@ -626,7 +619,7 @@ def _characters(parts: Sequence[WordPart]) -> list[WordPart]:
         if isinstance(part, Literal) and not part.quoted:
             at = part.start_byte
             for each in part.text:
-                size = len(each.encode("utf-8", "surrogateescape")) if part.exact else 0
+                size = 0 if not part.exact else 1 if each.isascii() else len(each.encode("utf-8", "surrogateescape"))
                 found.append(Literal(at, at + size, False, each, part.exact))
                 at += size
         else:
@@ -637,49 +630,47 @@ def _characters(parts: Sequence[WordPart]) -> list[WordPart]:
 def _merge_literals(cells: Sequence[WordPart]) -> list[WordPart]:
     """Merge adjacent unquoted literals again."""
     found: list[WordPart] = []
-    for cell in cells:
-        last = found[-1] if found else None
-        if isinstance(cell, Literal) and isinstance(last, Literal) and not cell.quoted and not last.quoted:
-            exact = last.exact and cell.exact and last.end_byte == cell.start_byte
-            found[-1] = Literal(last.start_byte, cell.end_byte, False, last.text + cell.text, exact)
-        else:
-            found.append(cell)
+    for unquoted, group in groupby(cells, lambda cell: isinstance(cell, Literal) and not cell.quoted):
+        run = list(group)
+        if not unquoted:
+            found.extend(run)
+            continue
+        literals = [cell for cell in run if isinstance(cell, Literal)]
+        adjacent = all(cell.exact and cell.end_byte == after.start_byte for cell, after in pairwise(literals))
+        text = "".join(cell.text for cell in literals)
+        found.append(Literal(run[0].start_byte, run[-1].end_byte, False, text, adjacent and literals[-1].exact))
     return found
 
 
-def _split_alternatives(
-    parts: Sequence[WordPart], opening: int
-) -> tuple[list[WordPart], list[list[WordPart]], list[WordPart]] | None:
-    cells = _characters(parts)
-    depth, commas, closing = 0, [], None
-    for place in range(opening + 1, len(cells)):
-        cell = cells[place]
-        if not isinstance(cell, Literal) or cell.quoted:
-            continue
-        if cell.text == "{":
-            depth += 1
-        elif cell.text == "}":
-            if not depth:
-                closing = place
-                break
-            depth -= 1
-        elif cell.text == "," and not depth:
-            commas.append(place)
-    if closing is None:
-        return None
-    before, after = _merge_literals(cells[:opening]), _merge_literals(cells[closing + 1 :])
+def _match_braces(texts: Sequence[str]) -> dict[int, tuple[int, list[int]]]:
+    """Where each brace that is closed opens: where it closes, and where the commas between its alternatives are."""
+    found: dict[int, tuple[int, list[int]]] = {}
+    open_braces: list[tuple[int, list[int]]] = []
+    for place, text in enumerate(texts):
+        if text == "{":
+            open_braces.append((place, []))
+        elif text == "}" and open_braces:
+            opening, commas = open_braces.pop()
+            found[opening] = (place, commas)
+        elif text == "," and open_braces:
+            open_braces[-1][1].append(place)
+    return found
+
+
+def _alternatives(
+    cells: Sequence[WordPart], opening: int, closing: int, commas: Sequence[int]
+) -> list[Sequence[WordPart]] | None:
+    """What a pair of braces stands for; None where bash leaves it as it is."""
     if commas:
-        edges = [opening, *commas, closing]
-        return before, [_merge_literals(cells[a + 1 : b]) for a, b in pairwise(edges)], after
+        return [cells[a + 1 : b] for a, b in pairwise([opening, *commas, closing])]
     inside = cells[opening + 1 : closing]
     if not all(isinstance(cell, Literal) and not cell.quoted for cell in inside):
         return None
-    text = "".join(cell.text for cell in inside if isinstance(cell, Literal))
-    values = _expand_sequence(text)
+    values = _expand_sequence("".join(cell.text for cell in inside if isinstance(cell, Literal)))
     if values is None:
         return None
     first, last = cells[opening].start_byte, cells[closing].end_byte
-    return before, [[Literal(first, last, False, value, False)] for value in values], after
+    return [[Literal(first, last, False, value, False)] for value in values]
 
 
 def _expand_sequence(text: str) -> list[str] | None:

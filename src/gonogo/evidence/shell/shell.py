@@ -118,11 +118,12 @@ class Shell(Reading):
 
     def at_exit(self, state: State) -> None:
         """Run the command of ``trap … EXIT`` when a shell ends."""
-        word, state.on_exit = state.on_exit, None
-        if word is not None and word.value:
-            state.ended, state.leaving = False, ""
-            self.run_text([word], state, word.place)
-            state.ended = True
+        words, state.on_exit = state.on_exit, ()
+        for word in words:
+            if word.value:
+                state.ended, state.leaving = False, ""
+                self.run_text([word], state, word.place)
+                state.ended = True
 
     @contextmanager
     def within(self, source: SourceFile) -> Iterator[None]:

@@ -104,8 +104,8 @@ class State:
         """``nounset``, ``errexit``, ``nullglob`` …: what ``set`` and ``shopt`` switched on."""
         self.failing = False
         """An expansion under way ends the shell: a variable that is not set under ``set -u``, ``${X:?}``."""
-        self.on_exit: ShellWord | None = None
-        """What ``trap … EXIT`` runs at the end."""
+        self.on_exit: tuple[ShellWord, ...] = ()
+        """What ``trap … EXIT`` runs at the end; several if it is unknown which of them was set."""
         self.ended = False
         """``exit``: nothing after it runs."""
         self.leaving = ""
@@ -170,6 +170,7 @@ def merge(states: list[State], place: Place, reason: Text = CONDITIONAL_VALUE_RE
         merged.forget(name, place, reason.format(name=name, line=place.line))
         if any(other is not None and other.exported for other in found):
             merged.variables[name] = msgspec.structs.replace(merged.variables[name], exported=True)
+    merged.on_exit = tuple(dict.fromkeys(word for state in states for word in state.on_exit))
     for state in alive[1:]:
         merged.functions = {**state.functions, **merged.functions}
         merged.written = {**state.written, **merged.written}

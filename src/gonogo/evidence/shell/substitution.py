@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import PurePosixPath
 from typing import Any
 
 from gonogo.evidence.shell.arithmetic import combined
@@ -131,7 +130,7 @@ def _simple_command_output(name: str, values: list[str], state: State) -> str | 
     if name == "basename" and 1 <= len(values) <= 3:
         if values[0] == "-s" and len(values) == 3:
             values = [values[2], values[1]]
-        base = PurePosixPath(values[0]).name
+        base = values[0].rstrip("/").rpartition("/")[2] or values[0][:1]
         suffix = values[1] if len(values) == 2 else ""
         return base.removesuffix(suffix) if base != suffix else base
     if name in ("realpath", "readlink"):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,26 +18,33 @@ _LAYER_CLASSES = tuple(
     for name in ("Linear", "Conv1d", "Conv2d", "Conv3d", "LSTM", "GRU", "LayerNorm", "MultiheadAttention", "Parameter")
 )
 
+_WORD = re.compile(rb"[A-Za-z0-9_]+")
+
 
 def unused_layers(script: Script, run: Run, names: set[str]) -> Iterator[tuple[ClassInfo, str, ast.Assign]]:
     """Unused layers of the classes in ``names``, each with the statement that builds it."""
+    classes = {name.rpartition(".")[2] for name in names}
     scripts = tuple({id(one): one for one in (script, *script.imported, *run.scripts)}.values())
-    for one in scripts:
-        for owner in one.classes:
-            made = owner.methods.get("__init__")
-            if made is None or "forward" not in owner.methods or owner.bases != ("torch.nn.Module",):
-                continue
-            if not any(name.rpartition(".")[2] == owner.name for name in names):
-                continue
-            for statement in made.body:
-                layer = _assigned_layer(one, statement)
-                if layer is not None and isinstance(statement, ast.Assign) and _mentions(scripts, layer) == 1:
-                    yield owner, layer, statement
+    yield from (found for found in _all_unused_layers(scripts) if found[0].name in classes)
 
 
-def _assigned_layer(script: Script, statement: ast.stmt) -> str | None:
+@lru_cache(maxsize=8)
+def _all_unused_layers(scripts: tuple[Script, ...]) -> tuple[tuple[ClassInfo, str, ast.Assign], ...]:
+    return tuple(
+        (owner, layer, statement)
+        for one in scripts
+        for owner in one.classes
+        if "forward" in owner.methods and owner.bases == ("torch.nn.Module",) and "__init__" in owner.methods
+        for statement in owner.methods["__init__"].body
+        if isinstance(statement, ast.Assign)
+        and (layer := _assigned_layer(one, statement)) is not None
+        and _mentions(scripts, layer) == 1
+    )
+
+
+def _assigned_layer(script: Script, statement: ast.Assign) -> str | None:
     """``x`` of ``self.x = nn.Linear(…)``."""
-    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+    if len(statement.targets) != 1:
         return None
     target, value = statement.targets[0], statement.value
     if not isinstance(target, ast.Attribute) or not isinstance(value, ast.Call):
@@ -44,14 +54,9 @@ def _assigned_layer(script: Script, statement: ast.stmt) -> str | None:
 
 def _mentions(scripts: tuple[Script, ...], name: str) -> int:
     """How often the name occurs in the project as a word."""
-    return sum(_count_word(script.source.data, name.encode()) for script in scripts)
+    return sum(_words(script)[name.encode()] for script in scripts)
 
 
-def _count_word(data: bytes, word: bytes) -> int:
-    found, at = 0, data.find(word)
-    while at >= 0:
-        before, after = data[at - 1 : at], data[at + len(word) : at + len(word) + 1]
-        if not (before.isalnum() or before == b"_" or after.isalnum() or after == b"_"):
-            found += 1
-        at = data.find(word, at + 1)
-    return found
+@lru_cache(maxsize=256)
+def _words(script: Script) -> Counter[bytes]:
+    return Counter(_WORD.findall(script.source.data))

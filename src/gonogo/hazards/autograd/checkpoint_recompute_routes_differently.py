@@ -1,6 +1,5 @@
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.log.match import collapse_whitespace
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Text, translated
 
 _METADATA_DIFFERS_PATTERN = Pattern(r"Recomputed values\s+for the following tensors\s+have different metadata")
@@ -21,7 +20,7 @@ class CheckpointRecomputeRoutesDifferently(Hazard):
         if outside_training(log):
             return
         for error in log.errors:
-            message = collapse_whitespace(error.message)
+            message = error.flat_message
             if _METADATA_DIFFERS_PATTERN.search(message) is None:
                 continue
             sizes = _METADATA_SIZES_PATTERN.search(message)

@@ -108,30 +108,32 @@ def _pinned_devices(script: Script) -> list[tuple[ast.AST, int]]:
         if node is not None and number is not None and not script.guarded_by(call.node):
             found.append((node, number))
     for call in script.calls(DDP):
-        ids, model = call.keyword_node("device_ids"), first_argument(call, "module")
+        ids = call.keyword_node("device_ids")
         if isinstance(ids, ast.List) and len(ids.elts) == 1 and (number := _gpu(script, ids.elts[0])) is not None:
             found.append((ids.elts[0], number))
-        if isinstance(model, ast.Name):
-            found += _move_targets(script, model.id)
+    found.extend(
+        (node.args[0], number)
+        for node in _device_moves(script, _names_of_wrapped_models(script))
+        if node.args and (number := _gpu(script, node.args[0])) is not None and not script.guarded_by(node)
+    )
     return sorted(set(found), key=lambda pin: (pin[0].lineno, pin[0].col_offset))  # type: ignore[attr-defined]
 
 
-def _move_targets(script: Script, name: str) -> Iterator[tuple[ast.AST, int]]:
-    for node in _device_moves(script, name):
-        if node.args and (number := _gpu(script, node.args[0])) is not None and not script.guarded_by(node):
-            yield node.args[0], number
+def _names_of_wrapped_models(script: Script) -> set[str]:
+    """The names that are passed to DDP."""
+    models = (first_argument(call, "module") for call in script.calls(DDP))
+    return {model.id for model in models if isinstance(model, ast.Name)}
 
 
-def _device_moves(script: Script, name: str | None = None) -> Iterator[ast.Call]:
-    """The calls of ``to`` and ``cuda`` on the object called ``name``."""
-    for node in script.index.calls:
+def _device_moves(script: Script, names: set[str]) -> Iterator[ast.Call]:
+    """The calls of ``to`` and ``cuda`` on the objects of these names."""
+    for node in script.index.calls if names else ():
         func = node.func
         if not isinstance(func, ast.Attribute) or func.attr not in ("to", "cuda"):
             continue
         statement = script.statement(node)
         targets = statement.targets if isinstance(statement, ast.Assign) else []
-        own = isinstance(func.value, ast.Name) and func.value.id == name
-        if own or any(isinstance(target, ast.Name) and target.id == name for target in targets):
+        if any(isinstance(each, ast.Name) and each.id in names for each in (func.value, *targets)):
             yield node
 
 
@@ -150,24 +152,17 @@ def _gpu(script: Script, node: ast.expr | None) -> int | None:
 
 def _bare(script: Script) -> list[ast.Call]:
     """The calls that move DDP models to the current GPU, whichever that is."""
+    wrapped = (first_argument(call, "module") for call in script.calls(DDP))
+    moves = [model for model in wrapped if isinstance(model, ast.Call)]
     found: list[ast.Call] = []
-    for call in script.calls(DDP):
-        model = first_argument(call, "module")
-        moves = (
-            [model]
-            if isinstance(model, ast.Call)
-            else _device_moves(script, model.id)
-            if isinstance(model, ast.Name)
-            else []
-        )
-        for node in moves:
-            func = node.func
-            if not isinstance(func, ast.Attribute):
-                continue
-            current = not node.args and not node.keywords if func.attr == "cuda" else func.attr == "to"
-            if current and (func.attr == "cuda" or (node.args and _is_cuda(node.args[0]))):
-                found.append(node)
-    return found
+    for node in (*moves, *_device_moves(script, _names_of_wrapped_models(script))):
+        func = node.func
+        if not isinstance(func, ast.Attribute):
+            continue
+        current = not node.args and not node.keywords if func.attr == "cuda" else func.attr == "to"
+        if current and (func.attr == "cuda" or (node.args and _is_cuda(node.args[0]))):
+            found.append(node)
+    return sorted(found, key=lambda node: (node.lineno, node.col_offset))
 
 
 def _is_cuda(node: ast.expr) -> bool:

@@ -59,7 +59,7 @@ def _first_value(text: str) -> str:
 def mismatches_in_log(log: FailureLog) -> tuple[LoggedError | LogLine, list[Mismatch]] | None:
     """Where a log has the list, and the list: from the exception, or from bare lines if nothing else is quoted."""
     for error in log.errors:
-        if REFUSED in collapse_whitespace(error.message):
+        if REFUSED in error.flat_message:
             return error, mismatches(error.message)
     if log.has(REFUSED):
         line = next(line for line in log.lines if REFUSED in line.text)

@@ -13,9 +13,11 @@ class DataLoaderShuffleWithSampler(Hazard):
         """DataLoaders that certainly get both."""
         if b"sampler" not in script.source.data:
             return
+        optional = _names_that_may_be_none(script)
         for call in script.calls("torch.utils.data.DataLoader"):
-            by = "batch_sampler" if _is_sampler_given(script, call, "batch_sampler") else "sampler"
-            if not _is_sampler_given(script, call, by):
+            given = (by for by in ("batch_sampler", "sampler") if _is_sampler_given(script, call, by, optional))
+            by = next(given, None)
+            if by is None:
                 continue
             excluded = [name for name in _EXCLUDED_ARGUMENTS[by] if _excludes_sampler(call, name)]
             edits = [script.removing_keyword(call, name) for name in excluded]
@@ -40,7 +42,7 @@ class DataLoaderShuffleWithSampler(Hazard):
             )
 
 
-def _is_sampler_given(script: Script, call: Call, name: str) -> bool:
+def _is_sampler_given(script: Script, call: Call, name: str, optional: set[str]) -> bool:
     """Whether a sampler is certainly given: a call, or a name to which only calls are assigned."""
     node = call.keyword_node(name)
     passed = call.passed(name)
@@ -50,16 +52,18 @@ def _is_sampler_given(script: Script, call: Call, name: str) -> bool:
         return True
     if not isinstance(node, ast.Name):
         return False
-    return bool(makers(script, node)) and not _may_be_none(script, node.id)
+    return node.id not in optional and bool(makers(script, node))
 
 
-def _may_be_none(script: Script, name: str) -> bool:
-    """Whether None is one of the values assigned to a name."""
-    return any(
-        any(map(is_none, _possible_values(node.value)))
+def _names_that_may_be_none(script: Script) -> set[str]:
+    """The names to which None is assigned somewhere, as one of several values or alone."""
+    return {
+        target.id
         for node in script.nodes(ast.Assign)
-        if any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
-    )
+        if any(map(is_none, _possible_values(node.value)))
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
 
 
 def _possible_values(value: ast.expr) -> Iterator[ast.expr]:

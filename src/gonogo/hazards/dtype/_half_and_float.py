@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.log.match import collapse_whitespace
 from gonogo.evidence.patterns import lazy_compile
 
 _DTYPE_PATTERN = r"(?:struct )?(?:c10::)?(?:Half|half|BFloat16|bfloat16|float16|Float|float)"
@@ -114,7 +113,7 @@ class DtypeMismatch:
 def dtype_mismatches(log: FailureLog) -> Iterator[DtypeMismatch]:
     """The first exception, or else the first line, in which half precision and fp32 were mixed."""
     for error in log.errors:
-        if _mixes(collapse_whitespace(error.message)):
+        if _mixes(error.flat_message):
             yield DtypeMismatch(log, error)
             return
     if any(log.has(words) for words in DTYPE_MISMATCH_LITERALS):

@@ -1,7 +1,6 @@
 """Recognizes AttributeErrors about names that a release of a training library renamed, moved or removed."""
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.evidence.log.match import collapse_whitespace
 from gonogo.hazards.environment._model_names import FAMILIES
 from gonogo.hazards.rule import Certainty, Pattern
 
@@ -62,7 +61,7 @@ _UNPACK_ERROR_PATTERN = Pattern(r"too many values to unpack \(expected 4\)")
 
 def release_mismatch_certainty(error: LoggedError) -> Certainty | None:
     """The certainty that an exception is due to incompatible releases of packages; None if it isn't."""
-    message, last = collapse_whitespace(error.message), error.innermost
+    message, last = error.flat_message, error.innermost
     if _UNPACK_ERROR_PATTERN.search(message) and last is not None and "unpad_input(" in last.code:
         return Certainty.LIKELY  # flash-attn 2.7 returns five values
     if not RELEASE_MISMATCH_PATTERN.search(message):
@@ -79,7 +78,7 @@ def release_mismatch_line(log: FailureLog) -> LineMatch | None:
 def moved(error: LoggedError) -> Certainty | None:
     """How certain it is that an AttributeError is due to a name that exists only in another release; None if it
     isn't."""
-    message = collapse_whitespace(error.message)
+    message = error.flat_message
     if error.type not in ("AttributeError", "CompilationError") or _RELEASE_INDEPENDENT_PATTERN.search(message):
         return None
     known = (

@@ -1,7 +1,6 @@
 from math import prod
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
-from gonogo.evidence.log.match import collapse_whitespace
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, translated
 
 _INVALID_SHAPE_PATTERN = Pattern(r"shape '\[(?P<shape>[\d, ]{7,60})\]' is invalid for input of size (?P<size>\d{1,12})")
@@ -12,7 +11,7 @@ class AttentionCodeWithoutGroupedHeads(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A view by the number of attention heads of a tensor with only 1/n of them (grouped-query attention)."""
         for error in log.errors_of("RuntimeError", says=_INVALID_SHAPE_PATTERN):
-            match = _INVALID_SHAPE_PATTERN.search(collapse_whitespace(error.message))
+            match = _INVALID_SHAPE_PATTERN.search(error.flat_message)
             if match is None:
                 continue
             shape = [int(part) for part in str(match.group("shape")).split(",") if part.strip()]

@@ -176,7 +176,7 @@ class PythonPackageVersionMismatch(Hazard):
         if cut := next((error for error, code in cut_off(log) if _truncated_in_library_import(error, code)), None):
             yield self._found(log, cut, Certainty.POSSIBLE if outside else Certainty.LIKELY)
         if (evidence := first(log, _WRAPPED)) and not _absent(log):
-            wrapped = next((error for error in log.errors if _WRAPPED.search(collapse_whitespace(error.message))), None)
+            wrapped = next((error for error in log.errors if _WRAPPED.search(error.flat_message)), None)
             told = _explain_packages(log, wrapped) if wrapped is not None else None
             cause, cure = told if told is not None else (_CAUSE, _CURE)
             yield self.log_finding(
@@ -199,7 +199,7 @@ def _explain_packages(log: FailureLog, error: LoggedError) -> tuple[Text, tuple[
     for package in parsed_message(error.type, error.message).packages:
         if package.required:
             there = package.version or versions.get(package.name, "")
-            by = _REQUIRED_BY_PATTERN.search(collapse_whitespace(error.message))
+            by = _REQUIRED_BY_PATTERN.search(error.flat_message)
             asks = by.group(1) if by is not None else ""
             return (
                 Text(

@@ -36,18 +36,26 @@ def zero3_configuring_calls(script: Script) -> tuple[Call, ...]:
     return tuple(script.calls(*_ZERO3_CONFIGURING_CALLS))
 
 
+@lru_cache(maxsize=64)
+def _configuring_calls_by_function(script: Script) -> dict[ast.AST | None, list[Call]]:
+    found: dict[ast.AST | None, list[Call]] = {}
+    for call in zero3_configuring_calls(script):
+        found.setdefault(script.enclosing_function(call.node), []).append(call)
+    return found
+
+
 def is_zero3_configured_at(script: Script, node: ast.AST) -> bool | None:
     """Whether transformers knows about ZeRO-3 when a node runs: True, False (certainly not yet), None (unknown)."""
     return _is_configured_at(script, node, _MAX_DEPTH)
 
 
 def _is_configured_at(script: Script, node: ast.AST, depth: int) -> bool | None:
-    tells = zero3_configuring_calls(script)
-    if not tells and script.enclosing_function(node) is None:
-        return None
+    tells = _configuring_calls_by_function(script)
     function = script.enclosing_function(node)
+    if not tells and function is None:
+        return None
     at = getattr(node, "lineno", 0)
-    here = [call for call in tells if script.enclosing_function(call.node) is function]
+    here = tells.get(function, ())
     if any(
         call.line <= at and call.node is not node and not _has_additional_condition(script, call.node, node)
         for call in here

@@ -1,5 +1,7 @@
 import ast
+from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.named_model import find_multimodal_mention
@@ -88,7 +90,7 @@ class Zero3MixedModalityHang(Hazard):
             if not any(word in tower.attr.lower() for word in _TOWERS) or is_under_zero_condition(script, node):
                 continue
             test = next((one for one in script.guarded_by(node) if _depends_on_batch(one)), None)
-            if test is None or _is_called_elsewhere(script, node, function):
+            if test is None or _calls_by_name(script)[function, name_of(tower)] > 1:
                 continue
             yield self.finding(
                 translated(
@@ -137,10 +139,7 @@ def _depends_on_batch(test: ast.expr) -> bool:
     return any(name.rpartition(".")[2] in _SIZE_FUNCTIONS for name in called) and not mentions_self(test)
 
 
-def _is_called_elsewhere(script: Script, node: ast.Call, function: ast.AST) -> bool:
-    """Whether the same function also calls the tower elsewhere."""
-    name = name_of(node.func)
-    return any(
-        other is not node and name_of(other.func) == name and script.enclosing_function(other) is function
-        for other in script.nodes(ast.Call)
-    )
+@lru_cache(maxsize=64)
+def _calls_by_name(script: Script) -> Counter[tuple[ast.AST | None, str]]:
+    """How often each function calls what it calls."""
+    return Counter((script.enclosing_function(call), name_of(call.func)) for call in script.nodes(ast.Call))
