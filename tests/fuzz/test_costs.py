@@ -149,6 +149,18 @@ FILES = {
         ),
         "",
     ),
+    "losses divided in one loop": (
+        "train.py",
+        b"import deepspeed\nengine = deepspeed.initialize(model=m, config={'gradient_accumulation_steps': 4})[0]\n"
+        b"for batch in data:\n" + many(b"    x = a / b\n    loss = engine(batch)\n    engine.backward(loss)\n", 150_000),
+        "",
+    ),
+    "loops that train an engine": (
+        "train.py",
+        b"import deepspeed\nengine = deepspeed.initialize(model=m, config={'zero_optimization': {'stage': 3}})[0]\n"
+        + many(b"for batch in data:\n    loss = engine(batch)\n    engine.backward(loss)\n", 150_000),
+        "",
+    ),
     "keys of JSON": (
         "ds.json", b'{"zero_optimization": {"stage": 3},' + lines(lambda n: f'"k{n}": {n},') + b'"z": 1}', ""
     ),

@@ -1,4 +1,5 @@
 import ast
+from functools import lru_cache
 
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.script.identifiers import uses_name
@@ -75,20 +76,27 @@ def _find_loss_division(script: Script, call: Call) -> ast.AST | None:
     loop = script.enclosing_loop(call.node)
     if not isinstance(argument, ast.Name) or loop is None:
         return None
+    divided = _divided_names(script).get((loop, argument.id))
+    return divided if divided is not None and divided.lineno <= call.node.lineno else None
+
+
+@lru_cache(maxsize=8)
+def _divided_names(script: Script) -> dict[tuple[ast.AST | None, str], ast.Assign | ast.AugAssign]:
+    """The first statement that divides a name by a count of accumulation steps, by its loop and the name."""
+    found: dict[tuple[ast.AST | None, str], ast.Assign | ast.AugAssign] = {}
     nodes: list[ast.Assign | ast.AugAssign] = [*script.nodes(ast.Assign), *script.nodes(ast.AugAssign)]
     for node in nodes:
-        if script.enclosing_loop(node) is not loop or node.lineno > call.node.lineno:
-            continue
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-        if not isinstance(target, ast.Name) or target.id != argument.id:
+        if not isinstance(target, ast.Name):
             continue
         if isinstance(node, ast.AugAssign):
-            if isinstance(node.op, ast.Div) and uses_name(node.value, *_ACCUMULATION_NAMES):
-                return node
-        elif (
-            isinstance(node.value, ast.BinOp)
-            and isinstance(node.value.op, ast.Div)
-            and uses_name(node.value.right, *_ACCUMULATION_NAMES)
-        ):
-            return node
-    return None
+            divides, by = isinstance(node.op, ast.Div), node.value
+        elif isinstance(node.value, ast.BinOp):
+            divides, by = isinstance(node.value.op, ast.Div), node.value.right
+        else:
+            continue
+        if divides and uses_name(by, *_ACCUMULATION_NAMES):
+            key = (script.enclosing_loop(node), target.id)
+            if key not in found or node.lineno < found[key].lineno:
+                found[key] = node
+    return found

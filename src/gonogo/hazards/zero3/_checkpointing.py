@@ -1,8 +1,9 @@
 """Gradient checkpointing as a run's files set it, and losses that run the model more than once."""
 
 import ast
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -89,39 +90,37 @@ def repeated_forward_calls(script: Script) -> Iterator[tuple[Call, Call]]:
         if method is None or len(method.args.args) < 2:
             continue
         name = method.args.args[1].arg
-        calls = [call for call in _calls_of_name(script, name) if script.enclosing_function(call.node) is method]
-        yield from _pairs(script, calls)
+        yield from _pairs(script, [script.call_at(node) for node in _calls_by_function(script).get((method, name), ())])
     if b"deepspeed.initialize" in script.source.data:
         groups: dict[tuple[int, str], list[Call]] = defaultdict(list)
         for call in script.calls():
             func = call.node.func
             if isinstance(func, ast.Name) and (loop := script.enclosing_loop(call.node)) and is_engine(script, func):
                 groups[id(loop), func.id].append(call)
-        for calls in groups.values():
-            backward = [one for one in script.calls("*.backward") if _same_loop(script, one, calls[0])]
-            if len(backward) == 1:
+        backwards = Counter(id(script.enclosing_loop(call.node)) for call in script.calls("*.backward"))
+        for (loop_id, _), calls in groups.items():
+            if backwards[loop_id] == 1:
                 yield from _pairs(script, calls)
 
 
-def _same_loop(script: Script, first: Call, other: Call) -> bool:
-    return script.enclosing_loop(first.node) is script.enclosing_loop(other.node)
-
-
-def _calls_of_name(script: Script, name: str) -> Iterator[Call]:
-    for node in script.nodes(ast.Call):
-        if isinstance(node.func, ast.Name) and node.func.id == name:
-            yield script.call_at(node)
+@lru_cache(maxsize=8)
+def _calls_by_function(script: Script) -> dict[tuple[ast.AST | None, str], list[ast.Call]]:
+    """The calls of plain names, by the function that they are in and the name."""
+    found: dict[tuple[ast.AST | None, str], list[ast.Call]] = defaultdict(list)
+    for name, calls in script.index.calls_by_name.items():
+        for call in calls:
+            found[script.enclosing_function(call), name].append(call)
+    return found
 
 
 def _pairs(script: Script, calls: list[Call]) -> Iterator[tuple[Call, Call]]:
     """The first two calls that run under the same conditions and outside of ``no_grad``."""
-    flowing = [call for call in calls if not any("no_grad" in name for name in script.with_contexts(call.node))]
-    for index, first in enumerate(flowing):
-        tests = {ast.dump(test) for test in script.guarded_by(first.node)}
-        for second in flowing[index + 1 :]:
-            if {ast.dump(test) for test in script.guarded_by(second.node)} == tests:
-                yield first, second
-                return
+    alike: dict[frozenset[str], list[Call]] = defaultdict(list)
+    for call in calls:
+        if not any("no_grad" in name for name in script.with_contexts(call.node)):
+            alike[frozenset(map(ast.dump, script.guarded_by(call.node)))].append(call)
+    pairs = [(each[0], each[1]) for each in alike.values() if len(each) > 1]
+    yield from pairs[:1]
 
 
 def double_recomputation_findings(
