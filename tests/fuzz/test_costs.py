@@ -152,7 +152,7 @@ FILES = {
     "losses divided in one loop": (
         "train.py",
         b"import deepspeed\nengine = deepspeed.initialize(model=m, config={'gradient_accumulation_steps': 4})[0]\n"
-        b"for batch in data:\n" + many(b"    x = a / b\n    loss = engine(batch)\n    engine.backward(loss)\n", 150_000),
+        b"for batch in data:\n" + many(b"    x = a / b\n    y = engine(x)\n    engine.backward(y)\n", 150_000),
         "",
     ),
     "loops that train an engine": (
