@@ -13,6 +13,7 @@ from gonogo.evidence.rehearsal.record import (
     AssumptionKind,
     Failure,
     Frame,
+    Phase,
     RankRecord,
     RehearsalRecord,
 )
@@ -117,3 +118,59 @@ def test_more_ranks_are_the_cure_where_an_assumption_is_of_other_ranks(assumed: 
     (finding,) = hazard.in_rehearsal(record)
     assert finding.certainty is Certainty.LIKELY
     assert any("--ranks all" in cure.en for cure in finding.cure) is cured
+
+
+ROWS = """\
+rows = load_dataset("owner/name")
+
+
+
+
+
+
+model = build()
+
+
+def read(rows):
+    total = 0.0
+    for row in rows:
+        text = row["output"]
+        total += float(text)  # fails
+    return total
+
+
+print(read(rows))
+"""
+BESIDE = """\
+rows = load_dataset("owner/name")
+
+
+
+
+
+
+width = 10 // 0  # fails
+read(rows, width)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "message", "phases", "weakens"),
+    [
+        (ROWS, "could not convert string to float: 'us us to'", ["load"], True),
+        (ROWS, "read() missing 1 required positional argument: 'rows'", ["load"], False),
+        (ROWS, "could not convert string to float: 'us us to'", ["load", "forward"], False),
+        (BESIDE, "integer division or modulo by zero", ["load"], False),
+    ],
+    ids=["the text of a row", "a call's arguments", "once they were trained on", "beside the rows"],
+)
+def test_generated_rows_are_followed_to_where_their_text_is_read(
+    tmp_path: Path, program: str, message: str, phases: list[Phase], weakens: bool
+) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(program)
+    line = next(number for number, text in enumerate(program.splitlines(), 1) if "# fails" in text)
+    failure = Failure("ValueError", message, (Frame(str(path), line, "<module>", "", "user"),), "load", 0)
+    rank = RankRecord(0, 0, "cuda:0", "raised", phases=phases)
+    rank.assumptions = [Assumption(WORDS, f"{path}:1", kind="generated")]
+    assert (assumption_behind_failure(rank, failure) is not None) is weakens

@@ -158,14 +158,15 @@ class Collectives(msgspec.Struct, frozen=True):
 
 AssumptionKind = Literal[
     "", "number", "chosen_number", "zeros", "finite", "scores", "peer_tensors", "peer_objects", "peer_parameters",
-    "flash_attention", "cudnn_attention",
+    "generated", "flash_attention", "cudnn_attention",
 ]  # fmt: skip
 """What an assumption is about, where findings depend on it; empty for all others.
 
 ``number``: a Python number or truth value that the program got for an unknown one. ``chosen_number``: one that was
 computed from a choice among unknown scores; ``scores``: the choice itself. ``zeros``: the contents of a tensor that
 the program reads. ``finite``: no NaN, no infinity. ``peer_tensors``, ``peer_objects``, ``peer_parameters``: what other
-ranks send, which is known if they are rehearsed as well. ``flash_attention``, ``cudnn_attention``: kernels that are
+ranks send, which is known if they are rehearsed as well. ``generated``: the content of data in place of the real
+ones, with the published columns. ``flash_attention``, ``cudnn_attention``: kernels that are
 taken to be installed.
 """
 

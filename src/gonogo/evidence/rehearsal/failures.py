@@ -198,6 +198,7 @@ _PYTHON_VALUE_KINDS: frozenset[AssumptionKind] = frozenset({"number", "chosen_nu
 _CHOICE_KINDS: frozenset[AssumptionKind] = frozenset({"scores", "chosen_number"})
 _OTHER_RANK_KINDS: frozenset[AssumptionKind] = frozenset({"peer_tensors", "peer_objects"})
 _MAX_FOLLOWED_ASSUMPTIONS = 40
+_TRAINING_PHASES = frozenset({"forward", "backward", "step"})
 
 
 def is_python_value(assumption: Assumption) -> bool:
@@ -236,7 +237,7 @@ def _assumption_in_operands(rank: RankRecord, failure: Failure) -> Assumption | 
 
 
 def _assumption_by_data_flow(rank: RankRecord, failure: Failure) -> Assumption | None:
-    """An assumption whose value decides, by data flow through names, whether the failing line is reached.
+    """An assumption whose value the failing line uses, or that decides, by data flow through names, if it is reached.
 
     ``bad += loss.item() > 10`` in one place, ``if bad >= limit: raise`` in another.
     """
@@ -244,7 +245,10 @@ def _assumption_by_data_flow(rank: RankRecord, failure: Failure) -> Assumption |
     paths = [place.path for place in users]
     if _VALUE_INDEPENDENT_ERROR_PATTERN.search(failure.message):
         return None
-    for assumption in [one for one in rank.assumptions if is_python_value(one)][:_MAX_FOLLOWED_ASSUMPTIONS]:
+    # A call that doesn't fit a signature fails with any rows, and after the first batch they have been read.
+    rows_count = not _TRAINING_PHASES & set(rank.phases) and not CALL_SIGNATURE_ERROR_PATTERN.search(failure.message)
+    followed = [one for one in rank.assumptions if is_python_value(one) or (rows_count and one.kind == "generated")]
+    for assumption in followed[:_MAX_FOLLOWED_ASSUMPTIONS]:
         start = place_of(assumption)
         if start is None or is_library(start.path):
             continue
