@@ -141,6 +141,38 @@ def read(rows):
 
 print(read(rows))
 """
+MAPPED = """\
+rows = load_dataset("owner/name")
+
+
+
+
+
+
+def parse(row):
+    answer = row["output"]
+    return {"value": float(answer)}  # fails
+
+
+rows = rows.map(parse, num_proc=4)
+"""
+NOT_MAPPED = """\
+rows = load_dataset("owner/name")
+
+
+
+
+
+
+def parse(row):
+    answer = row["output"]
+    return {"value": float(answer)}  # fails
+
+
+others = [{"output": "a"}]
+list(map(parse, others))
+rows.map(print)
+"""
 BESIDE = """\
 rows = load_dataset("owner/name")
 
@@ -161,8 +193,17 @@ read(rows, width)
         (ROWS, "read() missing 1 required positional argument: 'rows'", ["load"], False),
         (ROWS, "could not convert string to float: 'us us to'", ["load", "forward"], False),
         (BESIDE, "integer division or modulo by zero", ["load"], False),
+        (MAPPED, "could not convert string to float: 'us us to'", ["load"], True),
+        (NOT_MAPPED, "could not convert string to float: 'a'", ["load"], False),
     ],
-    ids=["the text of a row", "a call's arguments", "once they were trained on", "beside the rows"],
+    ids=[
+        "the text of a row",
+        "a call's arguments",
+        "once they were trained on",
+        "beside the rows",
+        "in a map",
+        "in a map of others",
+    ],
 )
 def test_generated_rows_are_followed_to_where_their_text_is_read(
     tmp_path: Path, program: str, message: str, phases: list[Phase], weakens: bool

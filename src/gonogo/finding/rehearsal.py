@@ -158,7 +158,7 @@ class Collectives(msgspec.Struct, frozen=True):
 
 AssumptionKind = Literal[
     "", "number", "chosen_number", "zeros", "finite", "scores", "peer_tensors", "peer_objects", "peer_parameters",
-    "generated", "flash_attention", "cudnn_attention",
+    "generated", "guessed", "flash_attention", "cudnn_attention",
 ]  # fmt: skip
 """What an assumption is about, where findings depend on it; empty for all others.
 
@@ -166,8 +166,8 @@ AssumptionKind = Literal[
 computed from a choice among unknown scores; ``scores``: the choice itself. ``zeros``: the contents of a tensor that
 the program reads. ``finite``: no NaN, no infinity. ``peer_tensors``, ``peer_objects``, ``peer_parameters``: what other
 ranks send, which is known if they are rehearsed as well. ``generated``: the content of data in place of the real
-ones, with the published columns. ``flash_attention``, ``cudnn_attention``: kernels that are
-taken to be installed.
+ones, with the published columns; ``guessed``: with columns inferred from the program. ``flash_attention``,
+``cudnn_attention``: kernels that are taken to be installed.
 """
 
 

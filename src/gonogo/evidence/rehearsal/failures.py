@@ -196,6 +196,7 @@ _GRAD_SCALER_ORDER_PATTERN = re.compile(
 _PYTHON_VALUE_KINDS: frozenset[AssumptionKind] = frozenset({"number", "chosen_number", "zeros", "peer_objects"})
 """Kinds of assumptions that give the program a Python number, a bool or an object."""
 _CHOICE_KINDS: frozenset[AssumptionKind] = frozenset({"scores", "chosen_number"})
+_GENERATED_KINDS: frozenset[AssumptionKind] = frozenset({"generated", "guessed"})
 _OTHER_RANK_KINDS: frozenset[AssumptionKind] = frozenset({"peer_tensors", "peer_objects"})
 _MAX_FOLLOWED_ASSUMPTIONS = 40
 _TRAINING_PHASES = frozenset({"forward", "backward", "step"})
@@ -204,6 +205,11 @@ _TRAINING_PHASES = frozenset({"forward", "backward", "step"})
 def is_python_value(assumption: Assumption) -> bool:
     """Whether the assumption gave the program a Python value, which it may test and store."""
     return assumption.kind in _PYTHON_VALUE_KINDS
+
+
+def is_generated_data(assumption: Assumption) -> bool:
+    """Whether it is about data that gonogo generated, whose text says nothing of the real ones."""
+    return assumption.kind in _GENERATED_KINDS
 
 
 def is_of_other_ranks(assumption: Assumption) -> bool:
@@ -247,7 +253,7 @@ def _assumption_by_data_flow(rank: RankRecord, failure: Failure) -> Assumption |
         return None
     # A call that doesn't fit a signature fails with any rows, and after the first batch they have been read.
     rows_count = not _TRAINING_PHASES & set(rank.phases) and not CALL_SIGNATURE_ERROR_PATTERN.search(failure.message)
-    followed = [one for one in rank.assumptions if is_python_value(one) or (rows_count and one.kind == "generated")]
+    followed = [one for one in rank.assumptions if is_python_value(one) or (rows_count and is_generated_data(one))]
     for assumption in followed[:_MAX_FOLLOWED_ASSUMPTIONS]:
         start = place_of(assumption)
         if start is None or is_library(start.path):

@@ -30,8 +30,8 @@ _MODEL = translated(
     "the same size"
 )
 _GENERATED_ROWS = translated(
-    "the rows of the data set {name} are generated (gonogo prepare): their number and length are not those of "
-    "the real one"
+    "the rows of the data set {name} are generated (gonogo prepare): their number, length and text are not "
+    "those of the real one"
 )
 
 _WEIGHTS_FILE = "model.safetensors"
@@ -99,7 +99,8 @@ class PreparedNames:
         if (found, kind) not in self._assumed:
             self._assumed.add((found, kind))
             if kind == "dataset":
-                self.assume(_GENERATED_ROWS.format(name=str(name)), "generated")
+                guessed = str(name).lower() in {one.lower() for one in self.table.guessed}
+                self.assume(_GENERATED_ROWS.format(name=str(name)), "guessed" if guessed else "generated")
             else:
                 self.assume(_MODEL.format(name=str(name)))
         return os.path.join(self.folder, found)
