@@ -104,7 +104,8 @@ def _leave_out_what_lacks(folder: Path) -> None:
 
 def rehearsed(launch: dict[str, Any], folder: Path) -> tuple[dict[str, Any] | None, str]:
     """The report of the launch's rehearsal, None where it ended without one; and what it said to stderr."""
-    command = [sys.executable, "-m", "gonogo", "rehearse", "--format", "json", "--gpus", launch["gpus"], "--steps", "1"]
+    command = [sys.executable, "-m", "gonogo", "rehearse", "--yes", "--format", "json"]
+    command += ["--gpus", launch["gpus"], "--steps", "1"]
     command += [*launch.get("options", []), "--", *shlex.split(launch["command"])]
     environment = {**os.environ, **launch.get("variables", {})}
     if "installed" in launch:  # as ``pip install -e`` there would have it

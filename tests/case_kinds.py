@@ -614,4 +614,48 @@ CASES = (
         "torchrun --nproc_per_node 2 train.py",
         {"requirements.txt": "torch==2.2.2\nnumpy<2\n", "train.py": ARRAYS},
     ),
+    Case(
+        "numpy 2",
+        "by-pandas-in-a-module",
+        "not GO",
+        "pandas 2.2.3 wants numpy>=1.26 and no less than 3, and a module beside the program makes the tensor",
+        "torchrun --nproc_per_node 2 train.py",
+        {
+            "requirements.txt": "torch==2.1.2\npandas==2.2.3\n",
+            "train.py": "import rows\n\nprint(rows.read())\n",
+            "rows.py": "import pandas\nimport torch\n\n\ndef read():\n"
+            "    return torch.from_numpy(pandas.DataFrame({'a': [1.0]}).values)\n",
+        },
+    ),
+    Case(
+        "numpy 2",
+        "newer-torch",
+        "GO",
+        "torch 2.5.1 was built with numpy 2",
+        "torchrun --nproc_per_node 2 train.py",
+        {"requirements.txt": "torch==2.5.1\nscipy==1.14.0\n", "train.py": ARRAYS},
+    ),
+    Case(
+        "numpy 2",
+        "no-arrays",
+        "GO",
+        "no array becomes a tensor, nor a tensor an array",
+        "torchrun --nproc_per_node 2 train.py",
+        {"requirements.txt": "torch==2.2.2\nscipy==1.14.0\n", "train.py": PLAIN},
+    ),
+    Case(
+        "numpy 2",
+        "locked",
+        "GO",
+        "the lock has every package, and its numpy is 1.26.4",
+        "torchrun --nproc_per_node 2 train.py",
+        {
+            "uv.lock": "version = 1\n\n"
+            + "".join(
+                f'[[package]]\nname = "{name}"\nversion = "{version}"\n\n'
+                for name, version in (("numpy", "1.26.4"), ("scipy", "1.14.0"), ("torch", "2.2.2"))
+            ),
+            "train.py": ARRAYS,
+        },
+    ),
 )

@@ -7,24 +7,12 @@ from pathlib import Path
 import pytest
 from case_kinds import CASES, Case, answer
 
-OPEN = {"numpy 2/not-named": "check resolves no dependencies: which numpy scipy brings is known once prepare has run"}
-
 
 def _name(case: Case) -> str:
     return f"{case.kind}/{case.name}"
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(
-            one,
-            id=_name(one),
-            marks=[pytest.mark.xfail(reason=OPEN[_name(one)], strict=True)] if _name(one) in OPEN else [],
-        )
-        for one in CASES
-    ],
-)
+@pytest.mark.parametrize("case", [pytest.param(one, id=_name(one)) for one in CASES])
 def test_each_is_told_as_it_is(case: Case, tmp_path: Path) -> None:
     verdict, certain = answer(case, tmp_path)
     assert case.right(verdict, certain), (case.why, verdict, certain)

@@ -11,10 +11,21 @@ from certainty_cases import CASES
 from lacking_worlds import World, all_worlds, healthy, is_certain, judge, mutated, rehearsed_lacking
 
 from gonogo.evidence.prepared import Prepared
-from gonogo.evidence.rehearsal.record import AcceleratorFacts, FailedLookup, Failure, Frame, RankRecord, RehearsalRecord
-from gonogo.finding import Verdict
+from gonogo.evidence.rehearsal.failures import failed_ranks
+from gonogo.evidence.rehearsal.record import (
+    AcceleratorFacts,
+    Assumption,
+    AssumptionKind,
+    FailedLookup,
+    Failure,
+    Frame,
+    RankRecord,
+    RehearsalRecord,
+)
+from gonogo.finding import Certainty, Verdict
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards
+from gonogo.judge.rehearsal_findings import fallback_findings, findings_from_traceback
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.limits.certificate import NAMES, apply_limits, hazard_obligations
 from gonogo.rehearse.limits.world import ProjectWorld
@@ -173,6 +184,43 @@ def test_what_gonogo_made_has_no_part_in_it(tmp_path: Path) -> None:
     assert lacking(record, ProjectWorld.of(tmp_path, tmp_path)) == []
 
 
+NO_TEMPLATE = "Cannot use chat template functions because tokenizer.chat_template is not set"
+ROWS_PROGRAM = """\
+rows = load_dataset("owner/name")
+
+
+
+
+
+def read(row):
+    return float(row["output"])
+
+
+rows.map(read)
+tokenizer.apply_chat_template(rows[0]["messages"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "certain"),
+    [(8, "generated", False), (8, "", True), (12, "generated", True), (12, "guessed", False)],
+    ids=["text of a row", "no generated row", "only the published columns", "columns that were guessed"],
+)
+def test_generated_rows_have_no_part_in_it(tmp_path: Path, line: int, kind: AssumptionKind, certain: bool) -> None:
+    program = tmp_path / "train.py"
+    program.write_text(ROWS_PROGRAM)
+    message = NO_TEMPLATE if line == 12 else "could not convert string to float: 'us us to'"
+    frame = Frame(str(program), line, "<module>", ROWS_PROGRAM.splitlines()[line - 1].strip(), "user")
+    failure = Failure("ValueError", message, (frame,), "load", 0, traceback=f"ValueError: {message}\n")
+    rows = Assumption("the rows of the data set owner/name are generated", f"{program}:1", kind=kind)
+    record = record_of(tmp_path, failure, assumptions=[rows], phases=["load"])
+    assert (lacking(record, ProjectWorld.of(tmp_path, tmp_path)) == []) is (certain and line != 12)
+    assert is_certain(record.ranks[0]) is certain
+    found = [one for group in failed_ranks(record) for one in findings_from_traceback(record, group)]
+    sure = [one.hazard for one in found or fallback_findings(record) if one.certainty is Certainty.CERTAIN]
+    assert sure == (["tokenizer-without-chat-template" if line == 12 else "program-raises"] if certain else [])
+
+
 READS_MADE_TEXT = {
     "in one statement": ("ids = [int(line) for line in open(PATH).readlines()]", False),
     "some statements later": ("with open(PATH) as f:\n    rows = f.read()\nkind = {'a': 1}[rows[:5]]", False),
@@ -276,7 +324,7 @@ def test_a_hazard_needs_all_unless_it_judges_the_record_itself() -> None:
     for hazard in hazards.values():
         assert hazard_obligations(hazard) <= NAMES
         assert {"assumed", "ranks"} <= hazard_obligations(hazard)
-        if type(hazard).in_rehearsal is Hazard.in_rehearsal:
+        if type(hazard).in_rehearsal is Hazard.in_rehearsal and hazard.needs is None:
             assert hazard_obligations(hazard) == NAMES
 
 

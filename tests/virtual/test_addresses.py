@@ -34,7 +34,7 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Said]:
     assumed: list[str] = []
     missed: list[MissingInput] = []
     monkeypatch.setattr("socket.getaddrinfo", nowhere)
-    undo = addresses.install(str(tmp_path), lambda what: assumed.append(what.en), missed.append)
+    undo = addresses.install(str(tmp_path), lambda what, kind="": assumed.append(what.en), missed.append)
     yield assumed, missed
     undo()
 

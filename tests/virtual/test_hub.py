@@ -57,7 +57,7 @@ def test_a_folder_of_the_users_is_no_repository_of_the_hub(
     (tmp_path / "models" / "vicuna-7b").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     assumed: list[str] = []
-    undo = prepared.install("", lambda what: assumed.append(what.en), lambda what: None, lambda *what: None)
+    undo = prepared.install("", lambda what, kind="": assumed.append(what.en), lambda what: None, lambda *what: None)
     try:
         assert not hf_api.file_exists("models/vicuna-7b", "config.json")
         assert not huggingface_hub.HfApi().file_exists("models/vicuna-7b", filename="config.json")

@@ -40,7 +40,7 @@ def missed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Missi
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)  # as a rehearsal has it: without, the hub's client waits
     found: list[MissingInput] = []
     refused = network.install(lambda host: None)
-    undo = prepared.install(str(folder), lambda what: None, found.append, lambda name, place, file: place)
+    undo = prepared.install(str(folder), lambda what, kind="": None, found.append, lambda name, place, file: place)
     yield found
     undo()
     refused.undo()

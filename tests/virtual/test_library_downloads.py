@@ -47,7 +47,7 @@ def assumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[st
         if name.partition(".")[0] in ("torchvision", "tiktoken"):
             monkeypatch.delitem(sys.modules, name)
     told: list[str] = []
-    undos = [one.install(lambda what: told.append(what.en)) for one in (torchvision_datasets, tiktoken_files)]
+    undos = [one.install(lambda what, kind="": told.append(what.en)) for one in (torchvision_datasets, tiktoken_files)]
     yield told
     for undo in undos:
         undo()

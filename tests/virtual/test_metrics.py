@@ -25,7 +25,7 @@ def assumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[st
     for name in [name for name in sys.modules if name.partition(".")[0] == "evaluate"]:
         monkeypatch.delitem(sys.modules, name)
     told: list[str] = []
-    undo = metrics.install(lambda what: told.append(what.en))
+    undo = metrics.install(lambda what, kind="": told.append(what.en))
     yield told
     undo()
     for name in ("evaluate", "evaluate.loading"):

@@ -50,6 +50,23 @@ def test_each_way_to_look(tmp_path: Path) -> None:
     assert [name for name in found if name.startswith(("0", "."))] == []
 
 
+def test_what_gonogo_looks_for_is_no_lookup_of_the_program(tmp_path: Path) -> None:
+    found = heard(
+        tmp_path,
+        """
+        import gonogo
+        ask = "import os.path, pathlib\\ndef ask(name, also=None):\\n"
+        ask += "    os.path.exists(name); pathlib.Path(name).is_dir()\\n    also and also()\\n"
+        own, other = {}, {}
+        exec(compile(ask, os.path.join(os.path.dirname(gonogo.__file__), "virtual", "own.py"), "exec"), own)
+        exec(compile(ask, "/home/user/train.py", "exec"), other)
+        own["ask"]("/nowhere/own", lambda: other["ask"]("/nowhere/called"))
+        other["ask"]("/nowhere/program")
+        """,
+    )
+    assert [name for name in found if name.startswith("/nowhere")] == ["/nowhere/called"] * 2 + ["/nowhere/program"] * 2
+
+
 def test_a_listing_of_the_import_system_is_of_modules(tmp_path: Path) -> None:
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "inner.py").write_text("VALUE = 1\n")

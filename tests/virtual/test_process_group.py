@@ -20,7 +20,7 @@ def assumptions(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(socket.socket, "bind", _no_port)
     told: list[str] = []
-    undo = process_group.install(lambda what: told.append(what.en))
+    undo = process_group.install(lambda what, kind="": told.append(f"{kind}: {what.en}" if kind else what.en))
     yield told
     undo()
 
@@ -122,16 +122,21 @@ def test_objects(assumptions: list[str]) -> None:
     dist.all_gather_object(gathered, sent)
     assert gathered == [sent] * 8
     assert gathered[0] is not gathered[1]
-    assert assumptions == ["every rank sends the objects that this rank sends"]
+    assert assumptions == ["peer_objects: every rank sends the objects that this rank sends"]
     broadcast = ["mine"]
     dist.broadcast_object_list(broadcast, src=1)
     assert len(assumptions) == 1  # this rank is the source: nothing was assumed
     dist.broadcast_object_list(broadcast, src=0)
     assert broadcast == ["mine"]
-    assert "rank 0 broadcasts" in assumptions[-1]
+    assert assumptions[-1].startswith("peer_objects: rank 0 broadcasts")
     scattered = [None]
     dist.scatter_object_list(scattered, list(range(8)), src=1)
     assert scattered == [1]
+    dist.scatter_object_list(scattered, list(range(8)), src=0)
+    assert scattered == [1]
+    assert assumptions[-1].startswith("peer_objects: rank 0 scatters")
+    dist.recv_object_list(scattered, src=0)
+    assert assumptions[-1].startswith("peer_objects: the objects received")
     destination = [None] * 8
     dist.gather_object(sent, destination, dst=1)
     assert destination == [sent] * 8
@@ -147,7 +152,7 @@ def test_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
         name: getattr(dist, name) for name in ("init_process_group", "new_group", "TCPStore", "all_gather_object")
     }
     available = dist.is_nccl_available()
-    undo = process_group.install(lambda what: None)
+    undo = process_group.install(lambda what, kind="": None)
     assert dist.is_nccl_available()
     assert dist.is_backend_available("nccl")
     undo()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 from virtual.worlds import virtual_session
 
+from gonogo.evidence.rehearsal.record import AssumptionKind
 from gonogo.virtual import private
 from gonogo.virtual.ranks.session import Session
 
@@ -28,6 +29,23 @@ def unknown(*shape: int, device: str = "cuda") -> torch.Tensor:
 
 def assumed(session: Session) -> list[str]:
     return [entry.what for entry in session.ledger.entries()]
+
+
+def test_each_assumption_that_findings_ask_for_has_its_kind(session: Session) -> None:
+    values = unknown(4)
+    asks: list[tuple[AssumptionKind, Callable[[], object]]] = [
+        ("number", lambda: values.sum().item()),
+        ("number", lambda: (values > 0).any().item()),
+        ("number", lambda: values.long().sum().item()),
+        ("number", lambda: torch.equal(values, values + 1)),
+        ("zeros", lambda: values.cpu().numpy()),
+        ("scores", lambda: values.argsort()),
+        ("chosen_number", lambda: values.argmax().item()),
+    ]
+    for kind, ask in asks:
+        session.ledger.counts.clear()
+        ask()
+        assert kind in {entry.kind for entry in session.ledger.entries()}, assumed(session)
 
 
 @pytest.mark.slow

@@ -156,6 +156,21 @@ class Collectives(msgspec.Struct, frozen=True):
     by_operator: tuple[CollectiveTotal, ...]
 
 
+AssumptionKind = Literal[
+    "", "number", "chosen_number", "zeros", "finite", "scores", "peer_tensors", "peer_objects", "peer_parameters",
+    "generated", "guessed", "flash_attention", "cudnn_attention",
+]  # fmt: skip
+"""What an assumption is about, where findings depend on it; empty for all others.
+
+``number``: a Python number or truth value that the program got for an unknown one. ``chosen_number``: one that was
+computed from a choice among unknown scores; ``scores``: the choice itself. ``zeros``: the contents of a tensor that
+the program reads. ``finite``: no NaN, no infinity. ``peer_tensors``, ``peer_objects``, ``peer_parameters``: what other
+ranks send, which is known if they are rehearsed as well. ``generated``: the content of data in place of the real
+ones, with the published columns; ``guessed``: with columns inferred from the program. ``flash_attention``,
+``cudnn_attention``: kernels that are taken to be installed.
+"""
+
+
 class Assumption(msgspec.Struct, frozen=True):
     """Something that can't be known without real values, and what was assumed instead."""
 
@@ -165,6 +180,8 @@ class Assumption(msgspec.Struct, frozen=True):
     count: int = 1
     what_zh: str = ""
     """:attr:`what` in Chinese; empty in a record of an older gonogo."""
+    kind: AssumptionKind = ""
+    """What decides findings, whose readers get the words of :attr:`what`."""
 
 
 class NotRehearsed(msgspec.Struct, frozen=True):

@@ -50,6 +50,7 @@ class PageDeclarations(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     yields_to: tuple[str, ...] | UnsetType = UNSET
     consequence: bool | UnsetType = UNSET
     formerly: tuple[str, ...] | UnsetType = UNSET
+    needs: tuple[str, ...] | UnsetType = UNSET
 
 
 class Hazard:
@@ -106,7 +107,8 @@ class Hazard:
     needs: tuple[str, ...] | None = None
     """The obligations on which a certain finding in a rehearsal depends.
 
-    None: derived from how it judges (:func:`gonogo.rehearse.limits.certificate.hazard_obligations`).
+    None: derived from how it judges (:func:`gonogo.rehearse.limits.certificate.hazard_obligations`). Without
+    ``made``, the text of generated rows has no part in it, and the columns of a published data set are the real ones.
     """
 
     def __init__(self, page: HazardPage) -> None:

@@ -34,7 +34,7 @@ def findings_in_rehearsal(record: RehearsalRecord) -> tuple[Finding, ...]:
     findings, explained = findings_in_record(record)
     for failed in failed_ranks(record):
         if not set(failed.ranks) <= explained and not is_shortage(failed.first, failed.failure):
-            for finding in _findings_from_traceback(record, failed):
+            for finding in findings_from_traceback(record, failed):
                 findings.append(finding)
                 if finding.certainty is Certainty.CERTAIN:
                     explained |= set(failed.ranks)
@@ -67,7 +67,7 @@ def fallback_findings(record: RehearsalRecord) -> list[Finding]:
     return [finding for hazard in all_hazards() if hazard.fallback for finding in hazard.in_rehearsal(record)]
 
 
-def _findings_from_traceback(record: RehearsalRecord, failed_group: FailedRanks) -> Iterator[Finding]:
+def findings_from_traceback(record: RehearsalRecord, failed_group: FailedRanks) -> Iterator[Finding]:
     """The root cause that the hazards find in the exception's traceback, with its places in the code."""
     failure, first = failed_group.failure, failed_group.first
     text = failure.traceback or f"{failure.type}: {failure.message}"
@@ -87,7 +87,11 @@ def _findings_from_traceback(record: RehearsalRecord, failed_group: FailedRanks)
         ):
             continue
         # It may have failed because of a branch on a value that a rehearsal can't know.
-        surely = assumption_behind_failure(first, failure) is None and data_end_behind_failure(first, failure) is None
+        assumed = assumption_behind_failure(first, failure)
+        hazard = next(one for one in all_hazards() if one.name == finding.hazard)
+        if assumed is not None and assumed.kind == "generated" and hazard.needs is not None:
+            assumed = assumed if "made" in hazard.needs else None
+        surely = assumed is None and data_end_behind_failure(first, failure) is None
         surely = surely and failure.type != "ModuleNotFoundError"  # it may be installed on the machine that trains
         yield replace(
             finding,

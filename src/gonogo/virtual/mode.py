@@ -357,9 +357,9 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         known = self.known_values(tensor)
         if known is not None:
             if tensor.cell.chosen:
-                self.ledger.assume(contents.CHOSEN_NUMBER)
+                self.ledger.assume(contents.CHOSEN_NUMBER, "chosen_number")
             return known
-        self.ledger.assume(translated("values that the program reads are zero"))
+        self.ledger.assume(translated("values that the program reads are zero"), "zeros")
         with private.modes_off():
             return real.zeros(tensor.shape, dtype=tensor.dtype)
 

@@ -14,6 +14,7 @@ from gonogo.evidence.rehearsal.record import (
     GUESSED_BATCH_ASSUMPTION,
     SYNTHETIC_COMPLETIONS_ASSUMPTION,
     Assumption,
+    AssumptionKind,
     Failure,
     Frame,
     Operand,
@@ -172,11 +173,6 @@ def is_shortage(rank: RankRecord, failure: Failure) -> bool:
     return short and ("OutOfMemory" in failure.type or "out of memory" in failure.message)
 
 
-_SAME_SENDS_ASSUMPTION = "every rank sends what this rank sends"
-
-
-_SAME_PARAMETERS_ASSUMPTION = "every rank's model has the same parameters"
-_ZERO_VALUES_ASSUMPTION = "values that the program reads are zero"
 _VALUE_INDEPENDENT_ERROR_PATTERN = re.compile(
     r"unsupported ScalarType|device type tensor to numpy|call numpy\(\) on Tensor"
 )
@@ -191,24 +187,34 @@ _INDEX_ERROR_PATTERN = re.compile(r"(?i)device-side assert|\bout of (?:range|bou
 """torch's messages about an index whose value, rather than shape or device, is wrong."""
 _SCORE_CHOICE_ASSUMPTION = translated("a choice among unknown scores")
 
-_FINITE_VALUES_ASSUMPTION = "values are finite (no NaN, no infinity)"
 _GRAD_SCALER_ORDER_PATTERN = re.compile(
     r"has already been called (?:on this optimizer )?since the last update|is being called after step\(\)"
     r"|No inf checks were recorded"
 )
 """Messages of torch's GradScaler about the order of its calls, which doesn't depend on the gradients' values."""
 
-_PYTHON_VALUE_ASSUMPTIONS = (
-    "an unknown number", "an unknown integer", "a condition on unknown values", "unknown tensors are equal",
-    _ZERO_VALUES_ASSUMPTION, "the objects received",
-)  # fmt: skip
-"""Prefixes of assumptions that give the program a Python number, a bool or an object."""
+_PYTHON_VALUE_KINDS: frozenset[AssumptionKind] = frozenset({"number", "chosen_number", "zeros", "peer_objects"})
+"""Kinds of assumptions that give the program a Python number, a bool or an object."""
+_CHOICE_KINDS: frozenset[AssumptionKind] = frozenset({"scores", "chosen_number"})
+_GENERATED_KINDS: frozenset[AssumptionKind] = frozenset({"generated", "guessed"})
+_OTHER_RANK_KINDS: frozenset[AssumptionKind] = frozenset({"peer_tensors", "peer_objects"})
 _MAX_FOLLOWED_ASSUMPTIONS = 40
+_TRAINING_PHASES = frozenset({"forward", "backward", "step"})
 
 
 def is_python_value(assumption: Assumption) -> bool:
     """Whether the assumption gave the program a Python value, which it may test and store."""
-    return assumption.what.startswith(_PYTHON_VALUE_ASSUMPTIONS)
+    return assumption.kind in _PYTHON_VALUE_KINDS
+
+
+def is_generated_data(assumption: Assumption) -> bool:
+    """Whether it is about data that gonogo generated, whose text says nothing of the real ones."""
+    return assumption.kind in _GENERATED_KINDS
+
+
+def is_of_other_ranks(assumption: Assumption) -> bool:
+    """Whether it is about what other ranks send, so that it isn't needed if they are rehearsed too."""
+    return assumption.kind in _OTHER_RANK_KINDS
 
 
 def place_of(assumption: Assumption) -> ProgramLine | None:
@@ -231,13 +237,13 @@ def _assumption_in_operands(rank: RankRecord, failure: Failure) -> Assumption | 
     """The choice among unknown scores from which a rejected index was computed."""
     if not any(one.chosen for one in failure.operands) or _INDEX_ERROR_PATTERN.search(failure.message) is None:
         return None
-    return next((one for one in rank.assumptions if "unknown scores" in one.what), None) or Assumption(
-        _SCORE_CHOICE_ASSUMPTION.en, "unknown", 1, _SCORE_CHOICE_ASSUMPTION.zh
+    return next((one for one in rank.assumptions if one.kind in _CHOICE_KINDS), None) or Assumption(
+        _SCORE_CHOICE_ASSUMPTION.en, "unknown", 1, _SCORE_CHOICE_ASSUMPTION.zh, "scores"
     )
 
 
 def _assumption_by_data_flow(rank: RankRecord, failure: Failure) -> Assumption | None:
-    """An assumption whose value decides, by data flow through names, whether the failing line is reached.
+    """An assumption whose value the failing line uses, or that decides, by data flow through names, if it is reached.
 
     ``bad += loss.item() > 10`` in one place, ``if bad >= limit: raise`` in another.
     """
@@ -245,7 +251,10 @@ def _assumption_by_data_flow(rank: RankRecord, failure: Failure) -> Assumption |
     paths = [place.path for place in users]
     if _VALUE_INDEPENDENT_ERROR_PATTERN.search(failure.message):
         return None
-    for assumption in [one for one in rank.assumptions if is_python_value(one)][:_MAX_FOLLOWED_ASSUMPTIONS]:
+    # A call that doesn't fit a signature fails with any rows, and after the first batch they have been read.
+    rows_count = not _TRAINING_PHASES & set(rank.phases) and not CALL_SIGNATURE_ERROR_PATTERN.search(failure.message)
+    followed = [one for one in rank.assumptions if is_python_value(one) or (rows_count and is_generated_data(one))]
+    for assumption in followed[:_MAX_FOLLOWED_ASSUMPTIONS]:
         start = place_of(assumption)
         if start is None or is_library(start.path):
             continue
@@ -269,21 +278,16 @@ def _assumption_nearby(rank: RankRecord, failure: Failure) -> Assumption | None:
     of_order = of_order and _GRAD_SCALER_ORDER_PATTERN.search(failure.message) is not None
     for assumption in rank.assumptions:
         path, _, number = assumption.where.rpartition(":")
-        if not number.isdigit() or (failure.phase == "backward" and assumption.what == _SAME_SENDS_ASSUMPTION):
+        if not number.isdigit() or (failure.phase == "backward" and assumption.kind == "peer_tensors"):
             continue
         line = int(number)
-        if assumption.what == _SAME_PARAMETERS_ASSUMPTION and raising and (path, line) != (raising.path, raising.line):
+        if assumption.kind == "peer_parameters" and raising and (path, line) != (raising.path, raising.line):
             continue  # it decides whether DDP is constructed, and nothing after that
-        if of_order and assumption.what == _FINITE_VALUES_ASSUMPTION:
+        if of_order and assumption.kind == "finite":
             continue
         if failure.type.endswith(".Unsupported") and not is_python_value(assumption):
             continue  # the compiler rejects code before any tensor in it has values
-        if (
-            whatever
-            and assumption.what == _ZERO_VALUES_ASSUMPTION
-            and raising
-            and (path, line) == (raising.path, raising.line)
-        ):
+        if whatever and assumption.kind == "zeros" and raising and (path, line) == (raising.path, raising.line):
             continue
         if raising and path == raising.path and 0 <= raising.line - line <= _MAX_LINES_ABOVE_RAISE:
             return assumption

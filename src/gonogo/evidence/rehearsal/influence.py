@@ -330,6 +330,27 @@ class Influence:
             for keyword in call.keywords:
                 if keyword.arg in function.locals and self._reads_influenced(keyword.value, statement):
                     self._held.add(Entity("local", id(function), str(keyword.arg)))
+        self._hand_to_callbacks(call, statement)
+
+    def _hand_to_callbacks(self, call: ast.Call, statement: _Statement) -> None:
+        """Mark the parameters of functions that are given along with an affected value: ``rows.map(parse)``."""
+        given = [*call.args, *(keyword.value for keyword in call.keywords)]
+        named = [(argument, functions) for argument in given if (functions := self._functions_named_in(argument))]
+        if not named:
+            return
+        receiver = [call.func.value] if isinstance(call.func, ast.Attribute) else []
+        for argument, functions in named:
+            if any(self._reads_influenced(one, statement) for one in (*receiver, *given) if one is not argument):
+                for function in functions:
+                    for parameter in function.parameters[1 if function.in_class else 0 :]:
+                        self._held.add(Entity("local", id(function), parameter))
+
+    def _functions_named_in(self, argument: ast.expr) -> list[_Function]:
+        """The functions that an argument names: ``parse``, ``self.parse``, ``partial(parse, …)``."""
+        if isinstance(argument, ast.Call) and argument.args:  # functools.partial
+            argument = argument.args[0]
+        name = argument.attr if isinstance(argument, ast.Attribute) else getattr(argument, "id", "")
+        return self._functions.get(name, [])
 
     def _reads_influenced(self, node: ast.expr, statement: _Statement) -> bool:
         if statement is self._first:

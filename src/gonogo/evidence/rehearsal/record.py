@@ -21,6 +21,7 @@ from gonogo.finding.frame import Frame as Frame
 from gonogo.finding.frame import Owner as Owner
 from gonogo.finding.lives.life_report import Interruption
 from gonogo.finding.rehearsal import Assumption as Assumption
+from gonogo.finding.rehearsal import AssumptionKind as AssumptionKind
 from gonogo.finding.rehearsal import CollectiveTotal as CollectiveTotal
 from gonogo.finding.rehearsal import MemoryTimeline as MemoryTimeline
 from gonogo.finding.rehearsal import ModuleBytes as ModuleBytes

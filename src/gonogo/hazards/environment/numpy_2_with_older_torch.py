@@ -1,5 +1,6 @@
 from msgspec.structs import replace
 
+from gonogo.evidence.rehearsal.failures import few
 from gonogo.hazards.rule import Certainty, Environment, Findings, Run, translated
 from gonogo.hazards.version_rule import UnfitVersions
 
@@ -13,7 +14,12 @@ class Numpy2WithOlderTorch(UnfitVersions):
             sure = (numpy is not None and numpy.written) or _converts_to_or_from_numpy(run)
             certainty = finding.certainty if sure or finding.certainty is not Certainty.CERTAIN else Certainty.LIKELY
             yield replace(finding, certainty=certainty)
-        if numpy is None or torch is None or torch.place is None or numpy.place is None or torch.version is None:
+        if torch is None or torch.place is None or torch.version is None:
+            return
+        if numpy is None:
+            yield from self._brought_by_another(environment, run)
+            return
+        if numpy.place is None:
             return
         if _may_exclude_numpy_2(numpy.specifier) or not environment.within("torch", "<2.3"):
             return
@@ -30,6 +36,30 @@ class Numpy2WithOlderTorch(UnfitVersions):
             fixes=self.fix(translated("Limit numpy"), edit, safe=False)
             if (edit := numpy.replacing("<2")) is not None
             else (),
+            confirm=translated("pip install reports numpy-2"),
+        )
+
+    def _brought_by_another(self, environment: Environment, run: Run) -> Findings:
+        """A numpy that no list names, though the program needs one: the packages that require it decide its release.
+
+        It isn't numpy 2 if one of them sets an upper limit. That is in their metadata, which ``check`` does not
+        download.
+        """
+        torch = environment.packages["torch"]
+        others = [name for name in environment.packages if name != "torch"]
+        if environment.complete or torch.place is None or not others:
+            return
+        if not environment.within("torch", "<2.3") or not _converts_to_or_from_numpy(run):
+            return
+        yield self.finding(
+            translated(
+                "torch {torch} was compiled for numpy 1 but sets no upper limit, and no requirement names numpy, "
+                "which the program uses: pip installs the newest release that the other packages ({names}) allow, "
+                "and that is numpy 2 unless one of them sets a limit."
+            ).format(torch=torch.version, names=few(others)),
+            certainty=Certainty.LIKELY,
+            cure=translated("Write numpy<2 in the requirements list"),
+            spans=(torch.place.span(),),
             confirm=translated("pip install reports numpy-2"),
         )
 

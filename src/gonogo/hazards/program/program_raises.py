@@ -8,6 +8,7 @@ from gonogo.evidence.rehearsal.failures import (
     data_end_behind_failure,
     failed_ranks,
     failure_places,
+    is_of_other_ranks,
     is_shortage,
     shorten,
     synthetic_input_behind_failure,
@@ -86,7 +87,7 @@ class ProgramRaises(Hazard):
                 title=translated("The program raised {type}").format(type=class_of(failure) or failure.type),
                 certainty=Certainty.LIKELY if assumed else Certainty.CERTAIN,
                 cure=(
-                    *([_REHEARSE_ALL_RANKS] if assumed and assumed.what.startswith(_OTHER_RANK_ASSUMPTIONS) else []),
+                    *([_REHEARSE_ALL_RANKS] if assumed and is_of_other_ranks(assumed) else []),
                     *_cures(failure, failed.first.versions),
                 ),
                 spans=failure_places(failure),
@@ -131,8 +132,6 @@ def _message_line(error: LoggedError) -> str:
     return text if len(text) <= _MAX_MESSAGE_LENGTH else f"{text[:_MAX_MESSAGE_LENGTH]}…"
 
 
-_OTHER_RANK_ASSUMPTIONS = ("every rank sends", "the objects received")
-"""The beginnings of assumptions that are unnecessary if other ranks are rehearsed too."""
 _REHEARSE_ALL_RANKS = translated(
     "Rehearse with --ranks all: each rank then sends its own data, and no assumption is needed"
 )

@@ -168,10 +168,12 @@ def _assume_identical_ranks(
     if not inputs:
         known = any(isinstance(t, VirtualTensor) and contents.is_known(t) for t in outputs)
         if known and operation.name in _REDUCE_OPERATORS:
-            mode.ledger.assume(_SAME_ON_EVERY_RANK_ASSUMPTION)
+            mode.ledger.assume(_SAME_ON_EVERY_RANK_ASSUMPTION, "peer_tensors")
             _scale_by_world_size(outputs, args, record)
         elif known and operation.root not in (None, operation.mine):
-            mode.ledger.assume(_SAME_ON_EVERY_RANK_ASSUMPTION)  # this rank's own value may be a placeholder
+            mode.ledger.assume(
+                _SAME_ON_EVERY_RANK_ASSUMPTION, "peer_tensors"
+            )  # this rank's own value may be a placeholder
         return
     mine = [contents.read(t) if isinstance(t, VirtualTensor) else t for t in inputs]
     if any(value is None for value in mine):
@@ -179,7 +181,7 @@ def _assume_identical_ranks(
             if isinstance(out, VirtualTensor):
                 contents.forget(out)
         return
-    mode.ledger.assume(_SAME_ON_EVERY_RANK_ASSUMPTION)
+    mode.ledger.assume(_SAME_ON_EVERY_RANK_ASSUMPTION, "peer_tensors")
     sent = torch.cat([value.reshape(-1) for value in mine if value is not None])
     for out in outputs:
         repeated = sent.repeat(-(-out.numel() // max(sent.numel(), 1)))[: out.numel()].reshape(out.shape)

@@ -10,8 +10,9 @@ import torch
 import torch.distributed as _distributed
 from torch.nn.parallel import DistributedDataParallel
 
-from gonogo.finding import Text, translated
+from gonogo.finding import translated
 from gonogo.virtual.patching.patches import Patches
+from gonogo.virtual.values.assumptions import Assume
 
 dist: Any = _distributed
 
@@ -42,7 +43,7 @@ class _ReductionState:
         return self.expected and self.begun and not self.finished
 
 
-def install(assume: Callable[[Text], object]) -> Callable[[], None]:
+def install(assume: Assume) -> Callable[[], None]:
     """Assume equal parameter shapes on all ranks, and finish each bucket's all-reduce at once; returns the undo."""
     patches = Patches()
     future_class: Any = torch.futures.Future
@@ -52,7 +53,7 @@ def install(assume: Callable[[Text], object]) -> Callable[[], None]:
     state_of: Any = DistributedDataParallel.__getstate__
 
     def verify(process_group: Any, tensors: Any, logger: Any = None) -> None:
-        assume(translated("every rank's model has the same parameters"))
+        assume(translated("every rank's model has the same parameters"), "peer_parameters")
 
     def all_reduce(reduction: _ReductionState, bucket: Any) -> Any:
         buffer = bucket.buffer()

@@ -23,15 +23,15 @@ import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
-from gonogo.finding import Text, translated
+from gonogo.finding import translated
 from gonogo.virtual.collectives import exchange, python_groups
 from gonogo.virtual.collectives.in_process_ranks import InProcessRanks
 from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.patching.patches import Patches
+from gonogo.virtual.values.assumptions import Assume
 
 rendezvous = importlib.import_module("torch.distributed.rendezvous")  # a function of the same name shadows the module
 _FileStore: Any = dist.FileStore  # type: ignore[attr-defined]
-Assume = Callable[[Text], object]
 
 _RECEIVED = translated("the objects received are those already in the list")
 _SAME_OBJECTS_ASSUMPTION = translated("every rank sends the objects that this rank sends")
@@ -274,7 +274,7 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
             return
         sent = gathered(group, "all_gather_object", objects=[obj])
         if sent is None:
-            assume(_SAME_OBJECTS_ASSUMPTION)
+            assume(_SAME_OBJECTS_ASSUMPTION, "peer_objects")
         for index in range(dist.get_world_size(group)):
             object_list[index] = _pickled_copy(obj) if sent is None else _pickled_copy(sent[index][0])
 
@@ -288,7 +288,7 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
         sent = gathered(group, "gather_object", objects=[obj], root=target)
         if mine == target:
             if sent is None:
-                assume(_SAME_OBJECTS_ASSUMPTION)
+                assume(_SAME_OBJECTS_ASSUMPTION, "peer_objects")
             for index in range(dist.get_world_size(group)):
                 object_gather_list[index] = _pickled_copy(obj) if sent is None else _pickled_copy(sent[index][0])
         else:
@@ -307,7 +307,10 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
         elif sent is not None:
             object_list[:] = _pickled_copy(sent[0])
         else:
-            assume(translated("rank {root} broadcasts the objects that this rank has in their place").format(root=root))
+            assume(
+                translated("rank {root} broadcasts the objects that this rank has in their place").format(root=root),
+                "peer_objects",
+            )
 
     def scatter_object_list(
         scatter_object_output_list: list[Any],
@@ -328,10 +331,15 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
         elif dist.get_rank() == root:
             scatter_object_output_list[0] = _pickled_copy(given[dist.get_rank(group)])
         elif given:
-            assume(translated("rank {root} scatters the objects that this rank would").format(root=root))
+            assume(
+                translated("rank {root} scatters the objects that this rank would").format(root=root), "peer_objects"
+            )
             scatter_object_output_list[0] = _pickled_copy(given[dist.get_rank(group)])
         else:
-            assume(translated("rank {root} scatters the object that is already in the output list").format(root=root))
+            assume(
+                translated("rank {root} scatters the object that is already in the output list").format(root=root),
+                "peer_objects",
+            )
 
     def send_object_list(
         object_list: list[Any], dst: Any = None, group: Any = None, device: Any = None, group_dst: Any = None, **_: Any
@@ -344,14 +352,14 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
         object_list: list[Any], src: Any = None, group: Any = None, device: Any = None, group_src: Any = None, **_: Any
     ) -> int:
         if src is None and group_src is None:
-            assume(_RECEIVED)
+            assume(_RECEIVED, "peer_objects")
             return -1
         origin = _source_rank(src, group, group_src)
         sent = exchange.pass_object(peers, group, origin, dist.get_rank(), None) if peers is not None else None
         if sent is not None:
             object_list[:] = _pickled_copy(sent)
         else:
-            assume(_RECEIVED)
+            assume(_RECEIVED, "peer_objects")
         return origin
 
     return {

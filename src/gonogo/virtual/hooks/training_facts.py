@@ -242,9 +242,10 @@ def _largest_matmul(mode: VirtualMode) -> str:
 def _attention_kinds(mode: VirtualMode) -> Iterator[str]:
     """The attention implementations, judging by the operators that were called."""
     names = {operator.name for operator in mode.known_operators()}
-    if any(assumption.what.startswith("flash-attn") for assumption in mode.ledger.entries()):
+    assumed = {assumption.kind for assumption in mode.ledger.entries()}
+    if "flash_attention" in assumed:
         yield "flash_attention_2"
-    if any(assumption.what.startswith("cuDNN's attention") for assumption in mode.ledger.entries()):
+    if "cudnn_attention" in assumed:
         yield "cudnn"
     if any(name.startswith("_scaled_dot_product") or name == "_safe_softmax" for name in names):
         yield "sdpa"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Collection
 from importlib.util import find_spec
@@ -10,7 +11,7 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text, translated
+from gonogo.finding import translated
 from gonogo.virtual import private
 from gonogo.virtual.kernels import (
     apex,
@@ -24,6 +25,7 @@ from gonogo.virtual.kernels import (
 )
 from gonogo.virtual.kernels.flops import Computed
 from gonogo.virtual.patching.patches import Patches
+from gonogo.virtual.values.assumptions import Assume
 
 _STAND_INS_PATH = str(Path(__file__).parent.parent / "stand_ins")
 """Python code of packages that can't be installed without a CUDA compiler, with their metadata."""
@@ -40,7 +42,7 @@ _XFORMERS_ASSUMPTION = translated("xFormers 0.0.33 is installed on the machine")
 def install(
     namespaces: dict[str, Any],
     written: Callable[[torch.Tensor], object],
-    assume: Callable[[Text], object],
+    assume: Assume,
     compute_capability: tuple[int, int],
     count_flops: Computed,
     missing_modules: Collection[str] = (),
@@ -60,7 +62,9 @@ def install(
     transformer_engine.install(patches, written, assume, compute_capability, count_flops)
     installed = find_spec("flash_attn") is not None
     assumed = _FLASH_ATTENTION_ASSUMPTION if installed else flash_attention.ASSUMED
-    kernels = flash_attention.FlashAttention(written, assume, compute_capability, assumed, count_flops)
+    kernels = flash_attention.FlashAttention(
+        written, functools.partial(assume, kind="flash_attention"), compute_capability, assumed, count_flops
+    )
     patches.item(sys.modules, "flash_attn_2_cuda", kernels)
     if find_spec("xformers") is None and "xformers" not in missing_modules:
         own = flash_attention.FlashAttention(written, assume, compute_capability, _XFORMERS_ASSUMPTION, count_flops)

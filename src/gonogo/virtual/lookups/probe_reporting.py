@@ -12,12 +12,15 @@ import importlib
 import importlib.metadata
 import os
 import posix
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 from gonogo.virtual.lookups.failed_lookups import looked_for
 from gonogo.virtual.patching.patches import Patches, patch_os
 from gonogo.virtual.protocol.plan import MODULE_LISTING_SUFFIX
+from gonogo.virtual.stack import OURS, is_standard_library
 
 
 def install() -> Callable[[], None]:
@@ -31,12 +34,27 @@ def install() -> Callable[[], None]:
 def _wrap_probe(probe_function: Any) -> Any:
     @functools.wraps(probe_function)
     def looks(path: Any, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(path, int) and kwargs.get("dir_fd") is None:
+        if not isinstance(path, int) and kwargs.get("dir_fd") is None and not _is_of_gonogo(sys._getframe(1)):
             with contextlib.suppress(TypeError):  # the original call raises it
                 looked_for(os.fsdecode(path))
         return probe_function(path, *args, **kwargs)
 
     return looks
+
+
+def _is_of_gonogo(frame: FrameType | None) -> bool:
+    """Whether gonogo itself probes, as where a replaced ``load_dataset`` looks whether a name is a local folder.
+
+    The program does not learn the answer. Paths that gonogo finds missing for the program are passed to
+    :func:`looked_for`.
+    """
+    while frame is not None and _is_of_python(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.startswith(OURS)
+
+
+def _is_of_python(path: str) -> bool:
+    return path.startswith("<frozen") or (not path.startswith("<") and is_standard_library(path))
 
 
 def _follow_importing(patches: Patches) -> None:

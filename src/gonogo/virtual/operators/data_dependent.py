@@ -59,13 +59,13 @@ def _item(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     known = contents.read(tensor)
     if known is not None:
         if tensor.cell.chosen:
-            mode.ledger.assume(contents.CHOSEN_NUMBER)
+            mode.ledger.assume(contents.CHOSEN_NUMBER, "chosen_number")
         return known.item()
     if tensor.dtype == torch.bool:
         return mode.ledger.branch(translated("a condition on unknown values"))
     if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
         return mode.ledger.number(translated("an unknown number"))
-    mode.ledger.assume(translated("an unknown integer: 1"))
+    mode.ledger.assume(translated("an unknown integer: 1"), "number")
     return 1
 
 
@@ -76,7 +76,7 @@ def _unscale(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> None:
     before = None if found is None else found.clone()
     mode.run(mode.operator(func), args, kwargs)
     if before is not None:
-        mode.ledger.assume(FINITE_ASSUMPTION)
+        mode.ledger.assume(FINITE_ASSUMPTION, "finite")
         contents.give(args[1], before)
 
 
@@ -195,7 +195,7 @@ def _choice(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
             propagation.propagate_choice(indices)
             return out
     propagation.propagate_choice(indices)
-    mode.ledger.assume(translated("choices among unknown scores are evenly spread"))
+    mode.ledger.assume(translated("choices among unknown scores are evenly spread"), "scores")
     if func in (aten.argmax.default, aten.argmin.default) and (len(args) < 2 or args[1] is None):
         contents.give(indices, real.zeros(indices.shape, dtype=indices.dtype))
         return out
@@ -272,7 +272,7 @@ def _equal(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     known = _real(mode, func, (left, right), {})
     if known is not None:
         return known
-    mode.ledger.assume(translated("unknown tensors are equal"))
+    mode.ledger.assume(translated("unknown tensors are equal"), "number")
     return True
 
 

@@ -17,18 +17,17 @@ from typing import Any
 
 from gonogo.evidence.prepared import Prepared, is_data_file_url, read_prepared
 from gonogo.evidence.rehearsal.record import MissingInput
-from gonogo.finding import Text, translated
+from gonogo.finding import translated
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
+from gonogo.virtual.values.assumptions import Assume
 
 _GENERATED_DOWNLOAD_ASSUMPTION = translated(
     "the content of {address} is generated (gonogo prepare): its length and format are not those of the real file"
 )
 
 
-def install(
-    folder: str, assume: Callable[[Text], object], missed: Callable[[MissingInput], None]
-) -> Callable[[], None]:
+def install(folder: str, assume: Assume, missed: Callable[[MissingInput], None]) -> Callable[[], None]:
     """Serve the addresses for which the folder (``""``: none) has a file; ``missed`` is called with all others."""
     files = _AddressFiles(folder, (read_prepared(Path(folder)) if folder else None) or Prepared(), assume, missed)
     patches = Patches()
@@ -44,9 +43,7 @@ def install(
 class _AddressFiles:
     """The addresses that are served, and those that are missing."""
 
-    def __init__(
-        self, folder: str, table: Prepared, assume: Callable[[Text], object], missed: Callable[[MissingInput], None]
-    ) -> None:
+    def __init__(self, folder: str, table: Prepared, assume: Assume, missed: Callable[[MissingInput], None]) -> None:
         self.folder = folder
         self.table = table
         self.assume = assume
@@ -63,7 +60,7 @@ class _AddressFiles:
             if found is None:
                 self.missed(MissingInput("data", address))
             else:
-                self.assume(_GENERATED_DOWNLOAD_ASSUMPTION.format(address=address))
+                self.assume(_GENERATED_DOWNLOAD_ASSUMPTION.format(address=address), "generated")
         return None if found is None else os.path.join(self.folder, found)
 
     def follow_fsspec(self, patches: Patches, module: ModuleType) -> None:

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from gonogo.finding import Text, translated
+from gonogo.finding import translated
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
+from gonogo.virtual.values.assumptions import Assume
 
 _METRIC_ASSUMPTION = translated(
     "the metric {name} is fetched from the hub where there is a network, and its dependencies are "
@@ -35,14 +36,14 @@ _SCORE_NAMES_BY_METRIC = {
 }  # fmt: skip
 
 
-def install(assume: Callable[[Text], object]) -> Callable[[], None]:
+def install(assume: Assume) -> Callable[[], None]:
     """Replace known metrics of the hub that aren't cached; unknown ones fail to load as before."""
     patches = Patches()
     patches.on_undo(after_import("evaluate.loading", functools.partial(_patch_load, patches, assume)))
     return patches.undo
 
 
-def _patch_load(patches: Patches, assume: Callable[[Text], object], module: ModuleType) -> None:
+def _patch_load(patches: Patches, assume: Assume, module: ModuleType) -> None:
     load = vars(module)["load"]
 
     @functools.wraps(load)
@@ -53,7 +54,7 @@ def _patch_load(patches: Patches, assume: Callable[[Text], object], module: Modu
         try:
             return load(path, *args, **kwargs)  # from the user's cache
         except Exception:
-            assume(_METRIC_ASSUMPTION.format(name=name))
+            assume(_METRIC_ASSUMPTION.format(name=name), "number")
             return _Metric(name)
 
     patches.set(module, "load", load_metric)

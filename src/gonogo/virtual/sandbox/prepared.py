@@ -19,18 +19,19 @@ from typing import Any
 
 from gonogo.evidence.prepared import BUILDERS, Prepared, read_prepared
 from gonogo.evidence.rehearsal.record import MissingInput
-from gonogo.finding import Text, translated
+from gonogo.finding import translated
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.sandbox import questions
+from gonogo.virtual.values.assumptions import Assume
 
 _MODEL = translated(
     "the model {name} is a stand-in from gonogo prepare: the published configuration, and an untrained tokenizer of "
     "the same size"
 )
 _GENERATED_ROWS = translated(
-    "the rows of the data set {name} are generated (gonogo prepare): their number and length are not those of "
-    "the real one"
+    "the rows of the data set {name} are generated (gonogo prepare): their number, length and text are not "
+    "those of the real one"
 )
 
 _WEIGHTS_FILE = "model.safetensors"
@@ -44,10 +45,7 @@ def has_rows(folder: str) -> bool:
 
 
 def install(
-    folder: str,
-    assume: Callable[[Text], object],
-    missed: Callable[[MissingInput], None],
-    weights: Callable[[str, str, str], str],
+    folder: str, assume: Assume, missed: Callable[[MissingInput], None], weights: Callable[[str, str, str], str]
 ) -> Callable[[], None]:
     """Serve the names that the folder (``""``: none) contains; ``missed`` is called with all others.
 
@@ -80,7 +78,7 @@ class PreparedNames:
         self,
         folder: str,
         table: Prepared,
-        assume: Callable[[Text], object],
+        assume: Assume,
         on_missing: Callable[[MissingInput], None],
         weights: Callable[[str, str, str], str],
     ) -> None:
@@ -100,7 +98,11 @@ class PreparedNames:
             return None
         if (found, kind) not in self._assumed:
             self._assumed.add((found, kind))
-            self.assume((_GENERATED_ROWS if kind == "dataset" else _MODEL).format(name=str(name)))
+            if kind == "dataset":
+                guessed = str(name).lower() in {one.lower() for one in self.table.guessed}
+                self.assume(_GENERATED_ROWS.format(name=str(name)), "guessed" if guessed else "generated")
+            else:
+                self.assume(_MODEL.format(name=str(name)))
         return os.path.join(self.folder, found)
 
     def miss(self, kind: str | None, name: Any, subset: Any = None, split: Any = None, files: Any = None) -> None:

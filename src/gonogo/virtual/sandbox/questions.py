@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, Protocol
 
-from gonogo.finding import Text, translated
+from gonogo.finding import translated
 from gonogo.virtual.patching.patches import Patches
+from gonogo.virtual.values.assumptions import Assume
 
 _LOCAL_FOLDER_ASSUMPTION = translated("the hub has no repository {name}, which is a folder here")
 _WEIGHTS_FILE = "model.safetensors"
@@ -25,7 +26,7 @@ _SELF_TOLD = ("model_info", "dataset_info")
 class _Names(Protocol):
     """The names that are served (``prepared.PreparedNames``)."""
 
-    assume: Callable[[Text], object]
+    assume: Assume
 
     def place(self, name: Any, kind: str | None) -> str | None: ...
 

@@ -15,9 +15,10 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from gonogo.finding import Text, translated
+from gonogo.finding import translated
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
+from gonogo.virtual.values.assumptions import Assume
 
 _GENERATED_ASSUMPTION = translated(
     "the files of {name} are generated: torchvision downloads them, and a rehearsal does not use the "
@@ -49,7 +50,7 @@ _PROBED_BYTES = 4096
 """Bytes after a file's header that are read: five images, which are not all black in the published files."""
 
 
-def install(assume: Callable[[Text], object]) -> Callable[[], None]:
+def install(assume: Assume) -> Callable[[], None]:
     """Have torchvision find what it would download; ``assume`` is called for each data set."""
     patches = Patches()
     for module in ("torchvision.datasets.cifar", "torchvision.datasets.mnist"):
@@ -87,7 +88,7 @@ class _PublishedFile(NamedTuple):
         return start.startswith(self.head) and not any(start[len(self.head) :])
 
 
-def _patch_integrity_check(patches: Patches, assume: Callable[[Text], object], module: ModuleType) -> None:
+def _patch_integrity_check(patches: Patches, assume: Assume, module: ModuleType) -> None:
     check = vars(module).get("check_integrity")
     if check is None:
         return
@@ -100,7 +101,7 @@ def _patch_integrity_check(patches: Patches, assume: Callable[[Text], object], m
             if not os.path.exists(path):
                 published.write(path)
             if published.was_generated_at(path):
-                assume(_GENERATED_ASSUMPTION.format(name=published.data_set))
+                assume(_GENERATED_ASSUMPTION.format(name=published.data_set), "generated")
                 return True
         return check(fpath, *args, **kwargs)
 

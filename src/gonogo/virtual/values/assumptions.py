@@ -6,8 +6,9 @@ import os
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Protocol
 
-from gonogo.evidence.rehearsal.record import Assumption
+from gonogo.evidence.rehearsal.record import Assumption, AssumptionKind
 from gonogo.finding import Text, translated
 
 _GONOGO_FOLDER = str(Path(__file__).parents[2]) + os.sep
@@ -20,12 +21,19 @@ _DEEPSPEED_COMM_PATH = f"{os.sep}deepspeed{os.sep}comm{os.sep}"
 FINITE_ASSUMPTION = translated("values are finite (no NaN, no infinity)")
 
 
+class Assume(Protocol):
+    """A function that records an assumption: :meth:`Ledger.assume`, or one that stands for it."""
+
+    def __call__(self, assumption: Text, kind: AssumptionKind = "") -> object:
+        """Record it."""
+
+
 class Ledger:
-    """Assumptions, counted by text and place. ``step`` is kept up to date by the lifecycle."""
+    """Assumptions, counted by text, place and kind. ``step`` is kept up to date by the lifecycle."""
 
     def __init__(self, torch_folder: str) -> None:
         self.step = 0
-        self.counts: Counter[tuple[Text, str]] = Counter()
+        self.counts: Counter[tuple[Text, str, AssumptionKind]] = Counter()
         self.branches = 0
         """Number of conditions on unknown values that were answered."""
         self.made_numbers = 0
@@ -36,16 +44,16 @@ class Ledger:
         self._glue = (stdlib, "typing_extensions.py")
         """Decorators and context managers that wrap calls, such as DeepSpeed's wrappers of torch functions."""
 
-    def assume(self, assumption: Text) -> str:
+    def assume(self, assumption: Text, kind: AssumptionKind = "") -> str:
         """Record an assumption at the innermost frame that is neither torch's nor gonogo's; returns that place."""
         where = self.place()
-        self.counts[(assumption, where)] += 1
+        self.counts[(assumption, where, kind)] += 1
         return where
 
     def branch(self, assumption: Text) -> bool:
         """The assumed truth of a condition on unknown values: True in the first step, False in the second, and so
         on."""
-        where = self.assume(translated("{what}: true in one step, false in the next").format(what=assumption))
+        where = self.assume(translated("{what}: true in one step, false in the next").format(what=assumption), "number")
         self._visits[(where, self.step)] += 1
         self.branches += 1
         flips = self._visits[(where, self.step)] // _FLIP_AFTER_VISITS
@@ -54,7 +62,7 @@ class Ledger:
     def number(self, assumption: Text) -> float:
         """An assumed number: large in the first step, small in the second, so that both sides of a limit are
         covered."""
-        self.assume(translated("{what}: 16 in one step, 1/16 in the next").format(what=assumption))
+        self.assume(translated("{what}: 16 in one step, 1/16 in the next").format(what=assumption), "number")
         self.made_numbers += 1
         return 16.0 if self.step % 2 == 0 else 0.0625
 
@@ -80,4 +88,4 @@ class Ledger:
 
     def entries(self) -> list[Assumption]:
         """All assumptions, in the order in which they were first recorded."""
-        return [Assumption(what.en, where, count, what.zh) for (what, where), count in self.counts.items()]
+        return [Assumption(what.en, where, count, what.zh, kind) for (what, where, kind), count in self.counts.items()]

@@ -42,7 +42,7 @@ def propagate_values(
     elif operator.compares and out.__class__ is VirtualTensor:
         test = contents.nonfinite_test(operator.func, args)
         if test is not None:
-            ledger.assume(FINITE_ASSUMPTION)
+            ledger.assume(FINITE_ASSUMPTION, "finite")
         else:
             test = signs.test(operator.func, args)
         if test is not None:

@@ -23,7 +23,6 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
 from gonogo.virtual.kernels.flops import Computed, ignore_flops
 from gonogo.virtual.kernels.transformer_engine.compiled_functions import ASSUMED
 from gonogo.virtual.kernels.transformer_engine.module import NAME, make_module
@@ -31,6 +30,7 @@ from gonogo.virtual.kernels.transformer_engine.quantized import memory_of
 from gonogo.virtual.patching.after_import import after_import, import_within
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor, meta_device
+from gonogo.virtual.values.assumptions import Assume
 
 _BACKEND_SELECTION_MODULE = "transformer_engine.pytorch.attention.dot_product_attention.utils"
 _QUANTIZED_TENSOR_MODULES = (
@@ -44,7 +44,7 @@ _BUILDING, _RELEASE = "NVTE_PROJECT_BUILDING", "NVTE_RELEASE_BUILD"
 def install(
     patches: Patches,
     written: Callable[[torch.Tensor], object],
-    assume: Callable[[Text], object],
+    assume: Assume,
     compute_capability: tuple[int, int],
     count_flops: Computed = ignore_flops,
 ) -> None:

@@ -93,7 +93,7 @@ class Attention(CompiledFunctions):
 
     def fused_attn_fwd(self, *arguments: Any) -> list[torch.Tensor]:
         """[output, softmax statistics, (largest logits,) RNG state, (bias, softmax offset)]."""
-        self._assume(ATTENTION_ASSUMPTION)
+        self._assume(ATTENTION_ASSUMPTION, "cudnn_attention")
         length_q = arguments[0]
         layout = _argument_of_type(arguments, QkvLayout).name
         formats = [value for value in arguments if isinstance(value, QkvFormat)]

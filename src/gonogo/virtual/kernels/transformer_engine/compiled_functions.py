@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text, translated
+from gonogo.finding import translated
 from gonogo.virtual.kernels.checks import check, on_accelerator
 from gonogo.virtual.kernels.flops import Computed, ignore_flops
 from gonogo.virtual.kernels.transformer_engine.quantized import (
@@ -19,6 +19,7 @@ from gonogo.virtual.kernels.transformer_engine.quantized import (
     memory_of,
 )
 from gonogo.virtual.unsupported import UnsupportedOperator
+from gonogo.virtual.values.assumptions import Assume
 
 ASSUMED = translated("Transformer Engine's compiled library and cuDNN {cudnn} load on the machine").format(cudnn="9.20")
 ATTENTION_ASSUMPTION = translated("cuDNN's attention runs on the machine")
@@ -32,7 +33,7 @@ class CompiledFunctions:
     def __init__(
         self,
         mark_written: Callable[[torch.Tensor], object],
-        assume: Callable[[Text], object],
+        assume: Assume,
         compute_capability: tuple[int, int],
         count_flops: Computed = ignore_flops,
     ) -> None:

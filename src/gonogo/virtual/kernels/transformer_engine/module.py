@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
 from gonogo.virtual.kernels.flops import Computed, ignore_flops
 from gonogo.virtual.kernels.transformer_engine.attention import Attention
 from gonogo.virtual.kernels.transformer_engine.compiled_functions import CompiledFunctions
@@ -22,6 +21,7 @@ from gonogo.virtual.kernels.transformer_engine.quantized import NOT_COVERED
 from gonogo.virtual.kernels.transformer_engine.recipes import Recipes
 from gonogo.virtual.kernels.transformer_engine.sequences import Sequences
 from gonogo.virtual.unsupported import UnsupportedOperator
+from gonogo.virtual.values.assumptions import Assume
 
 NAME = "transformer_engine_torch"
 _MODULE_PARTS = (
@@ -61,7 +61,7 @@ class _FP8TensorMeta:
 
 def make_module(
     mark_written: Callable[[torch.Tensor], object],
-    assume: Callable[[Text], object],
+    assume: Assume,
     compute_capability: tuple[int, int],
     count_flops: Computed = ignore_flops,
 ) -> ModuleType:

@@ -1,0 +1,4 @@
+import scipy.io
+import torch
+
+print(torch.from_numpy(scipy.io.loadmat("rows.mat")["x"]))
