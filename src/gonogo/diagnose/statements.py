@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from gonogo.diagnose.kinds_of_attributes import explain_by_attribute, implementing_framework
+from gonogo.diagnose.kinds_of_calls import explain_by_call
 from gonogo.diagnose.kinds_of_messages import Explanation, explain_by_message
 from gonogo.diagnose.kinds_of_objects import explain_by_object
 from gonogo.evidence.failure.api_mismatch import (
     CALL_MISMATCH_FORMS,
     FORMS,
     FORWARDING_FUNCTIONS,
+    PLAIN_TYPES,
     ApiMismatch,
     find_api_mismatch,
     library_package,
@@ -73,6 +76,8 @@ def exception_statement(facts: FailureFacts, versions: Mapping[str, str]) -> Sta
         because, change = explain_by_attribute(raised, misfit, versions)
     if because is None:
         because, change = explain_by_message(raised)
+    if because is None:
+        because, change = explain_by_call(raised)
     if because is None and misfit is not None and raised.message.form in FORMS:
         because, change = _explain_api_mismatch(misfit, versions)
     elif because is None:
@@ -297,6 +302,8 @@ def _explain_api_mismatch(api_mismatch: ApiMismatch, versions: Mapping[str, str]
     if api_mismatch.form == "no_module" and "." not in api_mismatch.subject:
         return _explain_missing_package(api_mismatch, versions)
     what = _missing_attribute_text(api_mismatch)
+    if (python := _explain_python_release(api_mismatch))[0] is not None:
+        return python
     if _comes_from_batch(api_mismatch):
         name = api_mismatch.names[0]
         return (
@@ -385,6 +392,31 @@ def _explain_api_mismatch(api_mismatch: ApiMismatch, versions: Mapping[str, str]
     return what, translated(
         "caller and callee come from different releases: give the lines above this one, or pip freeze, and "
         "compare the versions of both packages"
+    )
+
+
+_PYTHON_RELEASE_PATTERN = lazy_compile(r"[/\\\\]python(3\.\d{1,2})[/\\\\]")
+
+
+def _explain_python_release(api_mismatch: ApiMismatch) -> Explanation:
+    """A name that a module of Python's standard library lacks in this Python."""
+    module = api_mismatch.subject.partition(".")[0]
+    if api_mismatch.form not in ("no_attribute", "not_importable") or module not in sys.stdlib_module_names:
+        return None, None
+    if api_mismatch.form == "no_attribute" and module in PLAIN_TYPES:
+        return None, None
+    found = _PYTHON_RELEASE_PATTERN.search(api_mismatch.at.path) if api_mismatch.at is not None else None
+    python = f"Python {found.group(1)}" if found is not None else "Python"
+    by = _name_and_version(api_mismatch.asks, api_mismatch.asks_version)
+    return (
+        translated(
+            "the module {module} of this {python} has no {name}: it belongs to the standard library of a newer Python, "
+            "or a newer Python has removed it"
+        ).format(module=module, python=python, name=api_mismatch.names[0]),
+        translated(
+            "run it with a Python that {asks} supports (requires-python in its pyproject.toml), or use a release of "
+            "{asks} that supports this one"
+        ).format(asks=by or translated("the code")),
     )
 
 
