@@ -111,21 +111,22 @@ def _explain_empty_reduction(exception: RaisedException) -> Explanation:
     if "completion" in held or "response" in held:
         return (
             translated(
-                "{what} is empty: this step has no completions at all, so the generation (the rollout) returned nothing"
+                "{what} is empty: this step has no completions at all. The generation (the rollout) returned nothing, "
+                "or all of them were filtered out"
             ).format(what=what),
             translated(
                 "look at the generation, not at this line: the log of the engine or thread that generates (did it "
-                "fail, or stop?), and whether every sample was filtered out before"
+                "fail, or stop?), and what filters the samples"
             ),
         )
     return (
         translated(
-            "{what} has no elements: no sample or token of this micro-batch is left, because a filter dropped all of "
-            "them (groups with equal rewards, a mask that is 0 everywhere), or the step before returned nothing"
+            "{what} has no elements: nothing of this batch is left at that line (a filter dropped every sample or "
+            "group, as with equal rewards, or a mask is 0 everywhere), or the step before returned nothing"
         ).format(what=what),
         translated(
-            "skip a micro-batch that is empty (test numel() first), or turn off the setting that drops its samples or "
-            "groups"
+            "skip a batch or micro-batch that is empty (test numel() first), or turn off the setting that drops its "
+            "samples or groups"
         ),
     )
 
@@ -268,7 +269,8 @@ def _explain_absent_member(exception: RaisedException) -> Explanation:
         return translated("{key} is not in {holder}").format(key=key, holder=holder), None
     shown = ", ".join(names)
     because = translated(
-        "{caller} asks for {names}, and at least one of them is not in {holder}: what fills {holder} no longer has it"
+        "{caller} asks for {names}, and at least one of them is not in {holder}: what fills {holder} no longer "
+        "provides it, or never did"
     ).format(caller=caller.function, names=shown, holder=holder)
     if caller.package:
         return because, translated(
