@@ -111,6 +111,26 @@ class TestNamesAndReleases:
         assert "dist.get_rank() returns a plain int, but this line reads size" in said
         assert "get_world_size" in said
 
+    def test_a_private_function_of_its_own_package(self, tmp_path: Path) -> None:
+        error = "TypeError: _cut_rows() got an unexpected keyword argument 'row'"
+        said = answer(tmp_path, framed("axolotl/utils/x.py", "return _cut_rows(row=1)", error))
+        assert "the function is private, so as a rule axolotl's own" in said
+
+    def test_a_dimension_that_the_mesh_lacks(self, tmp_path: Path) -> None:
+        error = "KeyError: \"Invalid mesh_dim_names ('rows',) specified. Valid mesh_dim_names are ['pp', 'tp'].\""
+        said = answer(tmp_path, framed("torch/distributed/device_mesh.py", "raise KeyError(", error))
+        assert "the device mesh has only the dimensions pp, tp, and rows is asked for" in said
+
+    def test_a_sentence_is_no_key(self, tmp_path: Path) -> None:
+        error = "KeyError: 'The column names do not fit. Give others.'"
+        said = answer(tmp_path, framed("datasets/x.py", "raise KeyError(m)", error))
+        assert "has no entry" not in said
+
+    def test_more_engines_than_bundles(self, tmp_path: Path) -> None:
+        error = "ValueError: placement group bundle index 9 is invalid. Valid placement group indexes: 0-7"
+        said = answer(tmp_path, framed("openrlhf/trainer/ray/x.py", "make(", error))
+        assert "Ray's placement group has 8 bundles (0 to 7), and bundle 9 is asked for" in said
+
 
 class TestSizes:
     def test_logits_of_another_vocabulary(self, tmp_path: Path) -> None:

@@ -31,6 +31,12 @@ _MEMBER_PATTERN = lazy_compile(
 )
 _LITERAL_LIST_PATTERN = lazy_compile(r"\[\s*((?:[\"'][\w./-]{1,80}[\"']\s*,?\s*){1,20})\]")
 _LITERAL_PATTERN = lazy_compile(r"[\"']([\w./-]{1,80})[\"']")
+_MESH_DIMENSIONS_PATTERN = lazy_compile(
+    r"Invalid mesh_dim_names? \(?([^()\n]{1,120}?)\)? specified\. Valid mesh_dim_names are \[([^\]\n]{0,200})\]"
+)
+_BUNDLE_PATTERN = lazy_compile(
+    r"placement group bundle index (\d{1,6}) is invalid\. Valid placement group indexes: 0-(\d{1,6})"
+)
 _CALLS_A_COLLECTIVE_PATTERN = lazy_compile(
     rf"\b(all_reduce|all_gather_into_tensor|reduce_scatter_tensor|broadcast|reduce|send|recv|isend|irecv|all_gather"
     rf"|reduce_scatter|all_to_all_single)\(\s*(?:tensor=)?({_NAME})"
@@ -308,6 +314,44 @@ def _explain_own_checkpointing(exception: RaisedException) -> Explanation:
     return None, None
 
 
+def _explain_mesh_dimension(exception: RaisedException) -> Explanation:
+    """A dimension that a device mesh does not have, since its size is 1."""
+    found = _MESH_DIMENSIONS_PATTERN.search(exception.message.text[:1000].replace("\\", ""))
+    if found is None:
+        return None, None
+    asked, there = (", ".join(_LITERAL_PATTERN.findall(names)) for names in found.groups())
+    if not asked or not there:
+        return None, None
+    return (
+        translated(
+            "the device mesh has only the dimensions {there}, and {asked} is asked for: this parallelism has size 1 "
+            "(the other sizes take all ranks), or the mesh was made without it"
+        ).format(asked=asked, there=there),
+        translated(
+            "give it a size above 1 (smaller sizes of {there}, or more ranks), or turn off what runs over {asked} "
+            "(FSDP, if it is for sharding or replication)"
+        ).format(asked=asked, there=there),
+    )
+
+
+def _explain_bundle(exception: RaisedException) -> Explanation:
+    """More workers than a Ray placement group has bundles for."""
+    found = _BUNDLE_PATTERN.search(exception.message.text[:1000])
+    if found is None:
+        return None, None
+    index, last = (int(number) for number in found.groups())
+    return (
+        translated(
+            "Ray's placement group has {count} bundles (0 to {last}), and bundle {index} is asked for: the workers or "
+            "engines placed in it need more GPUs than were reserved"
+        ).format(count=last + 1, last=last, index=index),
+        translated(
+            "make the number of engines × their tensor-parallel size at most {count} (colocated: nodes × GPUs per node "
+            "of the trainer), or reserve more GPUs"
+        ).format(count=last + 1),
+    )
+
+
 _RULES: tuple[Callable[[RaisedException], Explanation], ...] = (
     _explain_passed_twice,
     _explain_empty_reduction,
@@ -317,4 +361,6 @@ _RULES: tuple[Callable[[RaisedException], Explanation], ...] = (
     _explain_reshape,
     _explain_absent_member,
     _explain_own_checkpointing,
+    _explain_mesh_dimension,
+    _explain_bundle,
 )

@@ -130,7 +130,7 @@ def _is_cleanup_error(first: RaisedException, last: RaisedException) -> bool:
 
 def _explain_by_form(exception: RaisedException) -> Explanation:
     message, code = exception.message, exception.frames[-1].code[:_MAX_CODE_LENGTH] if exception.frames else ""
-    if message.form == "missing_key":
+    if message.form == "missing_key" and _SENTENCE_PATTERN.search(message.names[0]) is None:
         return _explain_missing_key(message, code, exception)
     if message.form == "state_dict":
         return translated("the keys of the checkpoint do not match those of {model}").format(
@@ -194,6 +194,8 @@ def _explain_missing_key(message: Message, code: str, exception: RaisedException
 
 
 _LOOKED_UP = lazy_compile(r"(?<![\w.])([A-Za-z_][\w.]*)\[([A-Za-z_][\w.]*)\]")
+_SENTENCE_PATTERN = lazy_compile(r"^[A-Z][\w'-]* [\w'(-]+[^.]* [^.]*\.(?: |$)")
+"""A message given to KeyError in place of a key."""
 _VALUE = lazy_compile(r"^(?:None|True|False|-?\d{1,9})$")
 
 
@@ -374,6 +376,18 @@ def _explain_api_mismatch(api_mismatch: ApiMismatch, versions: Mapping[str, str]
             translated(
                 "use the release of {package} that {there} was made for (its requirements), or a later release of {by}"
             ).format(package=api_mismatch.asks, there=there, by=by),
+        )
+    private = api_mismatch.subject.startswith("_") and not api_mismatch.subject.startswith("__")
+    if api_mismatch.asks and private and "." not in api_mismatch.subject and api_mismatch.form in CALL_MISMATCH_FORMS:
+        return (
+            translated(
+                "{asks} makes this call, and {what}: the function is private, so as a rule {package}'s own"
+            ).format(asks=asks, what=what, package=api_mismatch.asks),
+            translated(
+                "it is a defect of that release of {package}, or files of two releases are mixed (an installation on "
+                "top of another, a partial checkout): use another release or commit, installed afresh; or correct "
+                "the call"
+            ).format(package=api_mismatch.asks),
         )
     if api_mismatch.asks:
         because = translated("{asks} makes this call, and {what}").format(asks=asks, what=what)
