@@ -100,7 +100,9 @@ def _explain_plain_object(raised: RaisedException, misfit: ApiMismatch, versions
     found = re.search(rf"([A-Za-z_][\w.]*(?:\[[^\]]{{1,40}}\])?)\.{re.escape(name)}\b", code)
     holder = found.group(1) if found is not None else ""
     what = Text(f"`{holder}`", f"`{holder}`") if holder else translated("the object read there")
-    called = re.search(rf"([A-Za-z_][\w.]*)\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\.{re.escape(name)}\b", code)
+    called = re.search(
+        rf"(?<![\w.])([A-Za-z_][\w.]*)\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\.{re.escape(name)}\b", code
+    )
     if not holder and called is not None:
         return (
             translated("{function}() returns a plain {type}, but this line reads {name} from what it returns").format(

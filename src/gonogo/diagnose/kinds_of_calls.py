@@ -15,7 +15,7 @@ from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import CodePlace, RaisedException
 
-_NAME = r"[A-Za-z_][\w.]*(?:\[[^\]]{1,40}\])?"
+_NAME = r"(?<![\w.])[A-Za-z_][\w.]*(?:\[[^\]]{1,40}\])?"
 _PASSED_TWICE_PATTERN = lazy_compile(r"([\w.]{1,160})\(\) got multiple values for (keyword )?argument '(\w{1,80})'")
 _EMPTY_REDUCTION_PATTERN = lazy_compile(
     r"(?:\b(min|max|argmin|argmax|aminmax)\(\): )?[Ee]xpected reduction dim .{0,60}input\.numel\(\) == 0"
@@ -29,7 +29,7 @@ _RESHAPE_PATTERN = lazy_compile(r"shape '\[([-\d, ]{1,200})\]' is invalid for in
 _MEMBER_PATTERN = lazy_compile(
     rf"^assert ({_NAME}|[\"'][^\"']{{1,80}}[\"']) (not )?in ({_NAME})(?:\.keys\(\))?\s*(?:,|$)"
 )
-_LITERAL_LIST_PATTERN = lazy_compile(r"\[\s*((?:[\"'][\w./-]{1,80}[\"']\s*,?\s*){1,20})\]")
+_LITERAL_LIST_PATTERN = lazy_compile(r"\[\s*((?:[\"'][\w./-]{1,80}[\"']\s*(?:,\s*)?){1,20})\]")
 _LITERAL_PATTERN = lazy_compile(r"[\"']([\w./-]{1,80})[\"']")
 _MESH_DIMENSIONS_PATTERN = lazy_compile(
     r"Invalid mesh_dim_names? \(?([^()\n]{1,120}?)\)? specified\. Valid mesh_dim_names are \[([^\]\n]{0,200})\]"

@@ -194,7 +194,7 @@ def _explain_missing_key(message: Message, code: str, exception: RaisedException
 
 
 _LOOKED_UP = lazy_compile(r"(?<![\w.])([A-Za-z_][\w.]*)\[([A-Za-z_][\w.]*)\]")
-_SENTENCE_PATTERN = lazy_compile(r"^[A-Z][\w'-]* [\w'(-]+[^.]* [^.]*\.(?: |$)")
+_SENTENCE_PATTERN = lazy_compile(r"^[A-Z][\w'-]{0,40} [\w'(-][^.]{3,300}\.(?: |$)")
 """A message given to KeyError in place of a key."""
 _VALUE = lazy_compile(r"^(?:None|True|False|-?\d{1,9})$")
 
