@@ -72,7 +72,10 @@ def is_unset_own_attribute(misfit: ApiMismatch | None) -> bool:
         return False
     if misfit.subject in PLAIN_TYPES or "." in misfit.subject:
         return False
-    if re.search(rf"\bself\.{re.escape(misfit.names[0])}\b", misfit.at.code[:2000]) is not None:
+    read = re.search(rf"\bself\.{re.escape(misfit.names[0])}\b(\()?", misfit.at.code[:2000])
+    if read is not None and read.group(1) and misfit.lacks and misfit.lacks != misfit.at.package:
+        return False  # A method that a parent class of another package (trl's trainer) no longer has.
+    if read is not None:
         return True
     return misfit.lacks == misfit.at.package and not _MODEL_CLASS_PATTERN.search(misfit.subject)
 
@@ -97,6 +100,24 @@ def _explain_plain_object(raised: RaisedException, misfit: ApiMismatch, versions
     found = re.search(rf"([A-Za-z_][\w.]*(?:\[[^\]]{{1,40}}\])?)\.{re.escape(name)}\b", code)
     holder = found.group(1) if found is not None else ""
     what = Text(f"`{holder}`", f"`{holder}`") if holder else translated("the object read there")
+    called = re.search(
+        rf"(?<![\w.])([A-Za-z_][\w.]*)\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\.{re.escape(name)}\b", code
+    )
+    if not holder and called is not None:
+        return (
+            translated("{function}() returns a plain {type}, but this line reads {name} from what it returns").format(
+                function=called.group(1), type=type_, name=name
+            ),
+            translated(
+                "another call was meant{hint}, or {function} returns another type in another release: correct the "
+                "line, or use another release of the code that it belongs to"
+            ).format(
+                function=called.group(1),
+                hint=translated(" (get_world_size for the size of a process group)")
+                if called.group(1).endswith("get_rank")
+                else Text("", ""),
+            ),
+        )
     because = translated("{what} is a plain {type} there, but this code expects an object with {name}").format(
         what=what, type=type_, name=name
     )

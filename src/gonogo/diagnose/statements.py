@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from gonogo.diagnose.kinds_of_attributes import explain_by_attribute, implementing_framework
+from gonogo.diagnose.kinds_of_calls import explain_by_call
 from gonogo.diagnose.kinds_of_messages import Explanation, explain_by_message
 from gonogo.diagnose.kinds_of_objects import explain_by_object
 from gonogo.evidence.failure.api_mismatch import (
     CALL_MISMATCH_FORMS,
     FORMS,
     FORWARDING_FUNCTIONS,
+    PLAIN_TYPES,
     ApiMismatch,
     find_api_mismatch,
     library_package,
@@ -73,6 +76,8 @@ def exception_statement(facts: FailureFacts, versions: Mapping[str, str]) -> Sta
         because, change = explain_by_attribute(raised, misfit, versions)
     if because is None:
         because, change = explain_by_message(raised)
+    if because is None:
+        because, change = explain_by_call(raised)
     if because is None and misfit is not None and raised.message.form in FORMS:
         because, change = _explain_api_mismatch(misfit, versions)
     elif because is None:
@@ -125,7 +130,7 @@ def _is_cleanup_error(first: RaisedException, last: RaisedException) -> bool:
 
 def _explain_by_form(exception: RaisedException) -> Explanation:
     message, code = exception.message, exception.frames[-1].code[:_MAX_CODE_LENGTH] if exception.frames else ""
-    if message.form == "missing_key":
+    if message.form == "missing_key" and _SENTENCE_PATTERN.search(message.names[0]) is None:
         return _explain_missing_key(message, code, exception)
     if message.form == "state_dict":
         return translated("the keys of the checkpoint do not match those of {model}").format(
@@ -189,6 +194,8 @@ def _explain_missing_key(message: Message, code: str, exception: RaisedException
 
 
 _LOOKED_UP = lazy_compile(r"(?<![\w.])([A-Za-z_][\w.]*)\[([A-Za-z_][\w.]*)\]")
+_SENTENCE_PATTERN = lazy_compile(r"^[A-Z][\w'-]{0,40} [\w'(-][^.]{3,300}\.(?: |$)")
+"""A message given to KeyError in place of a key."""
 _VALUE = lazy_compile(r"^(?:None|True|False|-?\d{1,9})$")
 
 
@@ -297,6 +304,8 @@ def _explain_api_mismatch(api_mismatch: ApiMismatch, versions: Mapping[str, str]
     if api_mismatch.form == "no_module" and "." not in api_mismatch.subject:
         return _explain_missing_package(api_mismatch, versions)
     what = _missing_attribute_text(api_mismatch)
+    if (python := _explain_python_release(api_mismatch))[0] is not None:
+        return python
     if _comes_from_batch(api_mismatch):
         name = api_mismatch.names[0]
         return (
@@ -368,6 +377,18 @@ def _explain_api_mismatch(api_mismatch: ApiMismatch, versions: Mapping[str, str]
                 "use the release of {package} that {there} was made for (its requirements), or a later release of {by}"
             ).format(package=api_mismatch.asks, there=there, by=by),
         )
+    private = api_mismatch.subject.startswith("_") and not api_mismatch.subject.startswith("__")
+    if api_mismatch.asks and private and "." not in api_mismatch.subject and api_mismatch.form in CALL_MISMATCH_FORMS:
+        return (
+            translated(
+                "{asks} makes this call, and {what}: the function is private, so as a rule {package}'s own"
+            ).format(asks=asks, what=what, package=api_mismatch.asks),
+            translated(
+                "it is a defect of that release of {package}, or files of two releases are mixed (an installation on "
+                "top of another, a partial checkout): use another release or commit, installed afresh; or correct "
+                "the call"
+            ).format(package=api_mismatch.asks),
+        )
     if api_mismatch.asks:
         because = translated("{asks} makes this call, and {what}").format(asks=asks, what=what)
         change = translated(
@@ -385,6 +406,31 @@ def _explain_api_mismatch(api_mismatch: ApiMismatch, versions: Mapping[str, str]
     return what, translated(
         "caller and callee come from different releases: give the lines above this one, or pip freeze, and "
         "compare the versions of both packages"
+    )
+
+
+_PYTHON_RELEASE_PATTERN = lazy_compile(r"[/\\\\]python(3\.\d{1,2})[/\\\\]")
+
+
+def _explain_python_release(api_mismatch: ApiMismatch) -> Explanation:
+    """A name that a module of Python's standard library lacks in this Python."""
+    module = api_mismatch.subject.partition(".")[0]
+    if api_mismatch.form not in ("no_attribute", "not_importable") or module not in sys.stdlib_module_names:
+        return None, None
+    if api_mismatch.form == "no_attribute" and module in PLAIN_TYPES:
+        return None, None
+    found = _PYTHON_RELEASE_PATTERN.search(api_mismatch.at.path) if api_mismatch.at is not None else None
+    python = f"Python {found.group(1)}" if found is not None else "Python"
+    by = _name_and_version(api_mismatch.asks, api_mismatch.asks_version)
+    return (
+        translated(
+            "the module {module} of this {python} has no {name}: it belongs to the standard library of a newer Python, "
+            "or a newer Python has removed it"
+        ).format(module=module, python=python, name=api_mismatch.names[0]),
+        translated(
+            "run it with a Python that {asks} supports (requires-python in its pyproject.toml), or use a release of "
+            "{asks} that supports this one"
+        ).format(asks=by or translated("the code")),
     )
 
 

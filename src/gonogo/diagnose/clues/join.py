@@ -13,9 +13,11 @@ from gonogo.diagnose.clues.parts import (
     no_shard_clues,
     of_modules,
     slice_clues,
+    wake_up_clues,
     weight_sync_clues,
 )
 from gonogo.diagnose.clues.ranks import rank_clues
+from gonogo.diagnose.clues.recompute_clues import recompute_clues
 from gonogo.diagnose.clues.setting_clues import named_setting_clues
 from gonogo.diagnose.clues.symbols import version_mismatch_clues
 from gonogo.evidence.log.failure_log import FailureLog
@@ -75,7 +77,7 @@ _CLUE_FINDERS: tuple[Callable[[FailureLog, FailureFacts], Iterator[Clue]], ...] 
         named_setting_clues,
         of_modules,
     ),
-    *(mixed_tensor_clues, no_shard_clues, weight_sync_clues, of_order),
+    *(mixed_tensor_clues, no_shard_clues, weight_sync_clues, wake_up_clues, recompute_clues, of_order),
 )
 
 

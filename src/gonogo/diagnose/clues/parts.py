@@ -161,6 +161,35 @@ def weight_sync_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     )
 
 
+_WOKE_WEIGHTS_PATTERN = Pattern(r"wake_up\?tags=weights(?:\s|[\"']|$)|wake_up\(tags=\[['\"]weights['\"]\]\)")
+_WOKE_CACHE_PATTERN = Pattern(r"wake_up\b[^\n]{0,40}kv_cache|POST /wake_up (?:HTTP|\")")
+_REQUEST_PATTERN = Pattern(r"POST /(?:v1/)?(?:chat/completions|completions|generate)\b")
+
+
+def wake_up_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    """An engine of which only the weights were woken up, and that was asked to generate."""
+    woken = log.find(_WOKE_WEIGHTS_PATTERN)
+    if woken is None or log.find(_WOKE_CACHE_PATTERN) is not None:
+        return
+    asked = [
+        found
+        for found in log.find_all(_REQUEST_PATTERN)
+        if (found.line.path, found.line.number) > (woken.line.path, woken.line.number)
+    ]
+    if not asked:
+        return
+    yield Clue(
+        translated(
+            "Only the weights were woken up (tags=weights), and the engine was asked to generate while its KV cache "
+            "was still asleep, so that its memory was not mapped. Wake up the KV cache too (tags=kv_cache, after the "
+            "weight update) before the first request"
+        ),
+        tuple(CluePlace(one.path, one.number, one.text.strip()[:200]) for one in (woken.line, asked[0].line)),
+        against=("rollout-engine-slept-while-requests-run",),
+        decides=True,
+    )
+
+
 _MIXED_TENSORS_PATTERN = Pattern(r"got mixed torch\.Tensor and DTensor")
 _MODULE_CALL_PATTERN = lazy_compile(r"self\.(\w+(?:\.\w+)*)\(")
 

@@ -41,7 +41,7 @@ _SUBPACKAGES: Mapping[str, frozenset[str]] = {
     "llamafactory": frozenset(("train", "data", "model", "hparams", "extras", "api", "chat", "webui", "eval",
                                "launcher", "cli", "v1")),
     "megatron": frozenset(("core", "training", "legacy", "post_training", "rl", "bridge", "inference", "model",
-                           "optimizer", "data", "tokenizer")),
+                           "optimizer", "data", "tokenizer", "lite", "plugin")),
     "nemo": frozenset(("collections", "lightning", "core", "utils")),
     "nemo_rl": frozenset(("algorithms", "models", "distributed", "experience", "utils", "data", "environments")),
     "nemo_automodel": frozenset(("components", "recipes", "_transformers", "shared", "cli")),
@@ -67,7 +67,7 @@ _SUBPACKAGES: Mapping[str, frozenset[str]] = {
     "prime_rl": frozenset(("trainer", "orchestrator", "inference", "utils")),
     "skyrl": frozenset(("backends", "train", "utils", "tinker")),
     "skyrl_train": frozenset(("workers", "trainer", "inference_engines", "utils", "entrypoints", "distributed")),
-    "rllm": frozenset(("trainer", "engine", "agents", "utils")),
+    "rllm": frozenset(("trainer", "engine", "agents", "utils", "experimental", "environments", "rewards")),
     "rlinf": frozenset(("workers", "hybrid_engines", "runners", "models", "data", "utils", "scheduler")),
     "veomni": frozenset(("distributed", "models", "ops", "trainer", "utils", "data", "checkpoint", "optim")),
     "roll": frozenset(("distributed", "pipeline", "models", "utils", "third_party")),
@@ -98,6 +98,10 @@ _REPOSITORIES: Mapping[str, str] = {
 """Default folder names of clones, in lower case, and the package whose sources they contain."""
 _REPOSITORY_FOLDERS = frozenset(("tools", "toolkits", "recipe", "scripts", "src", "3rdparty"))
 """Folders of a repository, beside its package, that a user seldom writes into."""
+_VENDOR_FOLDERS = frozenset(("third_party", "thirdparty", "3rdparty", "submodules", "external", "vendor"))
+"""Folders in which a framework keeps other packages' sources."""
+_UNSLOTH_CACHE_FOLDER = "unsloth_compiled_cache"
+"""The folder in the working directory into which unsloth writes the trainers that it patches."""
 _MEGATRON_DISTRIBUTIONS = {"bridge": "megatron-bridge"}
 """Distributions that share the namespace ``megatron``, by their subfolder of it."""
 _SITE_PACKAGES_PATTERN = lazy_compile(r"(?:site|dist)-packages[/\\](.+)$")
@@ -123,11 +127,13 @@ def owner_of(path: str) -> CodeOwner:
         return CodeOwner("package", _distribution(module), module, release)
     pieces = path.replace("\\", "/").split("/")
     if not path.startswith("<"):
+        if _UNSLOTH_CACHE_FOLDER in pieces[:-1]:
+            inside = pieces[pieces.index(_UNSLOTH_CACHE_FOLDER) :]
+            return CodeOwner("clone", "unsloth", _module_name("/".join(inside)))
         for index in range(len(pieces) - 2, -1, -1):
             inside_of = _SUBPACKAGES.get(pieces[index])
             if inside_of is not None and pieces[index + 1].removesuffix(".py") in inside_of:
-                while index and pieces[index] in _SUBPACKAGES.get(pieces[index - 1], ()):
-                    index -= 1  # a folder of another framework with this one's name: swift/megatron/model
+                index = _outermost_package(pieces, index)
                 module = _module_name("/".join(pieces[index:]))
                 return CodeOwner("clone", _distribution(module), module)
         for index in range(len(pieces) - 2, -1, -1):
@@ -137,6 +143,21 @@ def owner_of(path: str) -> CodeOwner:
     if is_library(path):
         return CodeOwner("python")
     return CodeOwner("user")
+
+
+def _outermost_package(pieces: list[str], index: int) -> int:
+    """Where the framework's package begins whose folder the one at ``index`` is.
+
+    swift/megatron/model and verl/utils/vllm/utils.py are not Megatron's and vLLM's; verl/third_party/vllm is.
+    """
+    for outer in range(index - 1, -1, -1):
+        between = pieces[outer + 1 : index]
+        first = pieces[outer + 1]
+        if first in _SUBPACKAGES.get(pieces[outer], ()) and all(
+            piece.isidentifier() and piece != pieces[index] and piece not in _VENDOR_FOLDERS for piece in between
+        ):
+            return _outermost_package(pieces, outer)
+    return index
 
 
 def code_place(frame: LogFrame, versions: Mapping[str, str]) -> CodePlace:
