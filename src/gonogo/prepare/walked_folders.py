@@ -106,6 +106,16 @@ def unmatched_patterns(record: RankRecord, folder: Path) -> Iterator[str]:
             yield os.path.join(head, tail)
 
 
+def missing_prefixes(record: RankRecord, folder: Path) -> Iterator[str]:
+    """The absolute prefixes of pairs of files, ``PREFIX.bin`` and ``PREFIX.idx``, that the program looked for in vain.
+
+    Megatron's data; files that the program itself would have written are left out.
+    """
+    for one in record.absent:
+        if one.kind == "file" and one.name.endswith(".idx") and not one.written and not one.step:
+            yield os.path.normpath(folder / one.name.removesuffix(".idx"))
+
+
 def files_by_pattern(pattern: str, rows: Sequence[dict[str, Any]]) -> dict[str, bytes]:
     """The rows as several files whose names match a pattern, by name; images or sounds if the suffix says so."""
     suffix = os.path.splitext(pattern)[1].lower()
