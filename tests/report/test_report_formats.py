@@ -26,6 +26,7 @@ from gonogo.finding.rehearsal import Assumption, ModuleBytes
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.report import FORMATS, PAGE_FORMATS, print_to, render
 from gonogo.report.page import Page
+from gonogo.report.table import short_place
 from gonogo.report.text import print_report
 
 RECORDS = sorted((Path(__file__).parent.parent / "hazards").glob("*/*.record.json"))
@@ -97,6 +98,25 @@ def test_the_most_frequent_assumptions_are_shown_and_the_rest_counted() -> None:
     assert "and 2 more" in written
 
 
+def test_an_assumption_made_at_several_places_is_one_row() -> None:
+    report = samples.report()
+    assert report.rehearsal is not None
+    assumed = [
+        Assumption("Triton is installed", f"kernels.py:{line}", line, what_zh="已安装 Triton") for line in (3, 9, 5)
+    ]
+    ranks = tuple(
+        replace(rank, assumptions=(*assumed, Assumption("finite", "loss.py:1", 1))) for rank in report.rehearsal.ranks
+    )
+    report = replace(report, rehearsal=replace(report.rehearsal, ranks=ranks))
+    count = len(ranks)
+    written = render(report, "text", "en")
+    assert re.search(
+        rf"^Triton is installed +kernels\.py:9 \(and 2 other places\) +{17 * count}$", written, re.MULTILINE
+    )
+    assert re.search(rf"^finite +loss\.py:1 +{count}$", written, re.MULTILINE)
+    assert "kernels.py:9（另有 2 处）" in render(report, "text", "zh")
+
+
 def test_a_place_in_an_installed_package_is_short_in_a_table_and_whole_in_json() -> None:
     report = samples.report()
     assert report.rehearsal is not None
@@ -108,6 +128,13 @@ def test_a_place_in_an_installed_package_is_short_in_a_table_and_whole_in_json()
         r"^finite +deepspeed/runtime/zero/stage3\.py:1989 +99$", render(report, "text", "en"), re.MULTILINE
     )
     assert json.loads(render(report, "json", "en"))["rehearsal"]["ranks"][0]["assumptions"][0]["where"] == where
+
+
+def test_a_place_in_a_package_laid_over_the_installed_ones_is_short_too() -> None:
+    overlay = "/home/user/.cache/gonogo/packages/transformer-engine-2.17.1-py3.11"
+    assert short_place(f"{overlay}/transformer_engine/pytorch/attention/rope.py:142") == (
+        "transformer_engine/pytorch/attention/rope.py:142"
+    )
 
 
 def test_json_has_every_key_of_the_contract() -> None:

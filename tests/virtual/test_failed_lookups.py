@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from gonogo.evidence.rehearsal.record import FailedLookup, Frame, RankRecord
+from gonogo.prepare.walked_folders import unmatched_patterns
 from gonogo.virtual.lookups import failed_lookups
 
 
@@ -118,3 +120,30 @@ def test_gonogos_own_look_for_a_models_folder_is_the_programs_only_where_the_hub
     finally:
         while undo:
             undo.pop()()
+
+
+@pytest.mark.parametrize(
+    "search",
+    ['glob.glob("{}/*.bin")', 'glob.iglob("{}/*.bin")', 'pathlib.Path("{}").rglob("*.bin")', 'shutil.which("{}/none")'],
+)
+@pytest.mark.parametrize("is_gonogos", [False, True], ids=["program", "gonogo"])
+def test_what_gonogo_itself_searches_for_is_nothing_that_the_program_lacks(
+    tmp_path: Path, search: str, is_gonogos: bool
+) -> None:
+    path = os.path.join(failed_lookups.OURS, "ranks", "worker.py") if is_gonogos else str(tmp_path / "train.py")
+    code = compile(f"import glob, pathlib, shutil\n{search.format(tmp_path)}\n", path, "exec")
+    asked = failed_lookups.FailedLookups()
+    undo = failed_lookups.install(asked)
+    try:
+        exec(code, {})
+    finally:
+        undo()
+    assert bool(list(asked.latest_first())) is not is_gonogos
+
+
+@pytest.mark.parametrize(("pattern", "is_data"), [("*.bin", True), ("*.dist-info", False), ("*.so", False)])
+def test_only_data_is_made_for_a_pattern_that_matched_nothing(tmp_path: Path, pattern: str, is_data: bool) -> None:
+    asked = Frame(str(tmp_path / "train.py"), 3, "main", "", "user")
+    absent = [FailedLookup("file", f"data/{pattern}", asked)]
+    record = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="failed", absent=absent)
+    assert list(unmatched_patterns(record, tmp_path)) == [str(tmp_path / "data" / pattern)] * is_data

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from torch import nn
 
-from gonogo.virtual.hooks.strategy import strategy_of
+from gonogo.finding.as_run import MegatronGroups
+from gonogo.virtual.hooks.strategy import megatron_groups, strategy_of
 
 SIZES = {
     "get_data_parallel_world_size": 2,
@@ -50,6 +51,10 @@ def test_megatron_cores_groups(groups: Any) -> None:
     groups.get_virtual_pipeline_model_parallel_world_size = lambda: 3
     assert strategy_of(None, wrapped(), []) == f"{named}, 3 virtual stages"
     assert strategy_of(None, wrapped(use_megatron_fsdp=True), []).startswith("FSDP 2 × TP 2")
+
+    sizes = MegatronGroups(data=2, tensor=2, pipeline=4, expert=8, distributed_optimizer=True)
+    assert megatron_groups(nn.Linear(1, 1), [wrapped(use_distributed_optimizer=True)]) == sizes
+    assert megatron_groups(DistributedDataParallel(), []) is None
 
 
 def test_groups_that_were_never_made(groups: Any) -> None:

@@ -56,6 +56,17 @@ class Experts(msgspec.Struct, frozen=True):
         return most if self.capacity_factor is None else min(most, self.capacity_factor)
 
 
+class MegatronGroups(msgspec.Struct, frozen=True):
+    """Ranks in each kind of Megatron-Core's process groups; 1 if that kind of parallelism is not used."""
+
+    data: int = 1
+    tensor: int = 1
+    pipeline: int = 1
+    context: int = 1
+    expert: int = 1
+    distributed_optimizer: bool = False
+
+
 class AsRun(msgspec.Struct, frozen=True):
     """The observed facts. Ranges are (least, most); None, empty or 0 if nothing of the kind was observed."""
 
@@ -99,3 +110,5 @@ class AsRun(msgspec.Struct, frozen=True):
     asked: ConfiguredSettings = ConfiguredSettings()
     experts: Experts | msgspec.UnsetType = msgspec.UNSET
     """The experts, if the model has any."""
+    megatron: MegatronGroups | msgspec.UnsetType = msgspec.UNSET
+    """Megatron-Core's groups, if its DDP or FSDP wraps the model."""

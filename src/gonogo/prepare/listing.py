@@ -35,7 +35,16 @@ from gonogo.prepare.named_inputs import (
     is_hub_name,
     whole_path,
 )
-from gonogo.prepare.required_inputs import NamedInput, PrepareOptions, RequiredInput, State, kind_of_option
+from gonogo.prepare.required_inputs import (
+    INDEXED_TOKENS,
+    VOCABULARIES,
+    NamedInput,
+    PrepareOptions,
+    RequiredInput,
+    State,
+    kind_of_option,
+    vocabulary_file,
+)
 from gonogo.prepare.walked_folders import image_folder, is_alone
 
 _LENGTHS = (
@@ -68,6 +77,11 @@ _MODEL_UNKNOWN_FROM_PATH = translated(
 _GENERATED_ROWS = translated("generated rows ({format})")
 _GENERATED_ROWS_WITH_PUBLISHED_COLUMNS = translated("generated rows with the published columns: {columns}")
 _NO_FORMAT = translated("can't determine from the files which columns the program reads")
+_GENERATED_VOCABULARY = translated("{model}'s vocabulary, of the published size but untrained")
+_GENERATED_INDEXED_TOKENS = translated("generated token ids (PREFIX.bin) and their index (PREFIX.idx)")
+_INDEXED_OPTIONS = frozenset({"data_path", "train_data_path", "valid_data_path", "test_data_path"})
+_INDEXED_WORDS = (b"MMIDIDX", b"megatron.core.datasets")
+"""What begins an index, and the package that reads it where Megatron-Core is installed."""
 _VARIABLE_NOT_SET = translated("the program reads it with os.environ[…], but no file of the launch sets it: export it")
 _UNSET_IN_SHELL = translated("the launch script uses it without setting it: export it (otherwise it is empty)")
 _GENERATED_MEDIA = translated("a folder with generated images")
@@ -232,6 +246,12 @@ def required_data(
     path = whole_path(name, folder)
     if exists(Path(path)) and not named.is_hub:
         return RequiredInput("data", name, named.place, path, "here", path)
+    if file := vocabulary_file(named.option, path):
+        model = VOCABULARIES[file]
+        why = _GENERATED_VOCABULARY.format(model=model)
+        return RequiredInput("data", name, named.place, path, "can-be-made", why=why, format=file)
+    if _is_indexed_tokens(run, named, path):
+        return required_tokens(name, named.place, path)
     if _CONFIG_OPTION_PATTERN.search(named.option):
         return RequiredInput("data", name, named.place, path, "missing", why=_SETTINGS_NOT_GENERATED)
     if not named.is_hub and os.path.splitext(path)[1].lower() in _SUFFIXES_WITHOUT_ROWS:
@@ -276,6 +296,22 @@ def required_data(
         shown = wanted.format or ", ".join(wanted.columns)
         wanted.why = _GENERATED_ROWS.format(format=shown)
     return wanted
+
+
+def required_tokens(name: str, place: str, path: str) -> RequiredInput:
+    """Token ids in two files, ``PREFIX.bin`` and ``PREFIX.idx``, by their prefix."""
+    if all(exists(Path(path + suffix)) for suffix in (".idx", ".bin")):
+        return RequiredInput("data", name, place, path, "here", path)
+    return RequiredInput("data", name, place, path, "can-be-made", why=_GENERATED_INDEXED_TOKENS, format=INDEXED_TOKENS)
+
+
+def _is_indexed_tokens(run: Run, named: NamedInput, path: str) -> bool:
+    """Whether a path is the prefix of two files with token ids, as Megatron's programs read them."""
+    return (
+        named.option.replace("-", "_") in _INDEXED_OPTIONS
+        and os.path.splitext(path)[1] not in (".jsonl", ".json", ".txt", ".csv", ".parquet", ".arrow")
+        and run.says(*_INDEXED_WORDS)
+    )
 
 
 _SPLIT_PART_PATTERN = re.compile(r"(\w+)(?:\[(\d*)(%?):(\d*)(%?)\])?")

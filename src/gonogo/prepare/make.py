@@ -13,9 +13,10 @@ from gonogo.evidence.published.datasets import published_dataset
 from gonogo.evidence.published.models import published_model
 from gonogo.prepare import walked_folders
 from gonogo.prepare.generated.data_files import encode_rows, hub_dataset_files, picture, sound
+from gonogo.prepare.generated.indexed_tokens import indexed_token_files
 from gonogo.prepare.generated.model_folder import model_files
 from gonogo.prepare.generated.rows import FORMATS, Maker, kind_by_name
-from gonogo.prepare.required_inputs import PrepareOptions, RequiredInput
+from gonogo.prepare.required_inputs import INDEXED_TOKENS, VOCABULARIES, PrepareOptions, RequiredInput
 
 _PICTURE, _SOUND = "media/picture.png", "media/sound.wav"
 MAX_ROWS = 50_000
@@ -50,6 +51,17 @@ def make(
                 one.found, one.path, max(options.rows_of.get(one.key, options.rows), one.rows)
             )
             paths[one.path] = one.found
+        elif one.format in VOCABULARIES and one.path is not None:
+            one.found = f"data/{_path_component(one.name)}"
+            model = published_model(VOCABULARIES[one.format])
+            assert model is not None
+            files[one.found] = model_files(model)[one.format]
+            paths[one.path] = one.found
+        elif one.format == INDEXED_TOKENS and one.path is not None:
+            one.found = f"data/{_path_component(one.name)}"
+            for suffix, content in indexed_token_files(tokens).items():
+                files[one.found + suffix] = content
+                paths[one.path + suffix] = one.found + suffix
         else:
             columns = columns_of(one)
             names = {"image": "picture.png", "audio": "sound.wav"} if has_media_folder else media

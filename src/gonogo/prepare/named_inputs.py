@@ -20,6 +20,7 @@ from gonogo.prepare.required_inputs import NamedInput, kind_of_option
 
 _JOINED_PATHS_PATTERN = re.compile(r"\.{0,2}/[^:,]*(?:[:,]\.{0,2}/[^:,]*)+")
 """Several paths in one word, as in ``PATH``."""
+_NUMBER_PATTERN = re.compile(r"\d*\.?\d+")
 _HUB_NAME_PATTERN = re.compile(r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
 _FILE_SUFFIX_PATTERN = re.compile(r"\.(?:json|jsonl|csv|tsv|txt|parquet|arrow|tar|pt|bin|yaml|yml|py)$")
 _MODEL_ARGUMENTS = ("model", "ref_model", "teacher_model", "reward_model", "reward_funcs")
@@ -101,9 +102,9 @@ def _strings_in(field: Field) -> Iterator[str]:
 
 
 def _is_usable_name(value: str) -> bool:
-    return (
-        bool(value) and value.lower() not in ("none", "null", "true", "false", "auto", "default") and "\n" not in value
-    )
+    if not value or "\n" in value or value.lower() in ("none", "null", "true", "false", "auto", "default"):
+        return False
+    return not _NUMBER_PATTERN.fullmatch(value)  # the weight of a part of a blend: 0.3 first-prefix 0.7 second-prefix
 
 
 def _field_location(field: Field) -> str:

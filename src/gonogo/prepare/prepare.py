@@ -35,7 +35,14 @@ from gonogo.prepare.columns import columns_in
 from gonogo.prepare.environment_mismatch import missing_packages
 from gonogo.prepare.folder import add_to_folder, check_folder, write_folder
 from gonogo.prepare.generated.rows import TEMPLATE
-from gonogo.prepare.listing import alike, list_required_inputs, required_data, required_model, tokens_of
+from gonogo.prepare.listing import (
+    alike,
+    list_required_inputs,
+    required_data,
+    required_model,
+    required_tokens,
+    tokens_of,
+)
 from gonogo.prepare.make import MAX_ROWS, make
 from gonogo.prepare.named_inputs import SHELL_VARIABLE_OPTION
 from gonogo.prepare.packages.full_environment import existing_environment
@@ -44,7 +51,13 @@ from gonogo.prepare.required_inputs import NamedInput, PrepareOptions, RequiredI
 from gonogo.prepare.stub_packages import absent, asked_of
 from gonogo.prepare.tested_paths import tested_path
 from gonogo.prepare.unset_variables import unset_variable
-from gonogo.prepare.walked_folders import image_folder, is_image_folder_missing, needs_other_suffix, unmatched_patterns
+from gonogo.prepare.walked_folders import (
+    image_folder,
+    is_image_folder_missing,
+    missing_prefixes,
+    needs_other_suffix,
+    unmatched_patterns,
+)
 
 _PACKAGE_STUB_TEMPLATE = """\
 __path__ = [{folder!r}]
@@ -326,6 +339,7 @@ def _inputs_from_record(
             _path(one, runs, folder, options, columns_requested_at_failure(failure))
             for one in unmatched_patterns(record, folder)
         ]
+        found += [required_tokens(one, "", one) for one in missing_prefixes(record, folder)]
         if match := _MISSING_MODEL_PATTERN.match(text):
             found.append(required_model(match[1], "", folder, options, asked=True))
         of_rows = failure.type in ("KeyError", "ValueError") and unset_variable(failure) is None

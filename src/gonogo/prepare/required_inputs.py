@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any, Literal
 
@@ -81,7 +82,26 @@ _DATA_OPTION = re.compile(
 _NON_DATA_OPTION_PATTERN = re.compile(
     r"num|size|split|config|output|save|cache|type|format|ratio|key|field|column|kwargs|seed|shuffle"
 )
+_VOCABULARY_OPTION = re.compile(r"(?:.*_)?(?:vocab|merges?)_file$")
 _MEDIA_OPTION = re.compile(r"(?:.*_)?(?:image|images|media|video|videos|audio)_(?:folder|dir|root|path)s?$")
+
+
+INDEXED_TOKENS = "indexed-tokens"
+"""The ``format`` of token ids in two files, of which ``path`` is the prefix."""
+VOCABULARIES = {"vocab.json": "gpt2", "merges.txt": "gpt2", "vocab.txt": "bert-base-uncased"}
+"""The published model whose file is generated where the launch names no model with it; the key is the ``format``."""
+
+
+def vocabulary_file(option: str, path: str) -> str | None:
+    """Which file of a tokenizer an option names: ``vocab.json``, ``merges.txt`` (GPT-2's), ``vocab.txt`` (BERT's).
+
+    None if it names something else, or a file of another kind, such as sentencepiece's.
+    """
+    if not _VOCABULARY_OPTION.match(option.lower()):
+        return None
+    if "merge" in option.lower():
+        return "merges.txt"
+    return {".json": "vocab.json", ".txt": "vocab.txt"}.get(os.path.splitext(path)[1].lower())
 
 
 class NamedInput(msgspec.Struct, frozen=True):
@@ -108,6 +128,8 @@ def kind_of_option(name: str) -> Kind | None:
         return "media"
     if _MODEL_OPTION.match(name) and not _NON_MODEL_OPTION_PATTERN.search(name):
         return "model"
+    if _VOCABULARY_OPTION.match(name):
+        return "data"
     if _DATA_OPTION.match(name) and not _NON_DATA_OPTION_PATTERN.search(name):
         return "data"
     return None

@@ -31,6 +31,7 @@ _FILE_COUNT = 4
 """More than one, because some programs keep the first file for evaluation."""
 _IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp"})
 _AUDIO_SUFFIXES = frozenset({".wav", ".flac"})
+_INSTALLED_SUFFIXES = frozenset({".dist-info", ".egg-info", ".egg-link", ".py", ".pyc", ".so"})
 _TRAINING_PHASES = frozenset({"forward", "backward", "step"})
 
 
@@ -92,15 +93,27 @@ def unmatched_patterns(record: RankRecord, folder: Path) -> Iterator[str]:
     """The patterns with which the program looked for files before it failed and found none: ``data/tok4096/*.bin``.
 
     They are absolute paths with ``*`` only in the last part. Patterns of files that the program itself would have
-    written are left out.
+    written are left out, and those of what an installer or a compiler writes (``*.dist-info``, ``*.so``).
     """
     for one in record.absent:
         if one.kind != "file" or one.asked.owner != "user" or one.written or one.phase in _TRAINING_PHASES or one.step:
             continue
         head, tail = os.path.split(os.path.normpath(folder / one.name))
         head = head.removesuffix(f"{os.sep}**")
+        if os.path.splitext(tail)[1] in _INSTALLED_SUFFIXES:
+            continue
         if "*" in tail and not glob.has_magic(head) and not glob.has_magic(tail.replace("*", "")):
             yield os.path.join(head, tail)
+
+
+def missing_prefixes(record: RankRecord, folder: Path) -> Iterator[str]:
+    """The absolute prefixes of pairs of files, ``PREFIX.bin`` and ``PREFIX.idx``, that the program looked for in vain.
+
+    Megatron's data; files that the program itself would have written are left out.
+    """
+    for one in record.absent:
+        if one.kind == "file" and one.name.endswith(".idx") and not one.written and not one.step:
+            yield os.path.normpath(folder / one.name.removesuffix(".idx"))
 
 
 def files_by_pattern(pattern: str, rows: Sequence[dict[str, Any]]) -> dict[str, bytes]:

@@ -263,14 +263,19 @@ def _collectives(rehearsal: Rehearsal, language: str) -> Table:
 
 
 def _assumptions_table(rehearsal: Rehearsal, language: str) -> Table:
-    counts: dict[tuple[str, str], int] = {}
+    """Each assumption once, with the place that made it most often and how many others there are."""
+    by_text: dict[str, dict[str, int]] = {}
     for rank in rehearsal.ranks:
         for entry in rank.assumptions:
             what = entry.what_zh if language == "zh" and entry.what_zh else entry.what
-            key = (clean_line(what), short_place(clean_line(entry.where)))
-            counts[key] = counts.get(key, 0) + entry.count
-    often_first = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    rows = tuple((what, where, f"{count:,}") for (what, where), count in often_first[:MAX_ASSUMPTIONS_SHOWN])
+            places = by_text.setdefault(clean_line(what), {})
+            place = short_place(clean_line(entry.where))
+            places[place] = places.get(place, 0) + entry.count
+    often_first = sorted(by_text.items(), key=lambda item: (-sum(item[1].values()), item[0]))
+    rows = tuple(
+        (what, _most_frequent_place(places, language), f"{sum(places.values()):,}")
+        for what, places in often_first[:MAX_ASSUMPTIONS_SHOWN]
+    )
     more = len(often_first) - len(rows)
     note = (
         (f"另有 {more} 条，见 --format json" if language == "zh" else f"and {more} more, in --format json")
@@ -279,6 +284,16 @@ def _assumptions_table(rehearsal: Rehearsal, language: str) -> Table:
     )
     columns = tuple(word(name, language) for name in ("what", "where", "times"))
     return Table(word("assumptions", language), columns, rows, frozenset({2}), note)
+
+
+def _most_frequent_place(places: dict[str, int], language: str) -> str:
+    place = min(places, key=lambda one: (-places[one], one))
+    others = len(places) - 1
+    if not others:
+        return place
+    if language == "zh":
+        return f"{place}（另有 {others} 处）"
+    return f"{place} (and {others} other {'place' if others == 1 else 'places'})"
 
 
 def _failures(rehearsal: Rehearsal, language: str) -> Table:

@@ -31,5 +31,8 @@ def merged(rows: Iterable[tuple[int, tuple[str, ...]]]) -> tuple[tuple[str, ...]
 
 
 def short_place(place: str) -> str:
-    """A path in an installed package without the folder that it is installed in, because table cells are narrow."""
-    return re.sub(r"^.*/(?:site|dist)-packages/", "", place)
+    """A path in an installed package without the folder that it is installed in, because table cells are narrow.
+
+    ``--with`` installs each package into a folder of its own: ``…/gonogo/packages/NAME-VERSION-py3.11/``.
+    """
+    return re.sub(r"^.*/(?:(?:site|dist)-packages|gonogo/packages/[^/]+)/", "", place)

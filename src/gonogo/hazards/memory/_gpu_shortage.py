@@ -210,8 +210,21 @@ def state_remedies(gpu_shortage: GpuShortage) -> list[Remedy]:
     stage = setting(config, "zero_optimization", "stage")
     stage = stage if isinstance(stage, int) else 0
     parameters, gradients, optimizer = (held.get(name, 0) for name in ("parameters", "gradients", "optimizer"))
+    as_run = gpu_shortage.rank.as_run
+    is_sharded = as_run is not None and as_run.strategy.startswith("FSDP")
     remedies: list[Remedy] = []
-    if stage < 3 and world > 1:
+    if is_sharded:
+        remedies.append(
+            Remedy(
+                translated(
+                    "Keep the shards in host memory between uses (FSDP's CPU offload: "
+                    "fully_shard(..., offload_policy=CPUOffloadPolicy()), accelerate's fsdp_offload_params: true; "
+                    "frees at least the optimizer states)"
+                ),
+                optimizer,
+            )
+        )
+    if stage < 3 and world > 1 and not is_sharded:
         replicated = parameters + (gradients if stage < 2 else 0) + (optimizer if stage < 1 else 0)
         remedies.append(
             Remedy(

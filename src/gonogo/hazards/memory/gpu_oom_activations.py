@@ -6,6 +6,7 @@ from gonogo.evidence.rehearsal.failures import setting
 from gonogo.finding.words import size
 from gonogo.hazards.memory import _gpu_shortage as gpu
 from gonogo.hazards.memory._logged_shortage import ACTIVATIONS, LoggedShortage, certainty_for, find_logged_shortage
+from gonogo.hazards.memory._megatron_remedies import megatron_groups_of, megatron_remedies
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Text, translated
 
 _LOG_CURES = (
@@ -25,7 +26,9 @@ class GpuOomActivations(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A shortage in which activations and temporaries outweigh the model states."""
         for short in gpu.gpu_shortages(record, of_model_states=False):
-            remedies = [*gpu.fragmentation_remedies(short), *_remedies(short)]
+            groups = megatron_groups_of(short)
+            by_settings = _remedies(short) if groups is None else megatron_remedies(short, groups)
+            remedies = [*gpu.fragmentation_remedies(short), *by_settings]
             yield self.finding(
                 gpu.cause(short),
                 title=gpu.title(short, self.title),

@@ -9,6 +9,7 @@ from gonogo.hazards.facts.training_framework import uses_trainer
 from gonogo.hazards.facts.training_script import is_certainly_ddp, mentions
 from gonogo.hazards.memory import _gpu_shortage as gpu
 from gonogo.hazards.memory._logged_shortage import STATES, certainty_for, find_logged_shortage
+from gonogo.hazards.memory._megatron_remedies import megatron_groups_of, megatron_remedies
 from gonogo.hazards.rule import (
     Certainty,
     Environment,
@@ -66,7 +67,9 @@ class GpuOomModelStates(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A shortage in which model states outweigh activations, or exceed the device alone."""
         for short in gpu.gpu_shortages(record, of_model_states=True):
-            remedies = [*gpu.fragmentation_remedies(short), *gpu.state_remedies(short)]
+            groups = megatron_groups_of(short)
+            by_settings = gpu.state_remedies(short) if groups is None else megatron_remedies(short, groups)
+            remedies = [*gpu.fragmentation_remedies(short), *by_settings]
             yield self.finding(
                 gpu.cause(short),
                 title=gpu.title(short, self.title),

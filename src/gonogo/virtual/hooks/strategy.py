@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from gonogo.finding.as_run import MegatronGroups
 from gonogo.virtual.hooks.experts import megatron_expert_parallel
 
 _STRATEGY_BY_WRAPPER = {
@@ -19,10 +20,10 @@ _STRATEGY_BY_WRAPPER = {
 }
 _MEGATRON_PARALLEL_STATE = "megatron.core.parallel_state"
 _MEGATRON_SIZES = (
-    ("TP", "get_tensor_model_parallel_world_size"),
-    ("PP", "get_pipeline_model_parallel_world_size"),
-    ("CP", "get_context_parallel_world_size"),
-    ("EP", "get_expert_model_parallel_world_size"),
+    ("tensor", "TP", "get_tensor_model_parallel_world_size"),
+    ("pipeline", "PP", "get_pipeline_model_parallel_world_size"),
+    ("context", "CP", "get_context_parallel_world_size"),
+    ("expert", "EP", "get_expert_model_parallel_world_size"),
 )
 _MESH_DIMENSION_NAMES = (
     ("tp", "TP"),
@@ -40,7 +41,7 @@ def strategy_of(stage: int | None, root: nn.Module, wrappers: list[nn.Module]) -
     if stage is not None:
         is_pipeline = any(type(module).__name__ == "PipelineModule" for module in (root, *wrappers))
         return "DeepSpeed" + ",".join([" pipeline"] * is_pipeline + [f" ZeRO-{stage}"] * bool(stage))
-    of_megatron = _megatron_strategy([root, *wrappers])
+    of_megatron = _megatron_strategy(root, wrappers)
     if of_megatron:
         return of_megatron
     names = {base.__name__ for module in (*wrappers, *root.modules()) for base in type(module).__mro__}
@@ -57,24 +58,40 @@ def expert_parallel_ranks(root: nn.Module) -> int:
     return max(megatron_expert_parallel(), _mesh_sizes(root).get("EP", 1))
 
 
-def _megatron_strategy(wrapped_modules: list[nn.Module]) -> str:
-    """Megatron-Core's groups, if the model is wrapped in its DDP or FSDP."""
-    config = next(
-        (config for module in wrapped_modules if (config := getattr(module, "ddp_config", None)) is not None), None
-    )
+def megatron_groups(root: nn.Module, wrappers: list[nn.Module]) -> MegatronGroups | None:
+    """The sizes of Megatron-Core's groups; None if the model is not wrapped in its DDP or FSDP."""
+    config = _megatron_config(root, wrappers)
     state: Any = sys.modules.get(_MEGATRON_PARALLEL_STATE)
     if config is None or state is None:
+        return None
+    sizes = {kind: _parallel_size(state, function) for kind, _, function in _MEGATRON_SIZES}
+    return MegatronGroups(
+        data=_parallel_size(state, "get_data_parallel_world_size"),
+        distributed_optimizer=bool(getattr(config, "use_distributed_optimizer", False)),
+        **sizes,
+    )
+
+
+def _megatron_strategy(root: nn.Module, wrappers: list[nn.Module]) -> str:
+    """Megatron-Core's groups, if the model is wrapped in its DDP or FSDP."""
+    groups = megatron_groups(root, wrappers)
+    if groups is None:
         return ""
-    name = "FSDP" if getattr(config, "use_megatron_fsdp", False) else "DDP"
-    sizes = [(name, _parallel_size(state, "get_data_parallel_world_size"))]
-    sizes += [(word, size) for word, function in _MEGATRON_SIZES if (size := _parallel_size(state, function)) > 1]
+    config = _megatron_config(root, wrappers)
+    sizes = [("FSDP" if getattr(config, "use_megatron_fsdp", False) else "DDP", groups.data)]
+    sizes += [(word, size) for kind, word, _ in _MEGATRON_SIZES if (size := getattr(groups, kind)) > 1]
     parts = [" × ".join(f"{word} {size}" for word, size in sizes)]
-    stages = _parallel_size(state, "get_virtual_pipeline_model_parallel_world_size")
+    stages = _parallel_size(sys.modules[_MEGATRON_PARALLEL_STATE], "get_virtual_pipeline_model_parallel_world_size")
     if stages > 1:
         parts.append(f"{stages} virtual stages")
-    if getattr(config, "use_distributed_optimizer", False):
+    if groups.distributed_optimizer:
         parts.append("distributed optimizer")
     return ", ".join(parts)
+
+
+def _megatron_config(root: nn.Module, wrappers: list[nn.Module]) -> Any:
+    found = (getattr(module, "ddp_config", None) for module in (root, *wrappers))
+    return next((config for config in found if config is not None), None)
 
 
 def _parallel_size(state: Any, function: str) -> int:

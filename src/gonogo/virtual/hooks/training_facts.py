@@ -15,7 +15,7 @@ from torch import nn
 from gonogo.evidence.rehearsal.modules import generalize_indices
 from gonogo.finding.as_run import AsRun, ConfiguredSettings, Recomputed, Unquantized
 from gonogo.virtual.hooks.experts import experts_of
-from gonogo.virtual.hooks.strategy import expert_parallel_ranks, strategy_of
+from gonogo.virtual.hooks.strategy import expert_parallel_ranks, megatron_groups, strategy_of
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.tensor import local_tensors
 
@@ -139,6 +139,7 @@ def as_run(
         unquantized=_unquantized_modules(root, inner) if quantized else (),
         asked=_configured_settings(training_facts, root, inner, list(argv)),
         experts=experts_of(inner, expert_parallel_ranks(root)) or UNSET,
+        megatron=megatron_groups(root, wrappers) or UNSET,
     )
 
 

@@ -237,6 +237,17 @@ def _is_gonogo_frame(frame: FrameType | None) -> bool:
     return True
 
 
+def _is_called_by_gonogo(frame: FrameType | None) -> bool:
+    """True if gonogo's own code searches, directly or through the standard library.
+
+    What it doesn't find is nothing that the program lacks: a file made for such a pattern would be one that no program
+    reads, in the folder of its data.
+    """
+    while frame is not None and is_standard_library(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.startswith(OURS)
+
+
 def _is_read(arguments: tuple[Any, ...]) -> bool:
     _, mode, flags = arguments
     if isinstance(mode, str):
@@ -265,7 +276,7 @@ def _which(which: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(which)
     def looks(cmd: Any, *args: Any, **kwargs: Any) -> Any:
         found = which(cmd, *args, **kwargs)
-        if found is None:
+        if found is None and not _is_called_by_gonogo(sys._getframe(1)):
             _record_lookup("program", cmd)
         return found
 
@@ -288,7 +299,7 @@ def _record_empty_glob(find: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(find)
     def finds(pathname: Any, *args: Any, **kwargs: Any) -> Any:
         found = list(find(pathname, *args, **kwargs))
-        if not found:
+        if not found and not _is_called_by_gonogo(sys._getframe(1)):
             _record_lookup("file", os.fsdecode(pathname))
         return iter(found) if find.__name__ == "iglob" else found
 
@@ -299,7 +310,7 @@ def _record_empty_path_glob(find: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(find)
     def finds(self: Any, pattern: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
         found = list(find(self, pattern, *args, **kwargs))
-        if not found:
+        if not found and not _is_called_by_gonogo(sys._getframe(1)):
             _record_lookup("file", os.path.join(str(self), str(pattern)))
         return iter(found)
 

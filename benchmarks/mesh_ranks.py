@@ -1,0 +1,118 @@
+"""What it costs to rehearse one rank of each role of a mesh, `--ranks auto`, against rank 0 alone.
+
+    python benchmarks/mesh_ranks.py [--repeat 1]
+    git clone https://github.com/NVIDIA/Megatron-LM && python benchmarks/mesh_ranks.py --megatron Megatron-LM
+
+The program is the one below, of torch alone: 24 blocks in two pipeline stages, each block divided between two
+tensor-parallel ranks, two data-parallel ranks, eight micro-batches a step. With `--megatron` it is Megatron-LM's
+`pretrain_gpt.py` with the same mesh, 12 layers, mock data and no Transformer Engine. Prints the ranks that were
+rehearsed, seconds from start to end, the processors' time in it, and the ratios of each to rank 0 alone. The
+processors' time says more where the machine does other work as well; with fewer cores than ranks, the seconds follow
+it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+PROGRAM = """\
+import os
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+mesh = init_device_mesh("cuda", (2, 2, 2), mesh_dim_names=("pp", "dp", "tp"))
+device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+
+
+def block():
+    layers = torch.nn.Sequential(torch.nn.Linear(1024, 4096), torch.nn.GELU(), torch.nn.Linear(4096, 1024)).to(device)
+    return parallelize_module(layers, mesh["tp"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+
+
+stage = torch.nn.Sequential(*(block() for _ in range(12)))
+for layer in stage:
+    fully_shard(layer, mesh=mesh["dp"])
+place = mesh["pp"].get_local_rank()
+batch = torch.empty(8, 1024, device="meta")  # told, since rank 0 alone can't be told by another stage
+schedule = Schedule1F1B(
+    PipelineStage(stage, place, 2, device, input_args=batch, output_args=batch, group=mesh["pp"].get_group()),
+    n_microbatches=8, loss_fn=torch.nn.functional.mse_loss,
+)
+optimizer = torch.optim.AdamW(stage.parameters())
+for _ in range(2):
+    if place == 0:
+        schedule.step(torch.randn(64, 1024, device=device))
+    else:
+        schedule.step(target=torch.zeros(64, 1024, device=device))
+    optimizer.step()
+    optimizer.zero_grad()
+dist.destroy_process_group()
+"""
+MEGATRON = [
+    "torchrun", "--nproc_per_node", "8", "pretrain_gpt.py", "--transformer-impl", "local",
+    "--use-mcore-models", "--num-layers", "12", "--hidden-size", "512", "--num-attention-heads", "8",
+    "--seq-length", "1024", "--max-position-embeddings", "1024", "--tensor-model-parallel-size", "2",
+    "--pipeline-model-parallel-size", "2", "--micro-batch-size", "4", "--global-batch-size", "32",
+    "--train-iters", "50", "--lr", "1e-4", "--bf16", "--no-gradient-accumulation-fusion",
+    "--no-masked-softmax-fusion", "--no-persist-layer-norm", "--mock-data", "--tokenizer-type",
+    "NullTokenizer", "--vocab-size", "50256", "--split", "949,50,1", "--eval-iters", "2", "--eval-interval",
+    "100", "--log-interval", "1",
+]  # fmt: skip
+
+
+def measure(project: Path, command: list[str], ranks: str) -> tuple[list[int], float, float]:
+    """The ranks rehearsed, seconds, and the processors' seconds. Raises SystemExit where the rehearsal is no GO."""
+    with tempfile.TemporaryDirectory() as folder:
+        options = ["--gpus", "8xH100-80G", "--environment", "none", "--ranks", ranks, "--keep", folder]
+        started, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        run = subprocess.run(
+            [sys.executable, "-m", "gonogo", "rehearse", *options, "--timeout", "20000", "--", *command],
+            cwd=project, capture_output=True, text=True,
+            env={**os.environ, "NO_COLOR": "1", "CUDA_DEVICE_MAX_CONNECTIONS": "1"},
+        )  # fmt: skip
+        seconds, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+        if run.returncode:
+            raise SystemExit(f"--ranks {ranks}: exit status {run.returncode}\n{run.stdout}{run.stderr}")
+        record = json.loads((Path(folder) / "rehearsal.json").read_text())
+    processors = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return [rank["rank"] for rank in record["ranks"]], seconds, processors
+
+
+def main() -> None:
+    """Measure both, alternately, and print the best of each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--megatron", type=Path, metavar="FOLDER", help="a clone of Megatron-LM")
+    parser.add_argument("--repeat", type=int, default=1)
+    options = parser.parse_args()
+    best: dict[str, tuple[list[int], float, float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "train.py").write_text(PROGRAM, encoding="utf-8")
+        command = MEGATRON if options.megatron else ["torchrun", "--nproc_per_node", "8", "train.py"]
+        for _ in range(options.repeat):
+            for ranks in ("0", "auto"):
+                found = measure(options.megatron or Path(folder), command, ranks)
+                best[ranks] = min(best.get(ranks, found), found, key=lambda one: one[2])
+    _, alone, alone_processors = best["0"]
+    print(f"{'--ranks':8} {'rehearsed':>14} {'seconds':>9} {'CPU s':>7} {'ratio':>6} {'CPU ratio':>10}")
+    for ranks, (rehearsed, seconds, processors) in best.items():
+        names = ", ".join(map(str, rehearsed))
+        shares = f"{seconds / alone:6.2f} {processors / alone_processors:10.2f}"
+        print(f"{ranks:8} {names:>14} {seconds:9.1f} {processors:7.1f} {shares}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,3 @@
+from megatron.training import pretrain
+
+pretrain()
