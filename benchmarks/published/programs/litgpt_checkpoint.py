@@ -1,11 +1,12 @@
 """A checkpoint in litgpt's own format, made by litgpt's own model class, then one of litgpt's commands.
 
-    python litgpt_checkpoint.py checkpoints/google/gemma-2b google/gemma-2b finetune lora --config …/lora.yaml
+    python litgpt_checkpoint.py --folder checkpoints/google/gemma-2b --tokenizer google/gemma-2b finetune lora …
 
-The first argument is the checkpoint's folder, the second the repository whose tokenizer is taken. ``litgpt download``
-would convert published weights instead; a rehearsal needs only their names, shapes and types, which are the class's.
+``--tokenizer`` is the repository whose tokenizer is taken. ``litgpt download`` would convert published weights instead;
+a rehearsal needs only their names, shapes and types, which are the class's.
 """
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -31,7 +32,11 @@ def make(folder: Path, repository: str) -> None:
 
 
 if __name__ == "__main__":
-    place, tokenizer = sys.argv.pop(1), sys.argv.pop(1)
-    if not (Path(place) / "lit_model.pth").exists():  # Fabric starts this program once more for each further rank
-        make(Path(place), tokenizer)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--tokenizer")
+    asked, rest = parser.parse_known_args()
+    if not (asked.folder / "lit_model.pth").exists():  # Fabric starts this program once more for each further rank
+        make(asked.folder, asked.tokenizer)
+    sys.argv[1:] = rest
     main()
