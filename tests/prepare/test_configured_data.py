@@ -57,6 +57,26 @@ test_datasets:
     assert isinstance(rows(found["own.jsonl"])[0]["text"], str)
 
 
+def test_a_class_that_jsonargparse_instantiates_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its keys were taken for names of files: ``class_path does not exist here``."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("""\
+from jsonargparse import ActionConfigFile, ArgumentParser
+
+parser = ArgumentParser()
+parser.add_argument("--config", action=ActionConfigFile)
+parser.add_argument("--data")
+parser.parse_args()
+""")
+    (tmp_path / "lora.yaml").write_text("""\
+data:
+  class_path: litgpt.data.Alpaca2k
+  init_args:
+    mask_prompt: false
+""")
+    assert listed(["python", "train.py", "--config", "lora.yaml"]) == {}
+
+
 @pytest.mark.parametrize(
     ("entry", "rl", "columns"),
     [
