@@ -74,7 +74,10 @@ data:
   init_args:
     mask_prompt: false
 """)
-    assert listed(["python", "train.py", "--config", "lora.yaml"]) == {}
+    done = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="completed")
+    given = InEnvironment(as_installed=True)
+    command = ["python", "train.py", "--config", "lora.yaml"]
+    assert prepare(command, options_of(64, 32, ()), given, write=False, probe=lambda: done).wanted == []
 
 
 @pytest.mark.parametrize(
