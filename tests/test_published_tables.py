@@ -46,9 +46,10 @@ def test_a_run_without_memory_is_told_by_its_verdict(language: str, ended: str) 
     assert ended not in passes
 
 
-def test_a_judged_run_is_not_listed_as_not_rehearsed() -> None:
+def test_a_run_without_memory_is_listed_once_rehearsed_or_not() -> None:
     assert len(tables.not_rehearsed(ROWS, RESULTS, "en").splitlines()) == 2
-    assert "too large" in tables.not_rehearsed(ROWS, {}, "en")
+    assert "too large" not in tables.not_rehearsed(ROWS, {}, "en")
+    assert "too large (1xA10G) |  | not rehearsed yet |" in tables.verdicts(ROWS, {}, "en")
 
 
 def test_the_runner_prints_how_it_ended() -> None:

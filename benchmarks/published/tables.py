@@ -89,7 +89,8 @@ def verdicts(rows: Iterable[dict[str, Any]], results: dict[str, dict[str, Any]],
     said = []
     for row in rows:
         name = f"{row['framework']}: {row['name']}"
-        if row.get("published") == OUT_OF_MEMORY and (result := results.get(name)) is not None:
+        if row.get("published") == OUT_OF_MEMORY:
+            result = results.get(name, {"verdict": "", "outcome": "none"})
             ended = words.get(result.get("outcome", ""), words["completed"] if row["means"] in result else "")
             ended = ended or str(result.get("told", "")).replace("|", "\\|")
             said.append((f"{name} ({row['gpus']})", result["verdict"], ended, f"[{row['date']}]({row['source']})"))
@@ -150,8 +151,7 @@ def not_rehearsed(rows: list[dict[str, Any]], results: dict[str, dict[str, Any]]
     """Rows without a predicted figure: what stands in the way, and how many it is."""
     words = _WORDS[language]
     there = {one.name for one in compared(rows, results)}
-    judged = {f"{row['framework']}: {row['name']}" for row in rows if row.get("published") == OUT_OF_MEMORY}
-    there |= judged & set(results)
+    there |= {f"{row['framework']}: {row['name']}" for row in rows if row.get("published") == OUT_OF_MEMORY}
     said = []
     for row in rows:
         name = f"{row['framework']}: {row['name']}"
