@@ -4,10 +4,11 @@
     python benchmarks/published/run.py --write    # docs/accuracy.md and its picture, of the results that are kept
 
 A row in ``rows/`` is a recipe: the project and commit, the command, the versions of its day, the GPUs; and its
-figure: GiB, what was read (``allocated`` or ``reserved``), where it is published, and how complete the recipe is (A:
-program, settings and data are all there, and the figure is exact; A-: all but the data or the way of reading; B+: the
-lengths of the data are unknown; B: gaps). Nothing is tuned for a row: the command is run as it stands, and what had to
-be replaced (data that can't be had) is said in the row's file. Rows that can't be rehearsed stay, with the reason.
+figure: GiB ("out of memory" where there is none), what was read (``allocated`` or ``reserved``), where it is
+published, and how complete the recipe is (A: program, settings and data are all there, and the figure is exact; A-:
+all but the data or the way of reading; B+: the lengths of the data are unknown; B: gaps). Nothing is tuned for a row:
+the command is run as it stands, and what had to be replaced (data that can't be had) is said in the row's file. Rows
+that can't be rehearsed stay, with the reason.
 
 DIR holds bare clones, as for ``projects.py``. NAME is part of a row's name or its file's. Rows that have a result with
 the same command are left out unless ``--again`` is given. Each result is kept in ``results.jsonl`` at once.
@@ -136,17 +137,20 @@ def environment_of(row: dict[str, Any], cache: Path) -> dict[str, str]:
 def rehearsed(row: dict[str, Any], folder: Path, cache: Path) -> dict[str, Any]:
     """Rehearse one; what the fullest of its ranks takes, or why that isn't known."""
     words = ["--gpus", row["gpus"], "--ranks", row.get("ranks", "0"), "--format", "json"]
+    words += ["--timeout", str(_TIMEOUT)]  # that the machine is slow is no verdict
     for package in row.get("with", []):
         words += ["--with", package]
     if "as_of" in row:
         words += ["--as-of", row["as_of"]]
+    if row.get("own_environment"):
+        words.append("--yes")
     start = time.monotonic()
     records = Path(tempfile.mkdtemp(prefix="records-", dir=cache))
     words += ["--keep", str(records)]
     done = subprocess.run(
         [sys.executable, "-m", "gonogo", "rehearse", *words, "--", *shlex.split(command_of(row, str(PROGRAMS)))],
         cwd=folder / row.get("folder", "."), env=environment_of(row, cache), capture_output=True, text=True,
-        timeout=_TIMEOUT, check=False,
+        timeout=2 * _TIMEOUT, check=False,
     )  # fmt: skip
     seconds = round(time.monotonic() - start)
     try:
@@ -166,8 +170,10 @@ def rehearsed(row: dict[str, Any], folder: Path, cache: Path) -> dict[str, Any]:
         told = [one["title"] for one in report["findings"]] or report["skipped"]
         return {**found, "told": str(told)[:300]}
     fullest = max(devices, key=lambda device: device["peak_allocated_bytes"])
+    outcomes = {rank["outcome"] for rank in ranks}
     return {
         **found,
+        **({"outcome": "out-of-memory"} if "out-of-memory" in outcomes else {}),
         "allocated": round(fullest["peak_allocated_bytes"] / _GIB, 4),
         "reserved": round(fullest["peak_reserved_bytes"] / _GIB, 4),
         "by_category": {name: round(count / _GIB, 4) for name, count in fullest["by_category"].items() if count},

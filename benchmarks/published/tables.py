@@ -24,16 +24,22 @@ _WORDS = {
         "framework": "framework", "strategy": "strategy", "completeness": "completeness", "all": "all",
         "row": "row", "published": "published", "predicted": "predicted", "error": "error", "read": "read",
         "verdict": "verdict", "source": "source", "why": "why not", "where": "published by",
-        "none": "not rehearsed yet", "link": "source", "count": "rows",
+        "none": "not rehearsed yet", "link": "source", "count": "rows", "said": "gonogo", "ended": "rehearsal ended",
+        "out-of-memory": "out of GPU memory", "completed": "completed",
     },
     "zh": {
         "of": "按", "rows": "行数", "median": "误差绝对值的中位数", "worst": "最大误差", "near": "{0} % / {1} % 以内",
         "framework": "框架", "strategy": "策略", "completeness": "完整程度", "all": "全部",
         "row": "配方", "published": "公布值", "predicted": "预测值", "error": "误差", "read": "读取方式",
         "verdict": "结论", "source": "来源", "why": "原因", "where": "公布者",
-        "none": "尚未排练", "link": "来源", "count": "行数",
+        "none": "尚未排练", "link": "来源", "count": "行数", "said": "gonogo", "ended": "排练结束于",
+        "out-of-memory": "GPU 显存不足", "completed": "完成",
     },
 }  # fmt: skip
+
+
+OUT_OF_MEMORY = "out of memory"
+"""Published of a run that has no figure because the GPU's memory did not suffice."""
 
 
 class Compared(NamedTuple):
@@ -58,6 +64,8 @@ class Compared(NamedTuple):
 
 def line(row: dict[str, Any], result: dict[str, Any]) -> str:
     """What the runner prints of one row."""
+    if row["published"] == OUT_OF_MEMORY and "verdict" in result:
+        return f"{result['row']}: out of memory; {result['verdict']}, {result.get('outcome', result.get('told', ''))}"
     if row["means"] not in result:
         return f"{result['row']}: {result['verdict']}: {result.get('told', '')}"
     one = Compared(row, result)
@@ -68,7 +76,25 @@ def line(row: dict[str, Any], result: dict[str, Any]) -> str:
 def compared(rows: Iterable[dict[str, Any]], results: dict[str, dict[str, Any]]) -> list[Compared]:
     """The rows that have a predicted figure, in their order."""
     pairs = [(row, results.get(f"{row['framework']}: {row['name']}", {})) for row in rows]
-    return [Compared(row, result) for row, result in pairs if row.get("means") in result]
+    return [
+        Compared(row, result)
+        for row, result in pairs
+        if row.get("means") in result and row["published"] != OUT_OF_MEMORY
+    ]
+
+
+def verdicts(rows: Iterable[dict[str, Any]], results: dict[str, dict[str, Any]], language: str) -> str:
+    """Runs that are published as out of memory, with gonogo's verdict and how their rehearsal ended."""
+    words = _WORDS[language]
+    said = []
+    for row in rows:
+        name = f"{row['framework']}: {row['name']}"
+        if row.get("published") == OUT_OF_MEMORY:
+            result = results.get(name, {"verdict": "", "outcome": "none"})
+            ended = words.get(result.get("outcome", ""), words["completed"] if row["means"] in result else "")
+            ended = ended or str(result.get("told", "")).replace("|", "\\|")
+            said.append((f"{name} ({row['gpus']})", result["verdict"], ended, f"[{row['date']}]({row['source']})"))
+    return _table((words["row"], words["said"], words["ended"], words["link"]), said)
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[str]], numeric: Iterable[int] = ()) -> str:
@@ -125,6 +151,7 @@ def not_rehearsed(rows: list[dict[str, Any]], results: dict[str, dict[str, Any]]
     """Rows without a predicted figure: what stands in the way, and how many it is."""
     words = _WORDS[language]
     there = {one.name for one in compared(rows, results)}
+    there |= {f"{row['framework']}: {row['name']}" for row in rows if row.get("published") == OUT_OF_MEMORY}
     said = []
     for row in rows:
         name = f"{row['framework']}: {row['name']}"
@@ -202,6 +229,7 @@ def write(rows: list[dict[str, Any]], results: dict[str, dict[str, Any]]) -> Non
         parts = {
             "summary": summary(found, language),
             "rows": every_row(found, language),
+            "verdicts": verdicts(rows, results, language),
             "not rehearsed": not_rehearsed(rows, results, language),
         }
         for part, table in parts.items():

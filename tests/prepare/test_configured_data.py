@@ -57,6 +57,29 @@ test_datasets:
     assert isinstance(rows(found["own.jsonl"])[0]["text"], str)
 
 
+def test_a_class_that_jsonargparse_instantiates_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its keys were taken for names of files: ``class_path does not exist here``."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("""\
+from jsonargparse import ActionConfigFile, ArgumentParser
+
+parser = ArgumentParser()
+parser.add_argument("--config", action=ActionConfigFile)
+parser.add_argument("--data")
+parser.parse_args()
+""")
+    (tmp_path / "lora.yaml").write_text("""\
+data:
+  class_path: litgpt.data.Alpaca2k
+  init_args:
+    mask_prompt: false
+""")
+    done = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="completed")
+    given = InEnvironment(as_installed=True)
+    command = ["python", "train.py", "--config", "lora.yaml"]
+    assert prepare(command, options_of(64, 32, ()), given, write=False, probe=lambda: done).wanted == []
+
+
 @pytest.mark.parametrize(
     ("entry", "rl", "columns"),
     [

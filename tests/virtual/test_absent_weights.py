@@ -86,7 +86,7 @@ def test_files_of_weights_that_the_program_opens_itself(folder: Path) -> None:
 
 
 def test_a_checkpoint_is_made_beside_a_huggingface_hub_that_can_not_split_it(monkeypatch, tmp_path: Path) -> None:
-    """Before 0.23 transformers split checkpoints itself; the lack was taken for one of the program's."""
+    """Before 0.22 transformers split checkpoints itself; the lack was taken for one of the program's."""
     import transformers.modeling_utils as modeling
 
     def shard_checkpoint(state: dict, max_shard_size: str, weights_name: str) -> tuple[dict, None]:
@@ -94,6 +94,21 @@ def test_a_checkpoint_is_made_beside_a_huggingface_hub_that_can_not_split_it(mon
 
     monkeypatch.setitem(sys.modules, "huggingface_hub", ModuleType("huggingface_hub"))
     monkeypatch.setattr(modeling, "shard_checkpoint", shard_checkpoint, raising=False)
+    skeleton._write_with_safetensors(torch.nn.Linear(2, 3), str(tmp_path))
+    assert set(header(tmp_path / "model.safetensors")) - {"__metadata__"} == {"weight", "bias"}
+
+
+def test_a_checkpoint_is_made_where_huggingface_hub_compares_sizes_as_numbers(monkeypatch, tmp_path: Path) -> None:
+    """0.22 does not read ``5GB``: the weights were left out, and a program that converts them found none."""
+    import huggingface_hub
+
+    split = huggingface_hub.split_torch_state_dict_into_shards
+
+    def of_022(state: dict, filename_pattern: str, max_shard_size: int) -> object:
+        assert all(tensor.nbytes <= max_shard_size for tensor in state.values())
+        return split(state, filename_pattern=filename_pattern, max_shard_size=max_shard_size)
+
+    monkeypatch.setattr(huggingface_hub, "split_torch_state_dict_into_shards", of_022)
     skeleton._write_with_safetensors(torch.nn.Linear(2, 3), str(tmp_path))
     assert set(header(tmp_path / "model.safetensors")) - {"__metadata__"} == {"weight", "bias"}
 

@@ -9,6 +9,9 @@ import msgspec
 
 from gonogo.finding.text import Text
 
+SAME_SPEED = 0.05
+"""Relative difference in speed below which step times are too uncertain to rank by: the simplest strategy is first."""
+
 
 class Model(msgspec.Struct, frozen=True):
     """The model to be trained; counts are numbers of parameters."""

@@ -97,7 +97,7 @@ def _strings_in(field: Field) -> Iterator[str]:
     for value in values if field.known else ():
         if isinstance(value, str):
             yield from re.split("[:,]", value) if _JOINED_PATHS_PATTERN.fullmatch(value) else (value.strip(),)
-        elif isinstance(value, dict):
+        elif isinstance(value, dict) and "class_path" not in value:  # an object that jsonargparse instantiates
             yield from (key for key in value if isinstance(key, str))
 
 

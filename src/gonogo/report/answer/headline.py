@@ -196,6 +196,15 @@ def _truncate(message: str) -> str:
     return line if len(line) <= _MAX_REASON_CHARS else f"{line[:_MAX_REASON_CHARS].rstrip()} …"
 
 
+_ONLY_STRATEGY = translated("The strategy that fits: {name}, micro-batch {micro} x {steps} accumulation steps")
+_FASTEST_STRATEGY = translated(
+    "Fastest of {count} strategies that fit: {name}, micro-batch {micro} x {steps} accumulation steps"
+)
+_FIRST_STRATEGY = translated(
+    "First choice of {count} strategies that fit: {name}, micro-batch {micro} x {steps} accumulation steps"
+)
+
+
 def _plan_reason(report: Report) -> Text:
     plan = report.plan
     assert plan is not None
@@ -205,12 +214,11 @@ def _plan_reason(report: Report) -> Text:
         )
     best = plan.fitting[0]
     count = len(plan.fitting)
-    return Text(
-        "Fastest of {count} strategies that fit: {name}, micro-batch {micro} x {steps} accumulation steps"
-        if count > 1
-        else "The strategy that fits: {name}, micro-batch {micro} x {steps} accumulation steps",
-        "放得下的 {count} 个方案中最快的：{name}，micro-batch {micro} x 梯度累积 {steps}",
-    ).format(
+    if plan.solve or any(one.tokens_per_second_per_gpu > best.tokens_per_second_per_gpu for one in plan.fitting):
+        said = _FIRST_STRATEGY
+    else:
+        said = _FASTEST_STRATEGY if count > 1 else _ONLY_STRATEGY
+    return said.format(
         count=count,
         name=Text(strategy_name(best, "en"), strategy_name(best, "zh")),
         micro=best.micro_batch,

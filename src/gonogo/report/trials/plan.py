@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 from gonogo.finding import Text, translated
-from gonogo.finding.planned import Cost, Plan, SolutionSummary, StrategySummary
+from gonogo.finding.planned import SAME_SPEED, Cost, Plan, SolutionSummary, StrategySummary
 from gonogo.finding.words import CATEGORIES, OPTIONAL_CATEGORIES, size
 from gonogo.report.table import Table
 from gonogo.report.untrusted import clean_line
@@ -55,6 +58,9 @@ _BAND_LEGENDS = {
     "formula": translated("± {band:.0%}: by formula; slower strategies were not rehearsed"),
 }
 _BATCH_LEGEND = translated("batch: micro-batch x gradient accumulation steps")
+_SAME_SPEED_LEGEND = translated(
+    "strategies whose estimated speeds differ by less than {share:.0%} are listed simplest first"
+)
 
 
 def _to_line(text: Text, language: str) -> str:
@@ -123,8 +129,7 @@ def _fitting_table(plan: Plan, language: str) -> Table:
         title, column = _SOLVE_TEXTS[unknown]
         columns.insert(2, column.in_language(language))
         numeric.add(5)
-    note = _note(plan.fitting, language)
-    return Table(title.in_language(language), tuple(columns), rows, frozenset(numeric), note=note)
+    return Table(title.in_language(language), tuple(columns), rows, frozenset(numeric), note=_note(plan, language))
 
 
 def _solution_text(choice: SolutionSummary, language: str) -> str:
@@ -141,14 +146,21 @@ def solution(plan: Plan, choice: StrategySummary, language: str) -> str:
     return f"{_SOLVE_TEXTS[plan.solve][1].in_language(language)} {_solution_text(choice, language)}"
 
 
-def _note(choices: tuple[StrategySummary, ...], language: str) -> str:
-    """How to read the table: what a batch is, and what each error band is based on."""
-    bands = {choice.source: choice.band for choice in choices}
+def _note(plan: Plan, language: str) -> str:
+    """How to read the table: why a faster strategy is below a slower one, what a batch and each error band is."""
+    bands = {choice.source: choice.band for choice in plan.fitting}
+    speeds = [choice.tokens_per_second_per_gpu for choice in plan.fitting]
     said = [
+        *([_SAME_SPEED_LEGEND.format(share=SAME_SPEED)] if not plan.solve and _some_rise(speeds) else []),
         _BATCH_LEGEND,
         *(text.format(band=bands[source]) for source, text in _BAND_LEGENDS.items() if source in bands),
     ]
     return ("；" if language == "zh" else "; ").join(text.in_language(language) for text in said)
+
+
+def _some_rise(speeds: Sequence[float]) -> bool:
+    """Whether some speed is above the one listed before it."""
+    return any(after > before for before, after in pairwise(speeds))
 
 
 def _too_large(plan: Plan, language: str) -> Table:

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from gonogo.finding.planned import SAME_SPEED
 from gonogo.trials.plan.choice import Choice, capacity_of, estimate_by_formula, estimate_from_peak
 from gonogo.trials.plan.closed_form import Calibration, buffers, lower_bound
 from gonogo.trials.plan.extrapolation import Peak, extrapolate, peak_of
 from gonogo.trials.plan.measure import Measurement, Meter, NotMeasured
 from gonogo.trials.plan.request import PlanRequest
-from gonogo.trials.plan.roofline import ALIKE
 from gonogo.trials.plan.sizing import batches, engine_layouts
 from gonogo.trials.plan.strategy import Family, Strategy, families, micro_batches
 from gonogo.trials.plan.task.kinds import Reference
@@ -185,7 +185,8 @@ class Candidates:
         left = sorted(choices, key=lambda choice: -choice.tokens_per_second)
         found: list[Choice] = []
         while left:
-            alike = [choice for choice in left if choice.tokens_per_second >= left[0].tokens_per_second * (1 - ALIKE)]
+            slowest = left[0].tokens_per_second * (1 - SAME_SPEED)
+            alike = [choice for choice in left if choice.tokens_per_second >= slowest]
             found += sorted(alike, key=lambda choice: order[group_of(choice.strategy)])
             left = left[len(alike) :]
         return found
@@ -287,5 +288,5 @@ def _with_default_buckets(group: StrategyGroup) -> StrategyGroup:
 def _fastest(choices: list[Choice]) -> Choice | None:
     """The fastest choice; among choices of about equal speed, one that was rehearsed at full depth."""
     most = max((choice.tokens_per_second for choice in choices), default=0.0)
-    alike = [choice for choice in choices if choice.tokens_per_second >= most * (1 - ALIKE)]
+    alike = [choice for choice in choices if choice.tokens_per_second >= most * (1 - SAME_SPEED)]
     return max(alike, key=lambda choice: (choice.source == "rehearsed", choice.tokens_per_second), default=None)

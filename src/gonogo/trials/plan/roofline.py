@@ -25,8 +25,6 @@ ADAM_HOST_BYTES_PER_PARAMETER = 28
 """Bytes that CPU Adam moves per parameter: reads gradient, fp32 master and two moments, writes the last three."""
 ADAM_NVME_BYTES_PER_PARAMETER = 24
 """Bytes that a step moves from and to NVMe per parameter: master and two moments, both ways."""
-ALIKE = 0.05
-"""Relative differences in speed below this are not significant in a roofline model."""
 NETWORK_BYTES_PER_SECOND = 25e9
 """Default of --network: bytes/s per accelerator and direction between nodes, 200 Gb/s."""
 

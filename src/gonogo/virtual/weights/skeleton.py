@@ -209,17 +209,21 @@ def _write_with_safetensors(model: Any, folder: str) -> None:
             json.dump(index, file)
 
 
+_SHARD_BYTES = 5_000_000_000
+"""The size limit of a file, as transformers' ``5GB``; as a number, because huggingface_hub 0.22 compares it as such."""
+
+
 def _split_into_shards(state: dict[str, torch.Tensor]) -> tuple[dict[str, list[str]], dict[str, Any] | None]:
     """The names of the tensors in each file, and the index if there are several files."""
     try:
-        from huggingface_hub import split_torch_state_dict_into_shards  # since 0.23
+        from huggingface_hub import split_torch_state_dict_into_shards  # since 0.22
     except ImportError:
         from transformers.modeling_utils import shard_checkpoint  # in transformers until then
 
         shards, index = shard_checkpoint(state, max_shard_size="5GB", weights_name="model.safetensors")
         return {file: list(tensors) for file, tensors in shards.items()}, index
     split = split_torch_state_dict_into_shards(
-        state, filename_pattern="model{suffix}.safetensors", max_shard_size="5GB"
+        state, filename_pattern="model{suffix}.safetensors", max_shard_size=_SHARD_BYTES
     )
     index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename} if split.is_sharded else None
     return split.filename_to_tensors, index

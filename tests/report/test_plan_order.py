@@ -1,0 +1,39 @@
+"""A plan says how it orders strategies whose speeds can't be told apart, and which of them is the fastest."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from whole_runs import RUNS
+
+from gonogo.finding import Report
+from gonogo.report import render
+
+SAID = {"en": "are listed simplest first", "zh": "简单的在前"}
+
+
+def planned(speeds: list[float], solve: str = "") -> Report:
+    """A plan whose first strategies have the given speeds, in this order."""
+    report = RUNS["plan"]()
+    assert report.plan is not None
+    fitting = tuple(
+        msgspec.structs.replace(choice, tokens_per_second_per_gpu=speed)
+        for choice, speed in zip(report.plan.fitting, speeds, strict=False)
+    )
+    return msgspec.structs.replace(report, plan=msgspec.structs.replace(report.plan, fitting=fitting, solve=solve))
+
+
+@pytest.mark.parametrize("language", SAID)
+def test_a_faster_strategy_below_a_slower_one_is_explained(language: str) -> None:
+    told = render(planned([3319.0, 3366.0, 3105.0]), "text", language)
+    assert SAID[language] in " ".join(told.split())
+    assert "5%" in told
+
+
+def test_a_first_strategy_that_is_not_the_fastest_is_not_called_so() -> None:
+    assert "First choice of 3 strategies that fit: " in render(planned([3319.0, 3366.0, 3105.0]), "text", "en")
+    assert "Fastest of 3 strategies that fit: " in render(planned([3366.0, 3319.0, 3105.0]), "text", "en")
+
+
+def test_a_list_by_speed_alone_needs_no_explanation() -> None:
+    assert SAID["en"] not in render(planned([3366.0, 3319.0, 3105.0]), "text", "en")
