@@ -36,6 +36,7 @@ _TOKEN_COUNT = 1 << 22
 """Tokens in a shard at first: two steps of most launches, in 8 MB."""
 _MAX_TOKEN_COUNT = 1 << 26
 _SHARDS = 2
+_FEWEST_SAMPLES = 64
 _MAX_SAMPLES = 4096
 _MAX_DIMENSIONS = 6
 _ARRAYS_GENERATED = translated("generated arrays: the code that reads them tells their dtype and shape")
@@ -68,7 +69,7 @@ def array_input(
         wanted.rows = _SHARDS
     else:
         wanted.layout = ArrayLayout("int64", ()) if _is_of_labels(path) else ArrayLayout("float32", (_free(known),))
-        wanted.rows = min(max(rows_for_two_steps(runs[0]), 1), _MAX_SAMPLES)
+        wanted.rows = min(max(rows_for_two_steps(runs[0]), _FEWEST_SAMPLES), _MAX_SAMPLES)
     chosen = any(isinstance(one.ops[0], ast.In) for one in scope.script.nodes(ast.Compare) if scope.holds(one))
     chosen = chosen or any(scope.calls("*.startswith", "*.endswith"))
     if folder and chosen and not glob.has_magic(path):
@@ -195,6 +196,18 @@ def _tokens_asked(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change 
     return None
 
 
+def _of_dimensions(failure: Failure, arrays: Sequence[RequiredInput]) -> RequiredInput | None:
+    """The array of which a batch, or one sample, has as many dimensions as the message says."""
+    match = _RANGE.search(failure.message)
+    for more in (1, 0) if match else ():
+        found = [one for one in arrays if match is not None and len(_layout(one).shape) + more == int(match[1])]
+        if found:
+            return found[0]
+    return None
+
+
+_CHANNELS = re.compile(r"to have \d+ channels, but got (\d+)")
+_RANGE = re.compile(r"Dimension out of range \(expected to be in range of \[-(\d+),")
 _UNPACKED = re.compile(r"(not enough|too many) values to unpack \(expected (\d+)(?:, got (\d+))?\)")
 _INPUT_DIMENSIONS = re.compile(r"Expected ((?:\d+D[^,]*? or )*\d+D)[^\d]*.*but got (?:input of size: )?\[([\d, ]*)\]")
 _MISSING_DIMENSION = re.compile(
@@ -204,7 +217,9 @@ _MISSING_DIMENSION = re.compile(
 
 
 def _dimensions_asked(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change | None:
-    one = _of_operands(failure, arrays) or next((one for one in arrays if _layout(one).dtype == "float32"), arrays[0])
+    named = _of_dimensions(failure, arrays)
+    floats = (one for one in arrays if _layout(one).dtype == "float32")
+    one = named or _of_operands(failure, arrays) or next(floats, arrays[0])
     shape = _layout(one).shape
     change = 0
     if match := _UNPACKED.search(failure.message):
@@ -214,6 +229,8 @@ def _dimensions_asked(failure: Failure, arrays: Sequence[RequiredInput]) -> _Cha
         change = max(asked) - len([part for part in match[2].split(",") if part.strip()])
     elif _MISSING_DIMENSION.search(failure.message):
         change = 1
+    elif match := _CHANNELS.search(failure.message):  # the batch was taken for the channels of one sample
+        change = 1 if int(match[1]) not in shape else 0
     if change == 0 or len(shape) + change < 0:
         return None
     if change < 0:

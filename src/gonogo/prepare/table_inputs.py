@@ -192,7 +192,7 @@ def _computed(scope: ReadScope) -> set[str]:
         if isinstance(node, ast.Subscript) and isinstance(name := scope.script.field(node.slice).value, str):
             lines = loaded if isinstance(node.ctx, ast.Load) else stored
             lines[name] = min(lines.get(name, node.lineno), node.lineno)
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and isinstance(node.value, ast.Name):
             loaded[node.attr] = min(loaded.get(node.attr, node.lineno), node.lineno)
     return {name for name, line in stored.items() if loaded.get(name, line + 1) > line}
 
