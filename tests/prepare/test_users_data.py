@@ -227,6 +227,23 @@ def test_columns_are_those_that_the_code_names(
     assert sum(kind == "float" for kind in found.values()) == (321 if case is FORECASTING else len(columns) - 1)
 
 
+def test_a_key_of_a_dictionary_is_no_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = """\
+import pandas as pd
+class Rows:
+    def __init__(self, flag="train"):
+        kinds = {"train": 0, "test": 1}
+        self.kind = kinds[flag]
+        self.values = pd.read_csv("a.csv")[["speed"]].values
+"""
+    (tmp_path / "train.py").write_text(text)
+    runs, _ = runs_of_command(["python", "train.py"])
+    scope = scope_at(Script(SourceFile.read(tmp_path / "train.py")), 6)
+    assert scope is not None
+    assert table_columns(scope, runs[0]) == {"speed": "float"}
+
+
 def test_texts_for_a_tokenizer_are_no_table_of_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     text = 'import pandas as pd\ntable = pd.read_csv("a.csv")\nids = tokenizer(list(table["review"].values))\n'

@@ -123,7 +123,7 @@ _NAMING_CALLS = {
 def _named(scope: ReadScope, run: Run) -> Iterator[str]:
     """The columns that are taken by name, in the order of the script."""
     for node in ast.walk(scope.node):
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and _is_table_like(node.value):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and _is_table_like(scope, node.value):
             yield from _strings(scope, node.slice, run)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _NAMING_CALLS:
             call = scope.script.call_at(node)
@@ -134,7 +134,7 @@ def _named(scope: ReadScope, run: Run) -> Iterator[str]:
             yield from _strings(scope, call.keyword_node(keyword), run)
 
 
-def _is_table_like(node: ast.expr) -> bool:
+def _is_table_like(scope: ReadScope, node: ast.expr) -> bool:
     """Whether a string in brackets after this can be a column: not of an environment, a configuration or options."""
     return last_name(node) not in (
         "environ",
