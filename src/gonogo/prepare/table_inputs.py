@@ -134,19 +134,13 @@ def _named(scope: ReadScope, run: Run) -> Iterator[str]:
             yield from _strings(scope, call.keyword_node(keyword), run)
 
 
+_OPTION_HOLDERS = frozenset({"environ", "args", "config", "cfg", "opt", "options", "kwargs", "params", "parameters"})
+
+
 def _is_table_like(scope: ReadScope, node: ast.expr) -> bool:
     """Whether a string in brackets after this can be a column: not of an environment, a configuration or options."""
-    return last_name(node) not in (
-        "environ",
-        "args",
-        "config",
-        "cfg",
-        "opt",
-        "options",
-        "kwargs",
-        "params",
-        "parameters",
-    )
+    literal = isinstance(scope.script.bound_to(node), ast.Dict | ast.List | ast.Tuple)
+    return not literal and last_name(node) not in _OPTION_HOLDERS
 
 
 def _strings(scope: ReadScope, node: ast.expr | None, run: Run) -> Iterator[str]:
