@@ -41,6 +41,9 @@ class Prepared(msgspec.Struct, frozen=True):
     """By the URL from which a program downloads a data file."""
     guessed: tuple[str, ...] = ()
     """Data sets, by name or absolute path, whose columns were inferred from how the program uses them."""
+    shapes: dict[str, str] = {}
+    """By absolute path: the dtype and shape of generated arrays, as ``float32[4, ?37]``, where ``?`` marks a size that
+    the program doesn't determine; of tables that pandas reads, the columns."""
     missing: tuple[str, ...] = ()
     """Absolute paths that the launch opens, that don't exist here and couldn't be generated."""
     chosen: dict[str, str] = {}

@@ -35,6 +35,7 @@ from gonogo.prepare.named_inputs import (
     is_hub_name,
     whole_path,
 )
+from gonogo.prepare.producers import with_producer
 from gonogo.prepare.required_inputs import (
     INDEXED_TOKENS,
     VOCABULARIES,
@@ -255,7 +256,9 @@ def required_data(
     if _CONFIG_OPTION_PATTERN.search(named.option):
         return RequiredInput("data", name, named.place, path, "missing", why=_SETTINGS_NOT_GENERATED)
     if not named.is_hub and os.path.splitext(path)[1].lower() in _SUFFIXES_WITHOUT_ROWS:
-        return RequiredInput("data", name, named.place, path, "missing", why=_ROWS_NOT_GENERATED)
+        return RequiredInput(
+            "data", name, named.place, path, "missing", why=with_producer(_ROWS_NOT_GENERATED, path, folder)
+        )
     if not named.is_hub and not is_hub_name(name) and is_alone(run) and (made := image_folder(run, path, named.place)):
         return made
     hub = named.is_hub or is_hub_name(name) or ("/" not in name and "." not in name and named.option in _HUB_OPTIONS)

@@ -12,11 +12,14 @@ from gonogo.evidence.prepared import Prepared, is_data_file_url
 from gonogo.evidence.published.datasets import published_dataset
 from gonogo.evidence.published.models import published_model
 from gonogo.prepare import walked_folders
+from gonogo.prepare.array_inputs import file_names
+from gonogo.prepare.generated.array_files import array_file
 from gonogo.prepare.generated.data_files import encode_rows, hub_dataset_files, picture, sound
 from gonogo.prepare.generated.indexed_tokens import indexed_token_files
 from gonogo.prepare.generated.model_folder import model_files
 from gonogo.prepare.generated.rows import FORMATS, Maker, kind_by_name
 from gonogo.prepare.required_inputs import INDEXED_TOKENS, VOCABULARIES, PrepareOptions, RequiredInput
+from gonogo.prepare.table_inputs import TABLE_FORMAT, columns_text
 
 _PICTURE, _SOUND = "media/picture.png", "media/sound.wav"
 MAX_ROWS = 50_000
@@ -62,6 +65,8 @@ def make(
             for suffix, content in indexed_token_files(tokens).items():
                 files[one.found + suffix] = content
                 paths[one.path + suffix] = one.found + suffix
+        elif one.layout is not None and one.path is not None:
+            _make_arrays(one, max(options.rows_of.get(one.key, 0), one.rows), files, paths)
         else:
             columns = columns_of(one)
             names = {"image": "picture.png", "audio": "sound.wav"} if has_media_folder else media
@@ -78,10 +83,26 @@ def make(
         datasets,
         paths,
         addresses,
+        shapes={one.path: text for one in data if one.state == "made" and one.path and (text := _shape_text(one))},
         guessed=tuple(one.path or one.name for one in data if one.state == "made" and not _is_known(one)),
         missing=tuple(one.path for one in data if one.path and one.state in ("missing", "unknown")),
         chosen=chosen,
     )
+
+
+def _shape_text(required_input: RequiredInput) -> str:
+    """``float32[4, 32, ?37]``: sizes that nothing has determined have a question mark. A table: its columns.
+
+    Empty for other data.
+    """
+    layout = required_input.layout
+    if layout is None:
+        names = (name.rpartition(":")[0] for name in required_input.columns)
+        return columns_text(names) if required_input.format == TABLE_FORMAT else ""
+    if required_input.stated:
+        return str(layout)
+    sizes = [f"?{size}" if at in layout.free else str(size) for at, size in enumerate(layout.shape)]
+    return f"{layout.dtype}[{', '.join(sizes)}]"
 
 
 def _is_known(required_input: RequiredInput) -> bool:
@@ -123,6 +144,25 @@ def _make_model(
     if b'"chat_template"' in made.get("tokenizer_config.json", b""):
         required_input.parts["chat template"] = True
     required_input.found = place
+
+
+def _make_arrays(wanted: RequiredInput, rows: int, files: dict[str, bytes], paths: dict[str, str]) -> None:
+    """Files of arrays: one, or those in a folder, or those that match a pattern."""
+    assert wanted.path is not None
+    assert wanted.layout is not None
+    wanted.found = place = f"data/{_path_component(wanted.name)}"
+    content = [array_file(wanted.suffix, wanted.layout, number) for number in range(2)]
+    if not glob.has_magic(wanted.path) and os.path.splitext(wanted.path)[1]:
+        wanted.found = place = f"{place}{wanted.suffix}"
+        files[place] = content[0]
+        paths[wanted.path] = place
+        return
+    for number, name in enumerate(file_names(wanted, min(rows, MAX_ROWS))):
+        files[f"{place}/{name}"] = content[number % 2]
+        if glob.has_magic(wanted.path):
+            paths[os.path.join(os.path.dirname(wanted.path), name)] = f"{place}/{name}"
+    if not glob.has_magic(wanted.path):
+        paths[wanted.path] = place
 
 
 def _place_rows(

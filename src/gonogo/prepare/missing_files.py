@@ -12,6 +12,7 @@ from pathlib import Path
 
 from gonogo.evidence.rehearsal.record import Failure, RehearsalRecord
 from gonogo.finding import Text, translated
+from gonogo.prepare.producers import with_producer
 
 PROJECT_FILE_SUFFIXES = (".yaml", ".yml", ".py", ".toml", ".sh", ".args")
 """Suffixes of files that come with a project's code."""
@@ -62,7 +63,7 @@ def explain_missing_file(failure: Failure, folder: Path, record: RehearsalRecord
     whole = Path(os.path.normpath(folder / path))
     if os.path.lexists(whole) or record.was_written_before(str(whole)):
         return None  # it exists, or only the run writes it: something else is wrong
-    return None if is_repository_file(whole, folder) else NO_SUCH_FILE.format(path=path)
+    return None if is_repository_file(whole, folder) else with_producer(NO_SUCH_FILE.format(path=path), path, folder)
 
 
 def _named_file(match: re.Match[str]) -> str:

@@ -197,11 +197,12 @@ def _resolve_text(run: Run, script: Script, node: ast.expr | None, depth: int = 
     if bound is not node:
         return _resolve_text(run, script, bound, depth + 1)
     if isinstance(node, ast.Attribute):
-        return _resolve_option(run, node.attr)
+        return resolve_option(run, node.attr)
     return None
 
 
-def _resolve_option(run: Run, name: str) -> str | None:
+def resolve_option(run: Run, name: str) -> str | None:
+    """The value of an option as text: the launch's, or else the script's default; None if unknown."""
     given = run.arguments.get(name)
     if given.known:
         return given.string

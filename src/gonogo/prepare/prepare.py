@@ -31,7 +31,8 @@ from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Skipped, Text, translated
 from gonogo.finding.errors import UserError
-from gonogo.prepare.columns import columns_in
+from gonogo.prepare.array_inputs import array_input, read_as_arrays, refine_arrays
+from gonogo.prepare.columns import columns_in, csv_separator
 from gonogo.prepare.environment_mismatch import missing_packages
 from gonogo.prepare.folder import add_to_folder, check_folder, write_folder
 from gonogo.prepare.generated.rows import TEMPLATE
@@ -44,11 +45,12 @@ from gonogo.prepare.listing import (
     tokens_of,
 )
 from gonogo.prepare.make import MAX_ROWS, make
-from gonogo.prepare.named_inputs import SHELL_VARIABLE_OPTION
+from gonogo.prepare.named_inputs import SHELL_VARIABLE_OPTION, whole_path
 from gonogo.prepare.packages.full_environment import existing_environment
 from gonogo.prepare.project_requirements import FILE, ProjectPackages, package_supplying, project_packages
 from gonogo.prepare.required_inputs import NamedInput, PrepareOptions, RequiredInput
 from gonogo.prepare.stub_packages import absent, asked_of
+from gonogo.prepare.table_inputs import refine_tables, table_input
 from gonogo.prepare.tested_paths import tested_path
 from gonogo.prepare.unset_variables import unset_variable
 from gonogo.prepare.walked_folders import (
@@ -67,7 +69,7 @@ with open(__file__, encoding="utf-8") as _file:
 """
 
 Look = Callable[[], RankRecord]
-_MAX_PASSES = 10
+_MAX_PASSES = 24
 _MAX_MESSAGE_LENGTH = 400
 """The length to which the error of a worker is cut: the message of an exception can go on for pages."""
 _MISSING_FILE_PATTERN = re.compile(
@@ -169,6 +171,7 @@ def prepare(
     done = Preparation(wanted, tokens_of(runs, options), options.rows, skipped=list(skipped), packages=packages)
     if target is None:
         return done
+    tried: set[tuple[str, ...]] = set()
     for _ in range(_MAX_PASSES):
         files, table = make(done.wanted, target, done.tokens, options)
         files, table = _with_packages(files, table, target, packages, environment_options)
@@ -198,7 +201,13 @@ def prepare(
         if rows != options.rows_of and max(rows.values()) <= MAX_ROWS:
             done.rows, options = max(rows.values()), msgspec.structs.replace(options, rows_of=rows)
             continue
-        if _is_missing_split_added(record, done.wanted) or needs_other_suffix(record.failure, done.wanted):
+        if refine_arrays(record.failure, done.wanted, tried) or refine_tables(record.failure, done.wanted):
+            continue
+        if (
+            read_as_arrays(record, runs, done.wanted)
+            or _is_missing_split_added(record, done.wanted)
+            or needs_other_suffix(record.failure, done.wanted)
+        ):
             continue
         more, columns = _inputs_from_record(record, runs, command, done.wanted, options)
         if not more and columns == options.columns:
@@ -334,11 +343,9 @@ def _inputs_from_record(
             found += [model] if model.state == "can-be-made" else [pictures] if pictures is not None else []
         if match := _MISSING_FILE_PATTERN.search(text):
             pictures = image_folder(runs[0], match[1]) if is_image_folder_missing(failure) else None
-            found.append(pictures or _path(match[1], runs, folder, options, columns_requested_at_failure(failure)))
-        found += [
-            _path(one, runs, folder, options, columns_requested_at_failure(failure))
-            for one in unmatched_patterns(record, folder)
-        ]
+            found.append(pictures or _input_at_failure(match[1], failure, runs, required_inputs, options))
+        for pattern in unmatched_patterns(record, folder):
+            found.append(_input_at_failure(pattern, failure, runs, [*required_inputs, *found], options))
         found += [required_tokens(one, "", one) for one in missing_prefixes(record, folder)]
         if match := _MISSING_MODEL_PATTERN.match(text):
             found.append(required_model(match[1], "", folder, options, asked=True))
@@ -442,6 +449,18 @@ def _path(
 ) -> RequiredInput:
     """A file that was not found; ``columns`` are those that the code reads which opened it."""
     return required_data(runs[0], NamedInput("data", path, ""), folder, columns or _columns_of(runs), options)
+
+
+def _input_at_failure(
+    path: str, failure: Failure, runs: Sequence[Run], known: Sequence[RequiredInput], options: PrepareOptions
+) -> RequiredInput:
+    """A file or folder that was not found, as the code reads it that looked for it."""
+    folder = Path.cwd()
+    whole = whole_path(path, folder)
+    numbers = array_input(whole, failure, runs, known) or table_input(whole, failure, runs)
+    if numbers is not None and (path.endswith((".csv", ".tsv"))):
+        numbers.separator = csv_separator(runs[0])
+    return numbers or _path(path, runs, folder, options, columns_requested_at_failure(failure))
 
 
 def _columns_of(runs: Sequence[Run]) -> tuple[str, ...]:

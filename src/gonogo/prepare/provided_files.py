@@ -66,6 +66,15 @@ def describe_substitutes(folder: Path) -> list[Text]:
     return found
 
 
+def inferred_shapes(folder: Path) -> dict[str, str]:
+    """The shapes and columns of generated files that were inferred from the code that reads them, by path.
+
+    Files that exist by now are left out.
+    """
+    table = read_prepared(parent_of_prepared(folder) / FOLDER)
+    return {path: shape for path, shape in table.shapes.items() if not os.path.lexists(path)} if table else {}
+
+
 def _describe_generated(table: Prepared) -> Iterator[Text]:
     """One line each for weights and data; the notes on the environment cover packages."""
     made = {**table.models, **table.datasets, **table.paths}

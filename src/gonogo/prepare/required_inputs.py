@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from gonogo.finding import Text
+from gonogo.prepare.generated.array_files import ArrayLayout
 
 Kind = Literal["model", "data", "media", "variable"]
 State = Literal["here", "made", "can-be-made", "missing", "unknown"]
@@ -45,6 +46,10 @@ class RequiredInput(msgspec.Struct):
 
     suffix: str = ""
     """Of a folder of data: how the names of the files end that the program was seen to look for in it."""
+    layout: ArrayLayout | None = None
+    """For files of arrays: the dtype and shape of each."""
+    stated: bool = False
+    """Whether the user has stated the layout or the columns (``--data``)."""
 
     @property
     def key(self) -> tuple[str, str]:

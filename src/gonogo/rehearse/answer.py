@@ -105,7 +105,8 @@ def rehearsal_report(
     explains. Otherwise GO.
     """
     folder = os.getcwd() if folder is None else folder
-    seen = [_seen_from(folder, finding) for finding in findings_in_rehearsal(record)]
+    found = findings_in_rehearsal(record)
+    seen = [_seen_from(folder, _without_proof_by_inferred_data(finding, record)) for finding in found]
     places = FindingPlaces(files.sources, files.base, files.packages)
     unseen = RehearsalEvidence(record, files).downgrade if _is_complete(record) else _unchanged
     for other in filter(None, (record.first_life, record.second_life, *record.afterwards)):
@@ -144,6 +145,19 @@ def _proof(record: RehearsalRecord, findings: Sequence[Finding], verdict: Verdic
     lines = (certificate_line(rank.certificate) for rank in record.ranks if rank.rank in certain)
     if verdict is Verdict.NO_GO and (line := next((one for one in lines if one is not None), None)) is not None:
         yield line
+
+
+_OF_STATES_ALONE = frozenset({"gpu-oom-model-states"})
+"""Shortages that no data has a part in."""
+
+
+def _without_proof_by_inferred_data(finding: Finding, record: RehearsalRecord) -> Finding:
+    """The finding; no longer certain if memory ran out with batches whose shape was inferred."""
+    short = any(rank.rank in finding.ranks and rank.outcome == "out-of-memory" for rank in record.ranks)
+    if not record.inferred or not short or finding.severity is not Severity.ERROR or finding.hazard in _OF_STATES_ALONE:
+        return finding
+    confirm = _PUT_REAL_FILES.format(paths=", ".join(record.inferred))
+    return replace(finding, certainty=Certainty.LIKELY, confirm=(*finding.confirm, confirm))
 
 
 def _unchanged(finding: Finding) -> Finding:
@@ -256,6 +270,14 @@ def _most_tokens(rank: RankRecord) -> int:
     return rank.as_run.tokens[1] if rank.as_run is not None and rank.as_run.tokens is not None else 0
 
 
+_SHAPE_INFERRED = translated(
+    "generated as the code asks for it, as far as it was rehearsed: put a few real files there to test theirs"
+)
+_PUT_REAL_FILES = translated("put a few of the run's own files at {paths}, and rehearse again")
+_SHAPE_OPEN = translated(
+    "generated as the code asks for it, as far as it was rehearsed, which leaves at least one size open; memory grows "
+    "with it: put a few real files there to test theirs"
+)
 _STARTED_BY_PROGRAM = translated(
     "the program starts them itself: use a launcher (torchrun --nproc_per_node …) to rehearse each"
 )
@@ -301,6 +323,11 @@ def _skipped_items(record: RehearsalRecord, explained_ranks: set[int], folder: s
                 "the rehearsed ones"
             ),
         )
+    for path, shape in record.inferred.items():
+        what = translated("{path}: data of another shape than {shape}").format(
+            path=seen_from(folder, path), shape=shape.replace("?", "")
+        )
+        yield Skipped(what, _SHAPE_OPEN if "?" in shape else _SHAPE_INFERRED)
     chinese = record.skipped_zh or record.skipped
     for (what_en, why_en), (what_zh, why_zh) in zip(record.skipped, chinese, strict=True):
         yield Skipped(Text(what_en, what_zh), Text(why_en, why_zh))

@@ -35,6 +35,7 @@ from gonogo.prepare.provided_files import (
     describe_substitutes,
     environment_with_project_package,
     find_prepared_folder,
+    inferred_shapes,
     prepared_files,
 )
 from gonogo.rehearse.interruptions import rehearse_interruptions
@@ -532,6 +533,7 @@ def _record(
                 *describe_substitutes(Path.cwd()),
             )
         ],
+        inferred=inferred_shapes(Path.cwd()),
         laid_over={name: str(version) for name, version in overlay.versions.items()},
         differing=list(overlay.differing),
         whole_environment=overlay.python is not None,

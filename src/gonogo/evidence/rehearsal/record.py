@@ -402,6 +402,8 @@ class RehearsalRecord(msgspec.Struct):
     """Notes on how the command was interpreted, in English and Chinese."""
     divergence: Divergence | None = None
     """Where the rehearsed ranks diverged; None if they didn't, or if only one rank was rehearsed."""
+    inferred: dict[str, str] = {}
+    """Generated files whose shape or columns were inferred from the code that reads them, as in ``Prepared.shapes``."""
     laid_over: dict[str, str] = {}
     """Packages (canonical name) that were rehearsed in a version other than the installed one."""
     shm_bytes: int | None = None

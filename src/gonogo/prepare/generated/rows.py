@@ -6,6 +6,7 @@ words in a text is its length in tokens.
 
 from __future__ import annotations
 
+import datetime
 import json
 import random
 from typing import Any
@@ -121,6 +122,8 @@ class Maker:
         return {
             name: self._conversation(kind, told, number * 31, tokens[name], number * 31 + place)
             if kind in _CONVERSATION_KINDS
+            else _hour(number)
+            if kind == "date"
             else self._value(name, kind, tokens[name], number * 31 + place)
             for place, (name, kind) in enumerate(self.columns.items())
         }
@@ -181,6 +184,14 @@ class Maker:
             if kind == "parts"
             else told_so
         )
+
+
+_FIRST_HOUR = datetime.datetime(2016, 7, 1)
+
+
+def _hour(number: int) -> str:
+    """The time of a row in a table: one row each hour."""
+    return str(_FIRST_HOUR + datetime.timedelta(hours=number))
 
 
 def _message_with_content_parts(message: dict[str, str], media_types: list[str]) -> dict[str, Any]:

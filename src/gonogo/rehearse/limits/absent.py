@@ -15,6 +15,7 @@ from gonogo.finding import Text, translated
 from gonogo.finding.ranks import ranks_text
 from gonogo.prepare.environment_mismatch import distribution_of, is_project_module
 from gonogo.prepare.missing_files import NO_PROGRAM, NO_SUCH_FILE, is_repository_file
+from gonogo.prepare.producers import with_producer
 from gonogo.rehearse.limits.synthetic_data_failures import NO_ENVIRONMENT, PATH_MISSING
 from gonogo.rehearse.limits.world import ProjectWorld
 
@@ -57,7 +58,8 @@ def explain_missing_inputs(rank: RankRecord, record: RehearsalRecord, world: Pro
     assert failure is not None
     for one in rank.absent[:_MAX_LOOKUPS]:
         if _is_machine_specific(one, failure, record, world) and _is_related_to_failure(one, failure):
-            yield _told(one, is_prepared=world.prepared.environment != NO_ENVIRONMENT)
+            told = _told(one, is_prepared=world.prepared.environment != NO_ENVIRONMENT)
+            yield with_producer(told, one.name, world.cwd) if one.kind == "file" else told
 
 
 def explain_generated_files(rank: RankRecord) -> Text | None:

@@ -64,7 +64,8 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     to_the_end: bool = False
     """Read the data to its end if that is cheap."""
     probe_only: bool = False
-    """Only record the shapes of the batches that each rank will read, and stop at the first data loader."""
+    """Only record the shapes of the batches that each rank will read, and stop at the first data loader; if the shapes
+    of generated files were inferred, run a step, which shows whether they are right."""
     prepared: str = ""
     """The folder created by gonogo prepare, or empty."""
     trace: str = ""

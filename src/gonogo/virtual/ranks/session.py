@@ -227,7 +227,7 @@ class Session:
             undo.append(self.peers.follow_joins())
         if self.of_life is not None:
             undo.append(self.of_life.install(self.mode, self.life, self.modules))
-        if self.plan.probe_only:
+        if self.plan.probe_only and not prepared.has_inferred_shapes(self.plan.prepared):
             self.life.on_loader = self._record_data_shapes
         torch.manual_seed(0)
         return self

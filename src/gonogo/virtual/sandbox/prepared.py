@@ -44,6 +44,12 @@ def has_rows(folder: str) -> bool:
     return table is not None and bool(table.datasets or table.paths)
 
 
+def has_inferred_shapes(folder: str) -> bool:
+    """True if the folder (``""``: none) contains arrays or tables whose shape only the program's steps can confirm."""
+    table = read_prepared(Path(folder)) if folder else None
+    return table is not None and bool(table.shapes)
+
+
 def install(
     folder: str, assume: Assume, missed: Callable[[MissingInput], None], weights: Callable[[str, str, str], str]
 ) -> Callable[[], None]:

@@ -1,0 +1,121 @@
+"""The script of a project that writes a file which a launch lacks: the step before, which a user would run first."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from gonogo.evidence.prepared import FOLDER
+from gonogo.evidence.script.script import Call, Script
+from gonogo.evidence.source_file import SourceFile
+from gonogo.finding import Text, translated
+from gonogo.finding.errors import UserError
+
+_WRITERS = (
+    "numpy.save", "numpy.savez", "numpy.savez_compressed", "numpy.memmap", "torch.save", "pickle.dump", "json.dump",
+    "joblib.dump", "h5py.File", "open", "*.open", "*.to_csv", "*.to_parquet", "*.to_json", "*.to_pickle", "*.tofile",
+    "*.save_to_disk", "*.write_text", "*.write_bytes", "*.export", "tarfile.open", "zipfile.ZipFile",
+)  # fmt: skip
+_OPENING = frozenset({"open", "File", "ZipFile", "memmap"})
+_WRITING_MODE = re.compile(r"[wax]|r\+")
+_MAX_FILES = 400
+_MAX_BYTES = 1 << 19
+_MAX_DEPTH = 4
+_SHORTEST_PIECE = 4
+_PRODUCED = translated("{text}; {place} writes it: run that step first, or put a few files of its output there")
+
+
+def with_producer(text: Text, path: str, folder: Path) -> Text:
+    """A sentence about a missing file or folder, with the place in the project at which it is written, if any is."""
+    place = producer_of(os.path.normpath(folder / path), folder)
+    return text if place is None else _PRODUCED.format(text=text, place=place)
+
+
+@functools.lru_cache(maxsize=64)
+def producer_of(path: str, folder: Path) -> str | None:
+    """``FILE:LINE`` at which a script below ``folder`` writes the file or folder at an absolute path; None: none does.
+
+    The name has to be in the call that writes it, or in what its arguments were computed from; failing that, in a
+    script that writes files, for which its own line is given.
+    """
+    pieces = list(_pieces(path))
+    weaker: str | None = None
+    for file in _python_files(folder):
+        try:
+            source = SourceFile.read(file)
+        except UserError:
+            continue
+        if len(source.data) > _MAX_BYTES or not any(piece.encode() in source.data for piece in pieces):
+            continue
+        script = Script(source)
+        writes = [call for call in script.calls(*_WRITERS) if _writes(call)] if script.tree is not None else []
+        shown = os.path.relpath(file, folder)
+        for call in writes:
+            said = set(_strings(script, call.node, 0))
+            if any(piece in one for piece in pieces for one in said):
+                return f"{shown}:{call.line}"
+        if writes and weaker is None:
+            naming = [
+                (len(node.value), node.lineno)  # the shortest is the name itself, rather than a text about it
+                for node in script.nodes(ast.Constant)
+                if isinstance(node.value, str) and any(piece in node.value for piece in pieces)
+            ]
+            if naming and not _only_reads(script):
+                weaker = f"{shown}:{min(naming)[1]}"
+    return weaker
+
+
+def _pieces(path: str) -> Iterator[str]:
+    """What a script that writes the path would name: the file without its number, or the folder."""
+    name = os.path.basename(path.rstrip("/"))
+    stem = re.split(r"\d+(?:\.\w+)?$|\*", name)[0] or name
+    for piece in (name, stem):
+        if len(piece) >= _SHORTEST_PIECE and not piece.startswith("."):
+            yield piece
+
+
+def _python_files(folder: Path) -> Iterator[Path]:
+    count = 0
+    for at, folders, files in os.walk(folder):
+        folders[:] = sorted(
+            name
+            for name in folders
+            if not name.startswith((".", "__")) and name not in (FOLDER, "site-packages", "node_modules", "tests")
+            and not os.path.exists(os.path.join(at, name, "pyvenv.cfg"))
+        )  # fmt: skip
+        for name in sorted(files):
+            if name.endswith(".py"):
+                count += 1
+                if count > _MAX_FILES:
+                    return
+                yield Path(at, name)
+
+
+def _writes(call: Call) -> bool:
+    """Whether a call writes; those that open a file for several purposes state that they write."""
+    if call.method not in _OPENING:
+        return True
+    modes = [call.keyword("mode"), *(call.argument(at) for at in range(min(3, len(call.node.args))))]
+    return any(
+        isinstance(mode.value, str) and len(mode.value) <= 3 and _WRITING_MODE.search(mode.value) for mode in modes
+    )
+
+
+def _strings(script: Script, node: ast.AST, depth: int) -> Iterator[str]:
+    """The string constants in an expression, and in what the names in it were computed from."""
+    for one in ast.walk(node):
+        if isinstance(one, ast.Constant) and isinstance(one.value, str):
+            yield one.value
+        elif isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load) and depth < _MAX_DEPTH:
+            bound = script.bound_to(one)
+            if bound is not one:
+                yield from _strings(script, bound, depth + 1)
+
+
+def _only_reads(script: Script) -> bool:
+    """Whether a script is one that trains, which names its data and writes its checkpoints."""
+    return any(True for _ in script.calls("*.backward", "*.train", "*Trainer"))
