@@ -218,11 +218,11 @@ of these: {launches}, say whether it will run.
 
 The machine has the GPUs and the host memory that LAUNCH says, a current driver, CUDA toolkit, compiler and network.
 Where the folder has a requirements.txt, its packages are installed, those without a version in the newest that the
-others permit; all other packages are of the versions that `{python} -m pip list` shows (on the machine torch is its CUDA
-build). Models and data that the program names and the folder lacks are there on the machine, complete and in the form
-that the program expects; a folder of a model that holds a config and no weights has its weights there. The launch has
-worked only if every rank trains to its end and ends well, saving included, and what it saves can be used. A warning, a
-slow setting or a matter of taste is no failure.
+others permit; all other packages are of the versions that `{python} -m pip list` shows (on the machine torch is its
+CUDA build). Models and data that the program names and the folder lacks are there on the machine, complete and in the
+form that the program expects; a folder of a model that holds a config and no weights has its weights there. The launch
+has worked only if every rank trains to its end and ends well, saving included, and what it saves can be used. A
+warning, a slow setting or a matter of taste is no failure.
 
 This computer has two CPU cores and no GPU. You may read the files, write scratch files under {scratch}, and run Python
 with `{python}`: read the source of the installed packages, run parts of the program. Heavy work with `nice -n 10`, one
