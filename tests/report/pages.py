@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from whole_runs import RUNS
@@ -11,7 +12,7 @@ from whole_runs import RUNS
 from gonogo.diagnose.findings import read_failure
 from gonogo.evidence.guarded.guarded_run import GuardedRun
 from gonogo.evidence.rehearsal.record import CATEGORIES, RehearsalRecord
-from gonogo.finding import Certainty, Finding, Fix, Report, Severity, Span, Text, Verdict
+from gonogo.finding import Certainty, Finding, Fix, Report, Severity, Span, Text, Verdict, cured
 from gonogo.finding.as_run import AsRun
 from gonogo.finding.call import Invocation
 from gonogo.finding.rehearsal import (
@@ -27,6 +28,9 @@ from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.baseline import compare_with_baseline, read_baseline
 from gonogo.report import render
 from gonogo.report.answer.command_placeholders import called
+from gonogo.trials.plan.answer_solved import solved_report
+from gonogo.trials.plan.measure import Meter
+from gonogo.trials.plan.solve import solve
 from gonogo.virtual.memory.timeline import Moment, Timeline
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u202e"
@@ -109,6 +113,44 @@ def compared_report(folder: Path) -> Report:
     """A rehearsal whose activations have grown since the one that it is held against: on its page is all there is."""
     (folder / "before.json").write_text(render(rehearsed_report(), "json", "en"), encoding="utf-8")
     return compare_with_baseline(rehearsed_report(1.5), read_baseline(folder / "before.json"), 2.0)
+
+
+def cured_report() -> Report:
+    """A cure of two steps, one of them a pin, with an alternative and a change that was rejected."""
+    diff = '--- a/ds_config.json\n+++ b/ds_config.json\n@@ -1 +1 @@\n-{"stage": 2}\n+{"stage": 3}\n'
+    before = cured.TrialOutcome("NO-GO", ("gpu-oom-model-states",), "0", 90 << 30, 80 << 30, 40 << 30, 2.0)
+    after = msgspec.structs.replace(before, verdict="GO", hazards=(), peak_reserved_bytes=60 << 30)
+    title, why = Text("Use ZeRO-3", "使用 ZeRO-3"), Text("model states do not fit", "模型状态放不下")
+    steps = (
+        cured.CureStep("gpu-oom-model-states", title, why, True, ("ds_config.json",), diff),
+        cured.CureStep("python-package-version-mismatch", title, why, False, (), "", ("deepspeed==0.14.4",)),
+    )
+    return Report(
+        command="cure",
+        verdict=Verdict.GO,
+        cure=cured.Cure(
+            needed=True, proven=True, before=before, after=after, patch=diff, patch_file="cure.patch", folder="/work",
+            pins=("deepspeed==0.14.4",), variables={"OMP_NUM_THREADS": "1"}, command=("bash", "launch.sh"), steps=steps,
+            tried=(cured.Tried("gpu-oom-model-states", Text("Offload", "卸载"), Text("not enough", "不够")),),
+            alternatives=(cured.Alternative(title, Text("Offload it", "改用卸载"), diff, after),),
+            rehearsals=4, seconds=90.0,
+        ),
+    )  # fmt: skip
+
+
+def solved_plan_report() -> Report:
+    """The largest micro-batch that fits, searched for by ``plan --max micro-batch``."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "plan"))
+    from facts import request
+    from fake_meter import FakeMeter
+
+    return solved_report(solve("micro-batch", request(Path("model")), cast(Meter, FakeMeter()), lambda text: None))
+
+
+def result_report() -> Report:
+    """A life whose checkpoint was converted, and weights were lost on the way."""
+    path = Path(__file__).parents[1] / "hazards" / "result-weights-lost" / "bad_not_converted.record.json"
+    return rehearsal_report(msgspec.json.decode(path.read_bytes(), type=RehearsalRecord), "/work")
 
 
 def roomy_report() -> Report:

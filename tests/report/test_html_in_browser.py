@@ -14,11 +14,14 @@ import pytest
 from pages import (
     charted_report,
     compared_report,
+    cured_report,
     died_report,
     guarded_report,
     hostile_report,
     parted_report,
+    result_report,
     roomy_report,
+    solved_plan_report,
     what_if_report,
 )
 from whole_runs import CALLS, RUNS
@@ -70,22 +73,30 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Any]:
     page.close()
 
 
-@pytest.mark.parametrize("name", [*RUNS, "parted", "died", "guarded", "roomy", "compared", "what_if"])
+@pytest.mark.parametrize(
+    "name",
+    [*RUNS, "parted", "died", "guarded", "roomy", "compared", "what_if", "cured", "solved_plan", "result", "hostile"],
+)
 def test_every_report_opens_and_is_accessible(name: str, opened: Any, tmp_path: Path) -> None:
+    """In both colours and languages, on a desk and on a phone."""
     from axe_playwright_python.sync_playwright import Axe
 
     (tmp_path / "logs").mkdir()
     own = {"parted": parted_report, "guarded": guarded_report, "roomy": roomy_report, "what_if": what_if_report}
-    own["compared"] = lambda: compared_report(tmp_path)
+    own |= {"cured": cured_report, "solved_plan": solved_plan_report, "result": result_report}
+    own |= {"compared": lambda: compared_report(tmp_path), "hostile": hostile_report}
     made = {**RUNS, **own, "died": lambda: died_report(tmp_path / "logs")}[name]()
     address = "https://github.com/someone/a-project-with-a-name/blob/main/python/package/model/model_preset.py"
     made = msgspec.structs.replace(made, notes=(*made.notes, Text(address, address)))
     page = opened(made)
     assert page.locator("h1:visible").inner_text().endswith(made.command)
-    for colours in ("light", "dark"):
-        page.emulate_media(color_scheme=colours)
-        found = Axe().run(page).response["violations"]
-        assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
+    for language, width in (("en", 1280), ("zh", 390)):
+        page.set_viewport_size({"width": width, "height": 844})
+        page.locator(f"[data-language={language}]").click()
+        for colours in ("light", "dark"):
+            page.emulate_media(color_scheme=colours)
+            found = Axe().run(page).response["violations"]
+            assert [(one["id"], one["nodes"][0]["html"]) for one in found] == [], (language, width, colours)
     page.set_viewport_size({"width": 360, "height": 800})  # a chart follows it in its own time
     page.wait_for_function("document.documentElement.scrollWidth <= 360")  # nothing but tables scrolls sideways
 

@@ -25,7 +25,15 @@ _WRAPPER_PATHS = ("torch/utils/_device.py", "torch/overrides.py", "torch/_dynamo
 _ZEROES_ROW = Pattern(r"\[[\w.]*padding_idx\]")
 _WEIGHT_INIT_PATTERN = Pattern(r"padding_idx|_init_weights|initialize_weights|init_weights")
 
-_SHAPE_DEPENDENT_INITIALIZERS = ("xavier", "kaiming", "orthogonal", "dirac", "eye")
+_REFUSALS = {
+    "xavier": "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions",
+    "orthogonal": "Only tensors with 2 or more dimensions are supported",
+    "dirac": "Only tensors with 3, 4, or 5 dimensions are supported",
+    "eye": "Only tensors with 2 dimensions are supported",
+    "sparse": "Only tensors with 2 dimensions are supported",
+}
+"""What ``torch.nn.init`` raises for a tensor of shape [0], by the beginning of the function's name. All others leave it
+as it is; ``kaiming_*`` do so with the warning “Initializing zero-element tensors is a no-op”."""
 
 
 class Zero3InitWeightsOnPartitioned(Hazard):
@@ -40,18 +48,15 @@ class Zero3InitWeightsOnPartitioned(Hazard):
             where = _find_partitioning_node(script, run, weight)
             if where is None:
                 continue
-            raises = call.method.startswith(_SHAPE_DEPENDENT_INITIALIZERS)
+            raised = next((said for name, said in _REFUSALS.items() if call.method.startswith(name)), None)
             yield self.finding(
                 translated("`{code}` is applied to a weight that ZeRO-3 has already partitioned: {then}.").format(
                     code=text_of(script, call.node),
-                    then=translated(
-                        "it is an empty tensor, and “Fan in and fan out can not be computed for tensor with fewer than "
-                        "2 dimensions” is raised"
-                    )
-                    if raises
+                    then=translated("it is an empty tensor, and “{message}” is raised").format(message=raised)
+                    if raised
                     else translated("nothing is written, and the weight keeps its previous values"),
                 ),
-                severity=Severity.ERROR if raises else Severity.WARNING,
+                severity=Severity.ERROR if raised else Severity.WARNING,
                 cure=translated(
                     "Initialize the weight inside with deepspeed.zero.GatheredParameters(weight, "
                     "modifier_rank=0), or in self.apply(fn), for which DeepSpeed gathers the weights"

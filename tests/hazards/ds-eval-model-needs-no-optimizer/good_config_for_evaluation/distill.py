@@ -1,10 +1,11 @@
 import deepspeed
+import torch
 from transformers import AutoModelForCausalLM
 
 teacher = AutoModelForCausalLM.from_pretrained("models/teacher")
 student = AutoModelForCausalLM.from_pretrained("models/student")
 engine, _, _, _ = deepspeed.initialize(
-    model=student, model_parameters=student.parameters(), config="ds_config.json"
+    model=student, optimizer=torch.optim.AdamW(student.parameters(), lr=1e-5), config="ds_config.json"
 )
 eval_config = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 0}}
 teacher_engine, *_ = deepspeed.initialize(model=teacher, config=eval_config)
