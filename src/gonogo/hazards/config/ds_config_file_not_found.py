@@ -85,8 +85,8 @@ class DsConfigFileNotFound(Hazard):
                 return
             missing = _CONFIG_NAME.search(error.message)
             if missing and error.type == "FileNotFoundError":
-                whole = next(part for part in error.message.split("'") if missing.group(0) in part)
-                yield self._found(error, whole, Certainty.LIKELY)
+                quoted = (part for part in error.message.split("'") if missing.group(0) in part)
+                yield self._found(error, next(quoted, missing.group(0)), Certainty.LIKELY)
                 return
         if cut := first_match(log, "urlsafe_b64decode(config"):  # a traceback without its end
             yield self._found(cut, None, Certainty.LIKELY)

@@ -50,8 +50,8 @@ class TorchExtensionBuildLock(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A stack that waits in file_baton.py, or a log that ends with the extension's folder."""
         folder = log.find(_EXTENSIONS_FOLDER_PATTERN)
-        if (evidence := log.find(_LOCK_WAIT_PATTERN)) or log.passes("file_baton.py"):
-            shown = evidence or next(error for error in log.errors if error.passes("file_baton.py"))
+        waiting = (error for error in (*log.errors, *log.cut) if error.passes("file_baton.py"))
+        if shown := log.find(_LOCK_WAIT_PATTERN) or next(waiting, None):
             yield self.log_finding(shown, _CAUSE, cure=_CURE, extra_evidence=(folder,) if folder else ())
         elif (last := _last_build(log)) and not any(error.role is Role.ROOT for error in log.errors):
             if any(_PROGRESS_PATTERN.search(line.text) for line in log.lines_after(last.line, len(log.lines))):
