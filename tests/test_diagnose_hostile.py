@@ -276,7 +276,7 @@ def test_a_config_whose_name_has_a_quote(tmp_path: Path) -> None:
         "Traceback (most recent call last):\n"
         '  File "/opt/deepspeed/runtime/config.py", line 700, in __init__\n'
         "    with open(config) as file:\n"
-        "FileNotFoundError: [Errno 2] No such file or directory: \"/x/ds_li's.json\"\n"
+        'FileNotFoundError: [Errno 2] No such file or directory: "/x/ds_li\'s.json"\n'
     )
     report = read_failure([str(tmp_path / "train.log")]).report()
     assert [finding.hazard for finding in report.findings] == ["ds-config-file-not-found"]

@@ -75,6 +75,17 @@ model = torch.nn.Linear(8, 2).cuda()
 for x, in torch.utils.data.DataLoader(rows, batch_size=8, drop_last=True):
     model(x.cuda()).sum().backward()
 """,
+    "fewer_rows_beside_a_frozen_copy": """
+import copy
+import torch
+rows = torch.utils.data.TensorDataset(torch.randn(4, 8))
+model = torch.nn.Linear(8, 2).cuda()
+average = copy.deepcopy(model).requires_grad_(False)
+model.train()
+average.eval()
+for x, in torch.utils.data.DataLoader(rows, batch_size=8, drop_last=True):
+    model(x.cuda()).sum().backward()
+""",
     "no_batch_by_its_length": """
 import torch
 rows = torch.utils.data.TensorDataset(torch.randn(4, 8))
@@ -158,6 +169,7 @@ def test_what_comes_after_is_rehearsed_and_what_fails_of_it_is_not_certain(tmp_p
     assert records["in_a_module"].failure is not None
     assert less["in_a_module"] is None
     assert records["fewer_rows_than_a_batch"].empty_pass
+    assert records["fewer_rows_beside_a_frozen_copy"].empty_pass
     assert records["no_batch_by_its_length"].empty_pass
     assert not records["epochs"].empty_pass
     as_given = records["as_it_was_given"]

@@ -230,7 +230,7 @@ def _follow_data(patches: Patches, lifecycle: Lifecycle, mode: VirtualMode) -> N
 
     @functools.wraps(train)
     def followed_train(module: Any, mode: bool = True) -> Any:
-        if not _is_incidental_train_call(module):
+        if not _is_incidental_train_call(module) and (mode or _is_trained(module)):
             lifecycle.model_in_eval_mode, lifecycle.mode_chosen = not mode, True
         return train(module, mode)
 
@@ -274,6 +274,11 @@ def has_no_batches(loader: Any) -> bool:
         return len(loader) == 0
     except Exception:
         return False
+
+
+def _is_trained(module: nn.Module) -> bool:
+    """Whether a module has parameters to train: ``eval()`` of a frozen copy, teacher or encoder ends no training."""
+    return any(parameter.requires_grad for parameter in module.parameters())
 
 
 def _is_incidental_train_call(module: nn.Module) -> bool:
