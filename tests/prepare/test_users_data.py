@@ -20,13 +20,13 @@ from gonogo.evidence.rehearsal.record import AcceleratorFacts, FailedLookup, Fai
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Verdict
-from gonogo.prepare.array_inputs import refine_arrays
 from gonogo.prepare.generated.array_files import FREE_SIZES, ArrayLayout, array_file
+from gonogo.prepare.inferred.array_inputs import refine_arrays
+from gonogo.prepare.inferred.producers import producer_of
+from gonogo.prepare.inferred.read_scope import scope_at
+from gonogo.prepare.inferred.table_inputs import table_columns
 from gonogo.prepare.prepare import InEnvironment, options_of, prepare, runs_of_command
-from gonogo.prepare.producers import producer_of
-from gonogo.prepare.read_scope import scope_at
 from gonogo.prepare.required_inputs import RequiredInput
-from gonogo.prepare.table_inputs import table_columns
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.limits.certificate import apply_limits
 from gonogo.rehearse.limits.world import ProjectWorld

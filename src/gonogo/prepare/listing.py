@@ -28,6 +28,7 @@ from gonogo.prepare.columns import (
     texts_in,
 )
 from gonogo.prepare.generated.rows import format_from_columns
+from gonogo.prepare.inferred.producers import with_producer
 from gonogo.prepare.named_inputs import (
     SHELL_VARIABLE_OPTION,
     TOKENIZER_ONLY,
@@ -35,7 +36,6 @@ from gonogo.prepare.named_inputs import (
     is_hub_name,
     whole_path,
 )
-from gonogo.prepare.producers import with_producer
 from gonogo.prepare.required_inputs import (
     INDEXED_TOKENS,
     VOCABULARIES,

@@ -12,14 +12,14 @@ from gonogo.evidence.prepared import Prepared, is_data_file_url
 from gonogo.evidence.published.datasets import published_dataset
 from gonogo.evidence.published.models import published_model
 from gonogo.prepare import walked_folders
-from gonogo.prepare.array_inputs import file_names
 from gonogo.prepare.generated.array_files import array_file
 from gonogo.prepare.generated.data_files import encode_rows, hub_dataset_files, picture, sound
 from gonogo.prepare.generated.indexed_tokens import indexed_token_files
 from gonogo.prepare.generated.model_folder import model_files
 from gonogo.prepare.generated.rows import FORMATS, Maker, kind_by_name
+from gonogo.prepare.inferred.array_inputs import file_names
+from gonogo.prepare.inferred.table_inputs import TABLE_FORMAT, columns_text
 from gonogo.prepare.required_inputs import INDEXED_TOKENS, VOCABULARIES, PrepareOptions, RequiredInput
-from gonogo.prepare.table_inputs import TABLE_FORMAT, columns_text
 
 _PICTURE, _SOUND = "media/picture.png", "media/sound.wav"
 MAX_ROWS = 50_000

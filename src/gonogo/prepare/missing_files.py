@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gonogo.evidence.rehearsal.record import Failure, RehearsalRecord
 from gonogo.finding import Text, translated
-from gonogo.prepare.producers import with_producer
+from gonogo.prepare.inferred.producers import with_producer
 
 PROJECT_FILE_SUFFIXES = (".yaml", ".yml", ".py", ".toml", ".sh", ".args")
 """Suffixes of files that come with a project's code."""

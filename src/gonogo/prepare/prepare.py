@@ -31,11 +31,12 @@ from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Skipped, Text, translated
 from gonogo.finding.errors import UserError
-from gonogo.prepare.array_inputs import array_input, read_as_arrays, refine_arrays
 from gonogo.prepare.columns import columns_in, csv_separator
 from gonogo.prepare.environment_mismatch import missing_packages
 from gonogo.prepare.folder import add_to_folder, check_folder, write_folder
 from gonogo.prepare.generated.rows import TEMPLATE
+from gonogo.prepare.inferred.array_inputs import array_input, read_as_arrays, refine_arrays
+from gonogo.prepare.inferred.table_inputs import refine_tables, table_input
 from gonogo.prepare.listing import (
     alike,
     list_required_inputs,
@@ -50,7 +51,6 @@ from gonogo.prepare.packages.full_environment import existing_environment
 from gonogo.prepare.project_requirements import FILE, ProjectPackages, package_supplying, project_packages
 from gonogo.prepare.required_inputs import NamedInput, PrepareOptions, RequiredInput
 from gonogo.prepare.stub_packages import absent, asked_of
-from gonogo.prepare.table_inputs import refine_tables, table_input
 from gonogo.prepare.tested_paths import tested_path
 from gonogo.prepare.unset_variables import unset_variable
 from gonogo.prepare.walked_folders import (

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.identifiers import has_option, identifiers, last_name, says
@@ -103,15 +104,27 @@ def is_inside_module_class(script: Script, node: ast.AST) -> bool:
     return info is not None and info.is_subclass(*_MODULE_CLASSES)
 
 
+_TRAINED_ATTRIBUTES = frozenset(
+    ("trainer.model", "self.model", "self.model_wrapped", "self.engine", "self.model_engine")
+)
+    ("trainer.model", "self.model", "self.model_wrapped", "self.engine", "self.model_engine")
+)
+
+
 def is_trained(script: Script, name: str) -> bool:
     """Whether a variable holds the engine, or the model passed to DeepSpeed or a Trainer."""
-    if name in ("trainer.model", "self.model", "self.model_wrapped", "self.engine", "self.model_engine"):
-        return True
-    for call in script.calls("deepspeed.initialize", "accelerate.Accelerator.prepare", *TRAINERS):
-        given = [*call.node.args, *(one.value for one in call.node.keywords if one.arg in (None, "model"))]
-        if any(name_of(one) == name for one in given):
-            return True
-    return False
+    return name in _TRAINED_ATTRIBUTES or name in _trained_names(script)
+
+
+@lru_cache(maxsize=8)
+def _trained_names(script: Script) -> frozenset[str]:
+    """The names of what is passed to be trained; "" for what has no name."""
+    calls = script.calls("deepspeed.initialize", "accelerate.Accelerator.prepare", *TRAINERS)
+    return frozenset(
+        name_of(one)
+        for call in calls
+        for one in (*call.node.args, *(each.value for each in call.node.keywords if each.arg in (None, "model")))
+    )
 
 
 def is_before_deepspeed_initialize(script: Script, node: ast.AST) -> bool:

@@ -14,8 +14,8 @@ from gonogo.evidence.rehearsal.record import FailedLookup, Failure, RankRecord, 
 from gonogo.finding import Text, translated
 from gonogo.finding.ranks import ranks_text
 from gonogo.prepare.environment_mismatch import distribution_of, is_project_module
+from gonogo.prepare.inferred.producers import with_producer
 from gonogo.prepare.missing_files import NO_PROGRAM, NO_SUCH_FILE, is_repository_file
-from gonogo.prepare.producers import with_producer
 from gonogo.rehearse.limits.synthetic_data_failures import NO_ENVIRONMENT, PATH_MISSING
 from gonogo.rehearse.limits.world import ProjectWorld
 

@@ -21,9 +21,9 @@ from gonogo.prepare.environment_mismatch import (
     suggested_packages,
     unavailable_packages,
 )
+from gonogo.prepare.inferred.producers import with_producer
 from gonogo.prepare.missing_files import explain_missing_file
 from gonogo.prepare.named_inputs import is_hub_name
-from gonogo.prepare.producers import with_producer
 from gonogo.prepare.project_requirements import COMMON_PACKAGES, FILE
 from gonogo.prepare.stub_packages import asked_of
 from gonogo.prepare.tested_paths import found_no_files, tested_path

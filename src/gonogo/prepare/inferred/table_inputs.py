@@ -15,8 +15,8 @@ from gonogo.evidence.rehearsal.record import Failure
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.identifiers import last_name, words
 from gonogo.finding import translated
+from gonogo.prepare.inferred.read_scope import ReadScope, scopes_at_failure
 from gonogo.prepare.named_inputs import argument_node, resolve_option
-from gonogo.prepare.read_scope import ReadScope, scopes_at_failure
 from gonogo.prepare.required_inputs import RequiredInput
 
 TABLE_FORMAT = "table"

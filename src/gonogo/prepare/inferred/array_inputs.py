@@ -24,7 +24,7 @@ from gonogo.evidence.script.identifiers import uses_name, words
 from gonogo.finding import translated
 from gonogo.prepare.columns import rows_for_two_steps
 from gonogo.prepare.generated.array_files import ARRAY_SUFFIXES, FREE_SIZES, ArrayLayout
-from gonogo.prepare.read_scope import ReadScope, scopes_at_failure
+from gonogo.prepare.inferred.read_scope import ReadScope, scopes_at_failure
 from gonogo.prepare.required_inputs import RequiredInput
 
 ARRAY_FORMAT = "array"
