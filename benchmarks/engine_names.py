@@ -18,9 +18,7 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parent.parent / "tests" / "life"), str(Path(__file__).parent.parent / "tests")]
 
-from engine_names import CELLS, TRUTH, NamesCell, write  # noqa: E402
-
-_MAX_RANK = 16
+from engine_names import CELLS, MAX_RANK, TRUTH, NamesCell, answer, differs, plain_names, write  # noqa: E402
 
 
 class VllmOnCpu:
@@ -90,7 +88,7 @@ class VllmOnCpu:
 
         model, _ = self.load(base)
         told = PEFTHelper.from_local_dir(adapter, 64)
-        told.validate_legal(LoRAConfig(max_lora_rank=_MAX_RANK))
+        told.validate_legal(LoRAConfig(max_lora_rank=MAX_RANK))
         expected: set[str] = set()
         for one in get_supported_lora_modules(model):
             expected.update(model.packed_modules_mapping.get(one, [one]))
@@ -126,10 +124,12 @@ def really(engine: VllmOnCpu, cell: NamesCell, folder: Path) -> dict[str, Any]:
     stacked: dict[str, tuple[str, Any]] = {}
     for module in (model, getattr(model, "model", None)):
         stacked |= getattr(getattr(module, "hf_to_vllm_mapper", None), "orig_to_new_stacked", {})
+    plain = {name for name, _ in plain_names(cell)}
+    files = {one.removeprefix("file:") for one in got if one.startswith("file:")}
     silent = []
     for name, _ in model.named_parameters():
         parts = [name.replace(fused, part) for part, (fused, _) in stacked.items() if f"{fused}." in f".{name}"]
-        files = {one.removeprefix("file:") for one in got if one.startswith("file:")}
+        parts = [part for part in parts if part in plain]
         if name not in got:
             silent += parts or [name]
         elif parts and name not in files:
@@ -153,6 +153,16 @@ def main() -> None:
             print(f"{cell.name}: {json.dumps(truth[cell.name])[:300]}", flush=True)
             TRUTH.write_text(json.dumps(truth, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         return
+    right = 0
+    for cell in cells:
+        with tempfile.TemporaryDirectory() as name:
+            said = answer(cell, Path(name))
+        wrong = differs(cell, said, truth.get(cell.name))
+        right += not wrong
+        print(
+            f"{'wrong' if wrong else 'right'}: {json.dumps(said)[:160]}: {cell.name}", *wrong, sep="\n    ", flush=True
+        )
+    print(f"{right} of {len(cells)} as vLLM's own classes")
 
 
 if __name__ == "__main__":

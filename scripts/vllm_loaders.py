@@ -137,7 +137,7 @@ def loading(source: Source, module: str, name: str) -> dict[str, Any] | None:
     for word in made.keywords:
         if word.arg not in _IGNORING:
             raise Unknown
-        told[word.arg] = _ignored(word.value)
+        told[word.arg] = _constant(word.value)
     if not (isinstance(used, ast.Call) and isinstance(used.func, ast.Attribute) and used.func.attr == "load_weights"):
         raise Unknown
     if not (isinstance(used.args[0], ast.Name) or _leaves_names(used.args[0])):
@@ -147,15 +147,6 @@ def loading(source: Source, module: str, name: str) -> dict[str, Any] | None:
             raise Unknown
         told["mapper"] = mapper_of(source, module, name)
     return told
-
-
-def _ignored(node: ast.expr) -> dict[str, Any]:
-    """What is ignored; with ``tied`` only if the output layer is the embedding."""
-    if isinstance(node, ast.IfExp) and ast.unparse(node.test).endswith("config.tie_word_embeddings"):
-        if _constant(node.orelse) not in (None, []):
-            raise Unknown
-        return {"tied": True, "names": _constant(node.body)}
-    return {"tied": False, "names": _constant(node)}
 
 
 def _leaves_names(node: ast.expr) -> bool:
@@ -199,7 +190,7 @@ def main() -> None:
     """Print the table."""
     folder = Path(sys.argv[1])
     source = Source(folder)
-    (release,) = (path.name.split("-")[1].partition("+")[0] for path in folder.glob("vllm-*.dist-info"))
+    (release,) = (path.stem.split("-")[1].partition("+")[0] for path in folder.glob("vllm-*.dist-info"))
     rows: dict[str, Any] = {}
     for architecture, module, name in sorted(architectures(folder)):
         try:
@@ -211,6 +202,7 @@ def main() -> None:
                     inner[child] = {"class": made, **own}
             packed = source.member(module, name, "packed_modules_mapping")
             embedding = source.member(module, name, "embedding_modules")
+            embedded = _constant(embedding[1]) if embedding and isinstance(embedding[1], ast.expr) else []
             supports = any(
                 "SupportsLoRA" in ast.unparse(base) for _, node in source.bases(module, name) for base in node.bases
             )
@@ -219,11 +211,12 @@ def main() -> None:
             rows[architecture] = {
                 "class": name, **loads, "inner": inner, "lora": supports,
                 "packed": _constant(packed[1]) if packed and isinstance(packed[1], ast.expr) else {},
-                "embedding": sorted(_constant(embedding[1])) if embedding and isinstance(embedding[1], ast.expr) else [],
+                "embedding": sorted(embedded),
             }  # fmt: skip
         except Unknown:
             continue
-    print(json.dumps({"release": release, "architectures": rows}, indent=1, sort_keys=True))
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(row, sort_keys=True)}" for name, row in rows.items())
+    print(f'{{"release": {json.dumps(release)}, "architectures": {{\n{lines}\n}}}}')
 
 
 if __name__ == "__main__":
