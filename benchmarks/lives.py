@@ -1,6 +1,6 @@
 """Lives of real libraries: saved, killed and resumed for real on the CPU, and what gonogo says of them without a GPU.
 
-    python benchmarks/lives.py [--really] [--only WORDS]
+    python benchmarks/lives.py [--really] [--only WORDS] [--sample COUNT --seed SEED]
 
 ``--really`` runs the programs themselves, with gloo, and writes what they had of their state before and after to
 ``tests/life/truth.json``; without it the lives are rehearsed and compared with that.
@@ -12,6 +12,7 @@ import argparse
 import importlib
 import json
 import os
+import random
 import runpy
 import shlex
 import signal
@@ -162,9 +163,14 @@ def main() -> None:
     parser.add_argument("--really", action="store_true")
     parser.add_argument("--only", default="")
     parser.add_argument("--missing", action="store_true", help="those alone that the truth doesn't have")
+    parser.add_argument("--sample", type=int, default=0, help="so many of them, drawn by --seed; 0 for all")
+    parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args()
     truth: dict[str, Any] = json.loads(TRUTH.read_text(encoding="utf-8")) if TRUTH.exists() else {}
     cells = [cell for cell in CELLS if chosen.only in cell.name and not (chosen.missing and cell.name in truth)]
+    if 0 < chosen.sample < len(cells):
+        drawn = {id(cell) for cell in random.Random(chosen.seed).sample(cells, chosen.sample)}
+        cells = [cell for cell in cells if id(cell) in drawn]
     if chosen.really:
         _warm()
         for cell in cells:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import samples
 from made_up import Rehearsals, error, project
 
 from gonogo.check.findings import check
-from gonogo.finding import Finding, Verdict
+from gonogo.evidence.rehearsal.record import RehearsalRecord
+from gonogo.finding import Finding, Report, Skipped, Text, Verdict
 from gonogo.hazards.facts.left_out_of_checkpoint import adapter_fixes
 from gonogo.hazards.index import all_hazards
+from gonogo.rehearse.progress import OnProgress
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.trials.cure.cure import CureResult, cure
 from gonogo.trials.cure.request import CureRequest
@@ -131,6 +134,35 @@ def test_a_typed_command_is_resumed_as_a_command(tmp_path: Path, monkeypatch: py
     assert result.report.cure.command == tuple(_LAUNCH.split())
     assert [request.command for request in rehearsals.requests] == [command, _LAUNCH.split()]
     assert {request.resume_with for request in rehearsals.requests} == {"--resume"}
+
+
+@pytest.mark.parametrize("outcome", ["completed", "raised"])
+def test_what_is_said_to_be_open_is_what_the_rehearsal_left_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: str
+) -> None:
+    """A life that loses state runs to its end: only where the program fails is the rest not rehearsed."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    project(folder)
+    monkeypatch.chdir(folder)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    left = Skipped(Text("2 states", "2 项状态"), Text("a reason", "原因"))
+
+    def rehearse(request: RehearsalRequest, _: OnProgress | None) -> tuple[RehearsalRecord, Report]:
+        rank = samples.rank_record(0, outcome)
+        rank.failure = samples.failure() if outcome == "raised" else None
+        report = Report("rehearse", Verdict.NO_GO, (error(_OPTIMIZER),), covered=(left.what,), skipped=(left,))
+        return samples.rehearsal_record(rank), report
+
+    request = RehearsalRequest(["bash", "launch.sh"], life=("train", "save", "kill", "resume"))
+    report = cure(CureRequest(request, own_ranks=False), scratch, rehearse).report
+    assert report.verdict is Verdict.CANNOT_TELL
+    if outcome == "completed":
+        assert (report.skipped, report.covered) == ((left,), (left.what,))
+    else:
+        assert [one.what.en for one in report.skipped] == ["everything after the errors below"]
+        assert not report.covered
 
 
 @pytest.mark.parametrize(

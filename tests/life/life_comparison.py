@@ -31,6 +31,8 @@ def judged(cell: Cell, truth: Mapping[str, Any] | None, folder: Path) -> tuple[l
         wrong.append(f"hazards {sorted(hazards)}, not {sorted(cell.hazards)}")
     if report.verdict is not Verdict.CANNOT_TELL and truth is not None:
         wrong += _unlike(report, truth)
+    if wrong:  # an answer that the machine's load cut short says so
+        wrong += [f"skipped: {one.what.en}: {one.why.en}" for one in report.skipped]
     others = sorted({f.hazard for f in report.findings} - hazards)
     return wrong, f"{report.verdict.name} {', '.join([*sorted(hazards), *(f'({name})' for name in others)])}".strip()
 

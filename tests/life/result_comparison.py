@@ -25,6 +25,7 @@ def judged(cell: ResultCell, truth: Mapping[str, Any] | None, folder: Path) -> t
     given = {"convert": cell.convert, "merge": cell.merge}
     stages = ("train", "save", *(stage for stage, command in given.items() if command is not None), "serve")
     commands = {stage: f"python {command}" for stage, command in given.items() if command is not None}
+    commands |= {"serve": cell.engine} if cell.engine is not None else {}
     try:
         _, report = rehearsed(
             RehearsalRequest(

@@ -33,6 +33,8 @@ class ResultCell:
     serve: str = _SAVED
     verdict: Verdict = GO
     really: bool = True
+    engine: str | None = None
+    """A command of vLLM, instead of transformers."""
 
     @property
     def command(self) -> str:
@@ -42,13 +44,14 @@ class ResultCell:
     @property
     def name(self) -> str:
         """What it is called in the truth."""
-        return " | ".join((self.words, self.convert or "", self.merge or "", self.serve))
+        return " | ".join((self.words, self.convert or "", self.merge or "", self.engine or self.serve))
 
 
 _ADAPTER = "--based --adapter"
 _MERGE = f"merge.py {_SAVED} result"
 _ZERO = f"convert.py zero {_SAVED} result"
 _FSDP2 = "--fsdp full_shard --fsdp_config sharded2.json"
+_WITH_ADAPTER = f"vllm serve base --enable-lora --lora-modules own={_SAVED}"
 CELLS = [
     # The Trainer's own checkpoint is what transformers loads.
     ResultCell(""),
@@ -78,6 +81,15 @@ CELLS = [
         f"--bf16 {_FSDP2}", convert=f"convert.py dcp {_SAVED}/pytorch_model_fsdp_0 result", serve="result",
         really=False,
     ),
+    # Under vLLM's names
+    ResultCell("", engine=f"vllm serve {_SAVED} --max-model-len 64", really=False),
+    ResultCell(
+        "--bf16 --deepspeed z2.json", convert=f"{_ZERO} prefix", engine="vllm serve result", verdict=NO_GO, really=False
+    ),
+    ResultCell(_ADAPTER, engine=_WITH_ADAPTER, really=False),
+    ResultCell(f"{_ADAPTER} --kept", engine=_WITH_ADAPTER, verdict=NO_GO, really=False),
+    ResultCell(f"{_ADAPTER} --head", engine=_WITH_ADAPTER, verdict=NO_GO, really=False),
+    ResultCell("", engine=f"vllm serve {_SAVED} --quantization fp8", verdict=CANNOT_TELL, really=False),
 ]  # fmt: skip
 __all__ = ["CANNOT_TELL", "CELLS", "TRUTH", "ResultCell", "write_base"]
 

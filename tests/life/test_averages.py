@@ -48,3 +48,32 @@ def test_averaged_weights(
     assert [row.status for row in found.counters if row.kind == "average"] == ([counted] if counted else [])
     is_lost = status in ("not-read", "not-written") or counted == "restarted"
     assert ("resume-average-not-restored" in {finding.hazard for finding in report.findings}) is is_lost
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        ("none", None),
+        ("mean", "not-written"),
+        ("copy", None),
+        pytest.param("none eval", None, marks=_MORE),
+        pytest.param("mean eval", "not-written", marks=_MORE),
+        pytest.param("mean kept", "restored", marks=_MORE),
+    ],
+)
+def test_averages_of_gathered_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, status: str | None
+) -> None:
+    """Under ZeRO-3 the engine writes gradients, shaped as the parameters' partitions, to a buffer in backward."""
+    shutil.copy(_PROGRAMS / "averaged_engine.py", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    command = ["torchrun", "--nproc_per_node", "2", "averaged_engine.py", *words.split()]
+    life = ("train", "save", "kill", "resume")
+    _, report = rehearsed(RehearsalRequest(command, gpus="2xH100-80G", ranks="all", as_installed=True, life=life))
+    found = report.rehearsal.life if report.rehearsal is not None else None
+    assert isinstance(found, LifeReport), report.skipped
+    averages = {row.name: row.status for row in found.states if row.kind == "average"}
+    assert averages == (dict.fromkeys(["0.weight", "0.bias", "2.weight", "2.bias"], status) if status else {})
+    is_reported = "resume-average-not-restored" in {finding.hazard for finding in report.findings}
+    assert is_reported is (status == "not-written")

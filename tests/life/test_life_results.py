@@ -99,7 +99,7 @@ def test_the_truth_is_of_these_results() -> None:
             assert (cell.verdict.name == "GO") == (not told.get("error") and not told["lost"]), cell.name
 
 
-_HERE = ("z3.json |  |  | ", "--frozen --bf16", "result prefix", "--kept |", "--unmerged", "dcp")
+_HERE = ("z3.json |  |  | ", "--frozen --bf16", "result prefix", "--kept |", "--unmerged", "dcp", "vllm serve")
 
 
 @pytest.mark.very_slow

@@ -33,6 +33,7 @@ _STAGE_LABELS = {
 _DEFAULT_STAGE_PROGRAMS = {
     "merge": translated("PEFT's merge_and_unload"),
     "serve": translated("transformers' from_pretrained"),
+    "vllm": translated("vLLM's loaders"),
 }
 _NO_FOLDER = translated(
     "nothing that was written looks like its input (an adapter_config.json for merge, a config.json for serve): "
@@ -67,8 +68,8 @@ def life_coverage(record: RehearsalRecord) -> Iterator[Text]:
     for stage in result.stages if result is not None else ():
         command = Text(*[" ".join(stage.command)] * 2)
         if CHECKPOINT_PROGRAMS_MODULE in stage.command:
-            given = stage.command[stage.command.index(CHECKPOINT_PROGRAMS_MODULE) + 2 :]
-            program = _DEFAULT_STAGE_PROGRAMS[stage.stage]
+            kind, *given = stage.command[stage.command.index(CHECKPOINT_PROGRAMS_MODULE) + 1 :]
+            program = _DEFAULT_STAGE_PROGRAMS[kind]
             command = Text(*(" ".join([words, *given]) for words in (program.en, program.zh)))
         yield translated("{stage}: {command}").format(stage=_STAGE_LABELS[stage.stage], command=command)
 

@@ -19,6 +19,7 @@ from gonogo.finding.errors import UserError
 
 _LIFE_STAGES = ("load", "train", "eval", "save", "kill", "resume", *RESULT_STAGES)
 CHECKPOINT_PROGRAMS_MODULE = "gonogo.virtual.checkpoint_programs"
+_API_SERVER = "vllm.entrypoints.openai.api_server"
 _PROCESS_COUNT_OPTIONS = ("--nproc_per_node", "--nproc-per-node", "--num_processes", "--num-processes", "--num_gpus")
 """Launcher options for the number of processes per node."""
 _DIGITS_PATTERN = re.compile(r"\d+")
@@ -60,7 +61,20 @@ class StageCommands:
     def of(self, stage: str) -> list[str]:
         """The words of a stage's command; empty if it has none. Raises UserError for one that can't be parsed."""
         given: str | None = getattr(self, stage)
-        return _split_words(f"--{stage}-with", given)
+        words = _split_words(f"--{stage}-with", given)
+        return _engine_command(words) or words if stage == "serve" else words
+
+
+def _engine_command(words: Sequence[str]) -> list[str] | None:
+    """What follows vLLM's loaders for a command that starts its server; None for any other."""
+    program = [os.path.basename(word) for word in words[:3]]
+    if program[:2] == ["vllm", "serve"]:
+        rest = words[2:]
+    elif len(program) == 3 and program[0].startswith("python") and program[1:] == ["-m", _API_SERVER]:
+        rest = words[3:]
+    else:
+        return None
+    return [sys.executable, "-m", CHECKPOINT_PROGRAMS_MODULE, "vllm", *rest]
 
 
 def check_life(

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Edit, Finding, Report, Skipped, Text, Verdict, cured, translated
 from gonogo.judge.rehearsal_summary import host_per_node, own_device
+from gonogo.rehearse.lives import ran_to_the_end
 from gonogo.rehearse.ranks.rank_options import LIFE_DEFAULT
 from gonogo.trials.cure.candidate import Candidate
 from gonogo.trials.cure.copy import WorkingCopy, make_patch
@@ -36,12 +37,17 @@ def cure_report(
     notes = [_INTERRUPTED_NOTE] if state.interrupted else [_OUT_OF_TIME] if state.out_of_time else []
     notes.append((_CURED if state.steps else _NOTHING_TO_DO) if go else _NEAR_CURE if state.steps else _NO_CURE)
     last = state.now.rehearsed
+    record = state.now.record
+    # State that a life loses, or memory that runs out, doesn't end a rehearsal: it says itself what it didn't cover.
+    complete = last is not None and (go or (record is not None and ran_to_the_end(record)))
     return Report(
         command="cure",
         verdict=Verdict.GO if go else Verdict.CANNOT_TELL,
         findings=() if go else tuple(_with_user_paths(finding, copy) for finding in state.now.blocking_findings),
-        covered=tuple(_with_user_paths_in_text(text, copy) for text in last.covered) if last is not None and go else (),
-        skipped=last.skipped if last is not None and go else (Skipped(_PARTLY, _ENDS_AT_FAILURE),),
+        covered=tuple(_with_user_paths_in_text(text, copy) for text in last.covered)
+        if last is not None and complete
+        else (),
+        skipped=last.skipped if last is not None and complete else (Skipped(_PARTLY, _ENDS_AT_FAILURE),),
         cure=_cure(state, copy, needed, rehearsal_count, seconds, patch_file),
         notes=tuple(notes),
     )

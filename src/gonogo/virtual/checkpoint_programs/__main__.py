@@ -1,4 +1,7 @@
-"""``python -m gonogo.virtual.checkpoint_programs merge ADAPTER RESULT``, or ``serve FOLDER``."""
+"""``python -m gonogo.virtual.checkpoint_programs merge ADAPTER RESULT``, ``serve FOLDER``, or ``vllm ARGUMENTS``.
+
+``ARGUMENTS`` are those of ``vllm serve``.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import json
 import os
 import sys
 from typing import Any
+
+from gonogo.finding import translated
 
 
 def merge(adapter: str, result: str) -> None:
@@ -36,9 +41,63 @@ def serve(folder: str) -> None:
         model(**model.dummy_inputs)
 
 
+_OTHER_READING = (
+    "--load-format", "--quantization", "-q", "--model-impl", "--hf-overrides", "--config", "--config-format",
+    "--hf-config-path", "--model-loader-extra-config",
+)  # fmt: skip
+"""Options of ``vllm serve`` by which weights are read in another way."""
+
+
+def serve_with_vllm(words: list[str]) -> None:
+    """Load the model and the adapters of ``vllm serve`` under the names by which vLLM's loaders find weights."""
+    from gonogo.virtual.rollout.engine_checkpoint import load
+    from gonogo.virtual.unsupported import UnsupportedOperator
+    from gonogo.virtual.weights.model_folders import find_model_folder
+
+    options = _options_of(words)
+    what = " ".join(["vllm serve", *words])
+    for name in options:
+        if name in _OTHER_READING:
+            raise UnsupportedOperator(what, translated("{option} changes how weights are read").format(option=name))
+    model = next(iter(options.get("", []) + options.get("--model", [])), None)
+    folder = model if model is None or os.path.isdir(model) else find_model_folder(model)
+    if folder is None:
+        raise UnsupportedOperator(what, translated("it names no model that is here"))
+    adapters = [_adapter_of(one) for one in options.get("--lora-modules", [])]
+    if adapters and "--enable-lora" not in options:
+        raise RuntimeError("LoRA is not enabled. Use --enable-lora to enable LoRA.")
+    rank = int(options.get("--max-lora-rank", ["16"])[0])
+    load(folder, dict(adapters), rank, UnsupportedOperator)()
+
+
+def _options_of(words: list[str]) -> dict[str, list[str]]:
+    """The values of each option; under an empty name those before the first one."""
+    found: dict[str, list[str]] = {"": []}
+    name = ""
+    for word in words:
+        if word.startswith("-"):
+            name, equals, value = word.partition("=")
+            name = name.replace("_", "-")
+            found.setdefault(name, []).extend([value] if equals else [])
+        else:
+            found[name].append(word)
+    return found
+
+
+def _adapter_of(word: str) -> tuple[str, str]:
+    """``name=path``, or JSON with both."""
+    if word.startswith("{"):
+        told = json.loads(word)
+        return str(told["name"]), str(told["path"])
+    name, _, path = word.partition("=")
+    return name, path
+
+
 if __name__ == "__main__":
     stage, *folders = sys.argv[1:]
     if stage == "merge":
         merge(*folders)
+    elif stage == "vllm":
+        serve_with_vllm(folders)
     else:
         serve(*folders)

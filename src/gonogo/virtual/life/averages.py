@@ -172,25 +172,28 @@ class Averages:
         )
 
     def _is_parameter(self, source: VirtualTensor) -> bool:
-        """Whether a source is a parameter or a copy of one."""
+        """Whether a source is a parameter or a copy of one.
+
+        ZeRO copies its parameters from the optimizer's master weights, and gathers them with other ranks' shards.
+        """
         if id(source.cell) in self._state_cells:
             return True
         pieces = origins.pieces_in(source)
-        return bool(pieces) and all(label[0] == "parameter" for *_, label in pieces)
+        return bool(pieces) and all(label[0] in ("parameter", "optimizer", "rank") for *_, label in pieces)
 
     def _record(self, tensor: VirtualTensor) -> None:
         start, end = origins.span_of(tensor)
         key = id(tensor.cell), start
         if key in self._found:
             return
-        parameter = next((one for one in self._unused if one.tensor.shape == tensor.shape), None)
+        # Averages of sharded weights are either sharded too or updated from the gathered ones.
+        parameter = next((one for one in self._unused if tensor.shape in (one.tensor.shape, one.shape)), None)
         if parameter is None:
             return
         self._unused.remove(parameter)
         dtype = str(tensor.dtype).removeprefix("torch.")
-        average = _Average(
-            weakref.ref(tensor.cell), start, end, parameter.shape, dtype, parameter.name, parameter.part
-        )  # fmt: skip
+        part = parameter.part if tensor.shape == parameter.tensor.shape else ""
+        average = _Average(weakref.ref(tensor.cell), start, end, parameter.shape, dtype, parameter.name, part)
         self._found[key] = average, average.held() if not self.at_first_update else None
 
     # -- counters ------------------------------------------------------------

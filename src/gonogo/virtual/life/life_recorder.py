@@ -76,6 +76,9 @@ class LifeRecorder:
             if self._is_afterwards and self.record.at_start is None:
                 self.record.at_start = self._moment(root, continues_training=False)
             if lifecycle.phase == "forward":
+                # Not from on_forward: an engine's step goes back to the phase before it, and the forward after it
+                # is no change of phase.
+                self._averages.close()
                 mode.on_batch_used = self._record_trained_batch
 
         def read(batch: Any) -> None:
@@ -100,7 +103,6 @@ class LifeRecorder:
 
     def on_forward(self) -> None:
         """Record the state at the first forward: in the first life its labels, in the second what was resumed."""
-        self._averages.close()
         if self._is_first:
             if self._saved_since_step and not self.record.save_peaks:
                 self.record.save_peaks = self._peaks()
@@ -115,6 +117,7 @@ class LifeRecorder:
 
     def on_backward(self) -> None:
         """Kill the first life once training continues after a save: by then it has read the next batch."""
+        self._averages.close()  # where no training forward was seen: what backward writes are gradients
         if self._is_first and self._saved_since_step and self._life.step:
             self.record.killed = True
             raise RehearsalComplete
