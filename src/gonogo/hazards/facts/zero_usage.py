@@ -107,8 +107,6 @@ def is_inside_module_class(script: Script, node: ast.AST) -> bool:
 _TRAINED_ATTRIBUTES = frozenset(
     ("trainer.model", "self.model", "self.model_wrapped", "self.engine", "self.model_engine")
 )
-    ("trainer.model", "self.model", "self.model_wrapped", "self.engine", "self.model_engine")
-)
 
 
 def is_trained(script: Script, name: str) -> bool:
