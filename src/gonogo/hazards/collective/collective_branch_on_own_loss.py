@@ -35,7 +35,7 @@ _VALUE_METHODS = {
 """Calls with which a test still depends on the loss alone."""
 
 
-_MAX_BACKWARDS = 8
+_MAX_BACKWARDS = 4
 """The most backward calls examined in one loop; each needs a walk over the whole loop."""
 
 
