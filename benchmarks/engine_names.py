@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -19,6 +18,7 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).parent.parent / "tests" / "life"), str(Path(__file__).parent.parent / "tests")]
 
 from engine_names import CELLS, MAX_RANK, TRUTH, NamesCell, answer, differs, plain_names, write  # noqa: E402
+from truth_cells import chosen_cells  # noqa: E402
 
 
 class VllmOnCpu:
@@ -139,13 +139,8 @@ def really(engine: VllmOnCpu, cell: NamesCell, folder: Path) -> dict[str, Any]:
 
 def main() -> None:
     """Run the cells, or compare."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--really", action="store_true")
-    parser.add_argument("--only", default="")
-    chosen = parser.parse_args()
-    truth: dict[str, Any] = json.loads(TRUTH.read_text(encoding="utf-8")) if TRUTH.exists() else {}
-    cells = [cell for cell in CELLS if chosen.only in cell.name]
-    if chosen.really:
+    for_real, cells, truth = chosen_cells(__doc__, CELLS, TRUTH)
+    if for_real:
         engine = VllmOnCpu()
         for cell in cells:
             with tempfile.TemporaryDirectory() as name:

@@ -8,7 +8,6 @@ resumed program has to ``tests/life/interruptions.json``; without it the lives a
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -22,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from interruptions import CELLS, TRUTH, InterruptedCell  # noqa: E402
 from lives import _as_rank, _equal, _error_of, _warm  # noqa: E402
 from results import write_base  # noqa: E402
+from truth_cells import chosen_cells  # noqa: E402
 
 _PORT = 29817
 
@@ -120,13 +120,8 @@ def _kind(before: dict[str, Any], after: dict[str, Any]) -> str:
 
 def main() -> None:
     """Run the cells, or compare."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--really", action="store_true")
-    parser.add_argument("--only", default="")
-    chosen = parser.parse_args()
-    truth: dict[str, Any] = json.loads(TRUTH.read_text(encoding="utf-8")) if TRUTH.exists() else {}
-    cells = [cell for cell in CELLS if chosen.only in cell.name]
-    if chosen.really:
+    for_real, cells, truth = chosen_cells(__doc__, CELLS, TRUTH)
+    if for_real:
         _warm()
         for cell in cells:
             print(cell.name, flush=True)

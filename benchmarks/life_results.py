@@ -8,7 +8,6 @@ trained weights the loaded model lacks; without it the lives are rehearsed and c
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -21,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from lives import _error_of, _run, _warm  # noqa: E402
 from results import CELLS, TRUTH, ResultCell, write_base  # noqa: E402
+from truth_cells import chosen_cells  # noqa: E402
 
 _NEAR = 2e-3
 """Of sums in bfloat16."""
@@ -63,13 +63,8 @@ def lost(told: dict[str, float], served: dict[str, float], base: dict[str, float
 
 def main() -> None:
     """Run the cells, or compare."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--really", action="store_true")
-    parser.add_argument("--only", default="")
-    chosen = parser.parse_args()
-    truth: dict[str, Any] = json.loads(TRUTH.read_text(encoding="utf-8")) if TRUTH.exists() else {}
-    cells = [cell for cell in CELLS if chosen.only in cell.name]
-    if chosen.really:
+    for_real, cells, truth = chosen_cells(__doc__, CELLS, TRUTH)
+    if for_real:
         _warm()
         for cell in cells:
             if not cell.really:

@@ -58,13 +58,13 @@ def producer_of(path: str, folder: Path) -> str | None:
             said = set(_strings(script, call.node, 0))
             if any(piece in one for piece in pieces for one in said):
                 return f"{shown}:{call.line}"
-        if writes and weaker is None:
+        if writes and weaker is None and not _trains(script):
             naming = [
                 (len(node.value), node.lineno)  # the shortest is the name itself, rather than a text about it
                 for node in script.nodes(ast.Constant)
                 if isinstance(node.value, str) and any(piece in node.value for piece in pieces)
             ]
-            if naming and not _only_reads(script):
+            if naming:
                 weaker = f"{shown}:{min(naming)[1]}"
     return weaker
 
@@ -116,6 +116,6 @@ def _strings(script: Script, node: ast.AST, depth: int) -> Iterator[str]:
                 yield from _strings(script, bound, depth + 1)
 
 
-def _only_reads(script: Script) -> bool:
-    """Whether a script is one that trains, which names its data and writes its checkpoints."""
+def _trains(script: Script) -> bool:
+    """Whether a script trains: then it names its data to read it, and writes checkpoints."""
     return any(True for _ in script.calls("*.backward", "*.train", "*Trainer"))

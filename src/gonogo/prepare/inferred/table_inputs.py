@@ -88,15 +88,9 @@ def _makes_numbers(scope: ReadScope) -> bool:
 
 def _series(run: Run) -> int:
     """How many series the launch states for the model; 0 if it doesn't."""
-    for name in _SERIES_OPTIONS:
-        given = run.arguments.get(name)
-        if given.known and str(given.value).isdigit() and run.arguments.source_of(name) != "script":
-            return min(int(str(given.value)), _MAX_SERIES)
-    for name in _SERIES_OPTIONS:
-        given = run.arguments.get(name)
-        if given.known and str(given.value).isdigit():
-            return min(int(str(given.value)), _MAX_SERIES)
-    return 0
+    stated = [name for name in _SERIES_OPTIONS if str(run.arguments.get(name).value).isdigit()]
+    stated.sort(key=lambda name: run.arguments.source_of(name) == "script")  # the launch's own come first
+    return min(int(str(run.arguments.get(stated[0]).value)), _MAX_SERIES) if stated else 0
 
 
 def _dates(scope: ReadScope, run: Run) -> Iterator[str]:
@@ -222,7 +216,7 @@ def refine_tables(failure: Failure | None, required_inputs: Sequence[RequiredInp
         return False
     changed = False
     for one in tables:
-        if _TOO_SHORT.search(failure.message) and 0 < one.rows * len(one.columns) * 4 <= _MAX_CELLS * 4:
+        if _TOO_SHORT.search(failure.message) and one.rows * len(one.columns) <= _MAX_CELLS:
             one.rows *= 4
             changed = True
         elif _NOT_NUMBERS.search(failure.message) and any(name.endswith(":text") for name in one.columns):
