@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import groupby, pairwise
 
 import msgspec
@@ -114,12 +115,19 @@ class SimpleCommand(msgspec.Struct, frozen=True):
 _DECLARATION_BUILTINS = frozenset({"export", "declare", "typeset", "local", "readonly"})
 
 
+@lru_cache(maxsize=4)
+def _closings(_data: bytes) -> dict[tuple[int, int], int]:
+    """Where brackets close in a script, as found so far: those of nested words are asked for at every level."""
+    return {}
+
+
 class Lexer:
     """Lexes words of ``data`` up to ``limit``."""
 
     def __init__(self, data: bytes, limit: int | None = None) -> None:
         self.data = data
         self.limit = len(data) if limit is None else min(limit, len(data))
+        self._closed = _closings(data)
 
     def simple(self, start: int) -> SimpleCommand:
         """The simple command that begins at ``start``."""
@@ -243,6 +251,14 @@ class Lexer:
 
     def _closing(self, offset: int, close: int) -> int | None:
         """The offset of the bracket that closes the one around ``offset``; None if it isn't closed."""
+        known = self._closed.get((offset, close))
+        if known is None or known >= self.limit:
+            known = self._search_closing(offset, close)
+            if known is not None:
+                self._closed[offset, close] = known
+        return known
+
+    def _search_closing(self, offset: int, close: int) -> int | None:
         opened = {93: 91, 125: 123, 41: 40}[close]
         depth = 0
         data = self.data

@@ -113,7 +113,8 @@ def _parsed(source: SourceFile, part: tuple[int, int] | None) -> tuple[Any, Text
         tree = None
     if tree is None:
         return None, _SYNTAX_ERROR_REASON.format(line=source.line_of(reached))
-    deep = _too_deep_at(tree) if len(data) > 2 * _MAX_DEPTH else None
+    start, end = part or (0, len(data))
+    deep = _too_deep_at(tree) if end - start > 2 * _MAX_DEPTH else None
     if deep is not None:
         return None, _TOO_DEEP.format(line=source.line_of(deep), limit=_MAX_DEPTH)
     return tree.root_node, None
