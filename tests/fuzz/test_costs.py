@@ -24,7 +24,7 @@ PROGRAM = textwrap.dedent("""
     import json, os, sys, time
     sys.path.insert(0, sys.argv[1])
     from fuzz.cases import Case
-    from fuzz.trial import FORMATS, _memory, _report, render, warmed_up
+    from fuzz.trial import FORMATS, _memory, _report, render, slowness, warmed_up
     from gonogo.finding.errors import UserError
     warmed_up()
     how, main = sys.argv[2:4]
@@ -37,7 +37,8 @@ PROGRAM = textwrap.dedent("""
         size = max(len(render(report, name, "en")) for name in ("json", "text"))
     except UserError as error:
         said = [error.text.en]
-    print(json.dumps([time.process_time() - begin, _memory("VmHWM") - before, size, said]))
+    seconds, peak = time.process_time() - begin, _memory("VmHWM") - before
+    print(json.dumps([seconds / slowness(), peak, size, said]))
 """)
 
 
@@ -56,7 +57,7 @@ def lines(line: Callable[[int], str], size: int = MEGABYTES) -> bytes:
 
 
 def measured(folder: Path, how: str, main: str) -> tuple[float, int, int, list[str]]:
-    """Seconds, MiB, characters of the report, and what was not covered."""
+    """Seconds of a quiet core, MiB, characters of the report, and what was not covered."""
     tests = Path(__file__).resolve().parents[1]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tests), how, main],

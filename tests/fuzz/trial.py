@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import gc
 import os
 import random
+import re
 import signal
 import sys
 import tempfile
@@ -29,13 +31,28 @@ from gonogo.finding.errors import UserError
 from gonogo.report import FORMATS, render
 
 SECONDS = 2.0
-"""Of processor time, for any file."""
+"""Of processor time, for any file, on a core of which :func:`slowness` is 1."""
+_YARDSTICK_SECONDS = 0.1
+"""What :func:`slowness` takes on a quiet core of 2023."""
 MIB = 500
 _HANGS = 20
 """Seconds after which a case is broken off."""
 _MAX_CHARACTERS = 3_000_000
 """Of a report."""
 _OWN_FAULT = "a bug in gonogo itself"
+
+
+def slowness() -> float:
+    """How much more processor time a fixed piece of work takes now than on a quiet core, at least 1.
+
+    A busy neighbour on the same core, or an older one, makes processor time longer too.
+    """
+    text = "".join(f"x{number} = call(a, {number})  # a comment\n" for number in range(1500))
+    begin = time.process_time()
+    for _ in range(3):
+        sum(isinstance(node, ast.Call) for node in ast.walk(ast.parse(text)))
+        re.sub(r"(\w+) = (\w+)\(", lambda match: match[1] + match[2], text)
+    return max(1.0, (time.process_time() - begin) / _YARDSTICK_SECONDS)
 
 
 class OverTime(BaseException):
@@ -77,7 +94,7 @@ def fault_of(case: Case, seed: int, folder: Path) -> Fault | None:
         os.chdir(before)
     seconds = time.process_time() - begin
     grown = _memory("VmHWM") - resident
-    if what is None and seconds > SECONDS:
+    if what is None and seconds > SECONDS and seconds > SECONDS * slowness():
         what = f"{seconds:.1f} s"
     if what is None and grown > MIB:
         what = f"{grown} MiB"

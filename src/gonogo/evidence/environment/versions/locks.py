@@ -18,15 +18,18 @@ from gonogo.evidence.environment.versions.listing import (
 )
 from gonogo.evidence.source_file import Place
 
+_NAME_PATTERN = re.compile(rf"^name[ \t]*=[ \t]*[\"']({NAME})[\"']", re.MULTILINE)
+_VERSION_PATTERN = re.compile(r"^version[ \t]*=[ \t]*[\"']([^\"'\n]{1,100})[\"']", re.MULTILINE)
+_OWN_PROJECT_PATTERN = re.compile(r"^source[ \t]*=[ \t]*\{[ \t]*(?:virtual|editable)\b", re.MULTILINE)
+
 
 def read_lock(listing: PackageListing) -> None:
     """Add all packages of the listing's file."""
     text = latin1_text(listing.source)
     found: dict[str, tuple[set[str], Place, str]] = {}
     for block in re.finditer(r"^\[\[packages?\]\][ \t]*\r?\n((?:(?!\[).*(?:\n|\Z))*)", text, re.MULTILINE):
-        name = re.search(rf"^name[ \t]*=[ \t]*[\"']({NAME})[\"']", block[1], re.MULTILINE)
-        version = re.search(r"^version[ \t]*=[ \t]*[\"']([^\"'\n]{1,100})[\"']", block[1], re.MULTILINE)
-        if name is None or re.search(r"^source[ \t]*=[ \t]*\{[ \t]*(?:virtual|editable)\b", block[1], re.MULTILINE):
+        name, version = _NAME_PATTERN.search(block[1]), _VERSION_PATTERN.search(block[1])
+        if name is None or _OWN_PROJECT_PATTERN.search(block[1]):
             continue
         address = _source_url(text, block)
         start = block.start(1)
@@ -43,6 +46,7 @@ _SOURCE_TABLE_PATTERN = re.compile(
     r"^\[(?:package\.source|packages\.(?:vcs|archive|directory))\][ \t]*\r?\n((?:(?!\[).*(?:\n|\Z))*)", re.MULTILINE
 )
 _INLINE_SOURCE_PATTERN = re.compile(r"^(?:source|vcs|archive|directory)[ \t]*=[ \t]*\{([^}\n]*)\}", re.MULTILINE)
+_PDM_SOURCE_PATTERN = re.compile(r"^(?:git|url|path)[ \t]*=.*$(?:\n^(?:ref|revision)[ \t]*=.*$)*", re.MULTILINE)
 _KEY_VALUE_PATTERN = re.compile(r"(?:^|[,\s])([\w-]+)[ \t]*=[ \t]*[\"']([^\"'\n]{1,500})[\"']")
 
 
@@ -50,7 +54,7 @@ def _source_url(text: str, block: re.Match[str]) -> str:
     """The source URL of a package that is not from an index, as written by uv, Poetry, PDM or PEP 751."""
     end = text.find("\n[[", block.end() - 1)
     tables = _SOURCE_TABLE_PATTERN.findall(text, block.end(), end + 1 if end >= 0 else len(text))
-    of_pdm = re.search(r"^(?:git|url|path)[ \t]*=.*$(?:\n^(?:ref|revision)[ \t]*=.*$)*", block[1], re.MULTILINE)
+    of_pdm = _PDM_SOURCE_PATTERN.search(block[1])
     for written in (*tables, *_INLINE_SOURCE_PATTERN.findall(block[1]), *([of_pdm[0]] if of_pdm is not None else [])):
         told = dict(_KEY_VALUE_PATTERN.findall(written))
         kind = told.get("type", "")

@@ -36,7 +36,9 @@ _CANNOT_INCLUDE = translated(
     "{where}: can't read {path}: it does not exist, or is outside this file's folder and the current folder"
 )
 _INCLUDES_TOO_DEEP = translated("{where}: {line!r} ({depth} files deep)")
-_REQUIREMENT_PATTERN = rf"({NAME})[ \t]*(\[[\w\s,.-]{{0,200}}\])?[ \t]*(\([^()]{{0,300}}\)|[~=!<>][^;@#]{{0,300}})?"
+_REQUIREMENT_PATTERN = re.compile(
+    rf"({NAME})[ \t]*(\[[\w\s,.-]{{0,200}}\])?[ \t]*(\([^()]{{0,300}}\)|[~=!<>][^;@#]{{0,300}})?"
+)
 _WHEEL_NAME_PATTERN = (
     rf"(?:^|[/\\=])({NAME}?)-(\d[\w.!+%]{{0,80}}?)(?:-\d\w{{0,20}})?-[\w.]+-[\w.]+-[\w.]+\.whl(?:[#?].*)?$"
 )
@@ -151,6 +153,12 @@ def read_index(listing: PackageListing, words: str) -> None:
         listing.pypi = "pypi" in words
 
 
+_EDITABLE_PATTERN = re.compile(r"(?:-e|--editable)(?:\s+|=)")
+_OPTION_PATTERN = re.compile(r"\s--?[a-z]")
+_ADDRESS_PATTERN = re.compile(rf"({NAME})\s*(?:\[([^\]]{{0,200}})\])?\s*@\s*(\S+)")
+_PATH_PATTERN = re.compile(r"(?:git|hg|svn|bzr)\+|[a-z]+://|\.{0,2}/|[\w./-]+\.(?:whl|tar\.gz|zip)$")
+
+
 def read_requirement(
     listing: PackageListing,
     source: SourceFile,
@@ -162,27 +170,27 @@ def read_requirement(
     replace: bool = False,
 ) -> bool:
     """Add one requirement whose text starts at the byte ``start``; False if it is not a requirement."""
-    editable = re.match(r"(?:-e|--editable)(?:\s+|=)", text)
+    editable = _EDITABLE_PATTERN.match(text)
     if editable:
         start, text = start + editable.end(), text[editable.end() :]
-    option = re.search(r"\s--?[a-z]", text)
+    option = _OPTION_PATTERN.search(text)
     hashed = option is not None and "--hash" in text
     if option is not None:
         text = text[: option.start()].rstrip()
     place = source.place(start, start + len(text))
-    url = re.match(rf"({NAME})\s*(?:\[([^\]]{{0,200}})\])?\s*@\s*(\S+)", text)
+    url = _ADDRESS_PATTERN.match(text) if "@" in text else None
     if url is not None:
         extras = re.sub(r"\s", "", url[2] or "")
         address = "" if _CONDA_BUILD_PATH.match(url[3]) else decoded(url[3])
         version = _version_of_url(url[3], url[1])
         listing.add(url[1], version, place, replace=replace, extras=extras, address=address)
         return True
-    if editable or re.match(r"(?:git|hg|svn|bzr)\+|[a-z]+://|\.{0,2}/|[\w./-]+\.(?:whl|tar\.gz|zip)$", text):
+    if editable or _PATH_PATTERN.match(text):
         named = _package_of_url(text)
         if named is not None:
             listing.add(named[0], named[1], place, replace=replace, address=decoded(text.split(" ;")[0].strip()))
         return True
-    match = re.match(_REQUIREMENT_PATTERN, text)
+    match = _REQUIREMENT_PATTERN.match(text)
     if match is None:
         return False
     rest = text[match.end() :].strip()
