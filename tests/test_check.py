@@ -129,15 +129,45 @@ class TestWhatIsRead:
         assert gonogo("ds.json", "other.yaml").returncode == 3
         assert gonogo("--allow-no-files", "ds.json", "other.yaml").returncode == 0
 
-    @pytest.mark.parametrize("command", [["torchrun", "nowhere.py"], ["bash", "launch.sh"]])
+    @pytest.mark.parametrize(
+        "command", [["--", "torchrun", "nowhere.py"], ["--", "bash", "launch.sh"], ["launch.sh"], ["."]]
+    )
     def test_a_program_that_is_not_here_is_no_pass(self, command: list[str], here: Path) -> None:
         Path("launch.sh").write_text("torchrun --nproc_per_node 8 nowhere.py\n")
-        report = json.loads(gonogo("--format", "json", "--", *command).stdout)
+        report = json.loads(gonogo("--format", "json", *command).stdout)
         assert report["verdict"] == "CANNOT-TELL"
         assert [one["what"] for one in report["skipped"]] == ["nowhere.py"]
         assert gonogo("--", "python").returncode == 3
         Path("nowhere.py").write_text("import torch\n")
-        assert json.loads(gonogo("--format", "json", "--", *command).stdout)["verdict"] == "GO"
+        assert json.loads(gonogo("--format", "json", *command).stdout)["verdict"] == "GO"
+
+    def test_a_launch_behind_many_commands_is_found(self, here: Path) -> None:
+        Path("train.py").write_text("import torch\n")
+        Path("launch.sh").write_text("some_tool b\n" * 900 + "torchrun --nproc_per_node 8 train.py\n")
+        report = json.loads(gonogo("--format", "json", "launch.sh").stdout)
+        assert report["verdict"] == "GO"
+        assert "launch.sh:901 (torchrun)" in " ".join(report["covered"])
+
+    @pytest.mark.parametrize(
+        ("script", "said"),
+        [
+            (
+                "some_tool b\n" * 2500 + "torchrun train.py\n",
+                "read up to launch.sh:2001: it runs more than 2000 commands",
+            ),
+            (":\n" * 11_000 + "torchrun train.py\n", "read up to launch.sh:10001: it runs more than 10000 commands"),
+            (
+                "".join(f"torchrun train.py --seed {n}\n" for n in range(210)),
+                "read up to line 201: it has more than 200 launches",
+            ),
+        ],
+    )
+    def test_a_script_that_is_too_long_is_no_pass(self, script: str, said: str, here: Path) -> None:
+        Path("train.py").write_text("import torch\n")
+        Path("launch.sh").write_text(script)
+        report = json.loads(gonogo("--format", "json", "launch.sh").stdout)
+        assert report["verdict"] == "CANNOT-TELL"
+        assert said in [one["why"] for one in report["skipped"]]
 
     def test_a_broken_file_that_is_no_config_is_said_to_be_broken(self, here: Path) -> None:
         Path("notes.json").write_text('{\n "a": 1,\n "b" 2}\n')

@@ -138,7 +138,7 @@ class _Gatherer:
             self.placeholders += placeholders_in(source, [one for one in launches if one.source is source])
 
     def _look_for_program(self, launch: Launch) -> None:
-        """Report the program of a typed command as a gap if it doesn't exist here, since it was not checked."""
+        """Report a launch's program as a gap if it doesn't exist here, since it was not checked."""
         if launch.launcher == "python" and launch.program.absent and launch.heredoc is None:
             self.files.skipped.append(Skipped(translated("python"), _PROGRAM_FROM_INPUT))
         if launch.program_kind == "module" and launch.program.string and not launch.in_container:
@@ -193,6 +193,9 @@ class _Gatherer:
             self.launches += launches
             if kind is FileKind.YAML:
                 self._assign_jobs(source, launches)
+            else:
+                for launch in launches:
+                    self._look_for_program(launch)
             self.placeholders += placeholders_in(source, launches)
 
     def _assign_jobs(self, source: SourceFile, launches: Sequence[Launch]) -> None:
@@ -233,7 +236,8 @@ class _Gatherer:
         elsewhere = missing_programs_note([one for one in self.launches if one.in_container or id(one) in self._jobs])
         unread = (to_fill_in, elsewhere, vcs_packages_note(runs))
         notes = (*maker.notes, *(note for note in unread if note is not None))
-        return GatheredRuns(tuple(runs), self.files, covered, tuple(self.files.skipped), tuple(self.not_ours), notes)
+        skipped = tuple(dict.fromkeys(self.files.skipped))
+        return GatheredRuns(tuple(runs), self.files, covered, skipped, tuple(self.not_ours), notes)
 
     def _distinct_launches(self) -> Iterator[Launch]:
         """The launches, leaving out further exact duplicates.

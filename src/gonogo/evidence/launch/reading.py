@@ -48,8 +48,10 @@ _DISTRIBUTED_BY_MPI = translated("MPI distributes them over its hosts")
 
 _UNKNOWN_CWD = translated("assuming that {path} is started from {folder}, where its files are found")
 _MAX_DEPTH = 4
+_MAX_LAUNCHES = 200
 _UNKNOWN_TEXT_MARK = "\0"
 _SCRIPT_NOT_READ = translated("{path}, which it runs, was not read: {why}")
+_TOO_MANY_LAUNCHES = translated("read up to line {line}: it has more than {limit} launches")
 _VALUE_UNKNOWN = translated("its value can't be determined")
 
 
@@ -123,6 +125,9 @@ def _launches_of_commands(
             continue
         key = (command.place.start, id(command.place.source), tuple(word.value for word in command.words))
         if key not in seen:
+            if len(found) >= _MAX_LAUNCHES:
+                source.gap = source.gap or _TOO_MANY_LAUNCHES.format(line=command.place.line, limit=_MAX_LAUNCHES)
+                break
             seen.add(key)
             found.append(_build_launch(call, command, slurm))
     return tuple(found)

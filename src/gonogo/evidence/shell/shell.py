@@ -31,14 +31,15 @@ _SOURCED_UNKNOWN = translated("which file `{text}` sources can't be determined")
 _SOURCED_NOT_HERE = translated("it sources {path}, which does not exist here")
 _UNKNOWN_COMMAND = translated("what `{text}` runs can't be determined")
 _NOT_PARSED = translated("its syntax can't be read")
+_TOO_MANY_COMMANDS = translated("read up to {path}:{line}: it runs more than {limit} commands")
 _COMPOUND = re.compile(rb"(?:[{(]|\[\[|(?:if|for|while|until|case|function)\b)")
 _MAX_NOTES = 5
-_MAX_STEPS = 20_000
+_MAX_STEPS = 10_000
 _MAX_WORDS = 4096
 _SPECIAL_CHARACTERS_PATTERN = re.compile(r"[;&|<>(){}$`'\"\\*?\[#~\n]")
 """Characters that make a text more than plain words separated by blanks."""
 _DECLARING = frozenset({"export", "declare", "typeset", "local", "readonly"})
-_MAX_COMMANDS = 200
+_MAX_COMMANDS = 2000
 _MAX_DEPTH = 40
 _SKIPPED_SCRIPTS = ("activate", ".bashrc", ".bash_profile", ".profile", ".zshrc", "conda.sh")
 _CONTAINER_STATEMENTS = frozenset(
@@ -90,6 +91,7 @@ class Shell(Reading):
         follow_compound: Callable[[Shell, Any, State], ExitStatus],
     ) -> None:
         super().__init__(source, initial_variables, get_command_output)
+        self._script = source
         self.commands: list[ShellCommand] = []
         self.steps = 0
         self.silent = 0
@@ -170,7 +172,10 @@ class Shell(Reading):
     def statement(self, node: Any, state: State) -> ExitStatus:
         """Evaluate one statement."""
         self.steps += 1
-        if self.steps > _MAX_STEPS or self._depth > _MAX_DEPTH or state.gone:
+        if self.steps > _MAX_STEPS:
+            self._stop_reading(self.place(node), _MAX_STEPS)
+            return UNSURE
+        if self._depth > _MAX_DEPTH or state.gone:
             return UNSURE
         self._depth += 1
         outermost = self._statement is None or node.type in _CONTAINER_STATEMENTS
@@ -319,6 +324,10 @@ class Shell(Reading):
         if line not in self.notes and len(self.notes) < _MAX_NOTES:
             self.notes.append(line)
 
+    def _stop_reading(self, place: Place, limit: int) -> None:
+        if self._script.gap is None:
+            self._script.gap = _TOO_MANY_COMMANDS.format(path=place.source.path, line=place.line, limit=limit)
+
     def record(
         self,
         words: Sequence[ShellWord],
@@ -328,7 +337,10 @@ class Shell(Reading):
         stdin: tuple[tuple[Piece, ...] | None, Place | None] = (None, None),
     ) -> None:
         """Record a command."""
-        if self.silent or len(self.commands) >= _MAX_COMMANDS:
+        if self.silent:
+            return
+        if len(self.commands) >= _MAX_COMMANDS:
+            self._stop_reading(place, _MAX_COMMANDS)
             return
         environment = {name: variable for name, variable in state.variables.items() if variable.exported}
         environment.update(prefix_assignments)

@@ -222,6 +222,7 @@ def glob_regex_parts(pattern: Sequence[tuple[str, bool]]) -> list[str]:
     cells = [(character, quoted) for text, quoted in pattern for character in text]
     found: list[str] = []
     at = 0
+    last_close = max((index for index, cell in enumerate(cells) if cell == ("]", False)), default=-1)
     while at < len(cells):
         character, quoted = cells[at]
         at += 1
@@ -238,11 +239,11 @@ def glob_regex_parts(pattern: Sequence[tuple[str, bool]]) -> list[str]:
         else:
             close = at + 1 if at < len(cells) and cells[at][0] in "!^" else at
             close = close + 1 if close < len(cells) and cells[close][0] == "]" else close
-            while close < len(cells) and (cells[close][0] != "]" or cells[close][1]):
-                close += 1
-            if close >= len(cells):
+            if close > last_close:
                 found.append("\\[")
                 continue
+            while cells[close] != ("]", False):
+                close += 1
             inside = "".join(re.escape(each) if each != "-" else each for each, _ in cells[at:close])
             negated = inside.startswith(("!", "\\!", "^", "\\^"))
             inside = inside.lstrip("\\")[1:] if negated else inside

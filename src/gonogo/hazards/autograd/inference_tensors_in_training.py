@@ -1,5 +1,6 @@
 import ast
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections import defaultdict
 
 from gonogo.evidence.script.identifiers import last_name, says
 from gonogo.hazards.log_rule import LoggedHazard
@@ -11,17 +12,15 @@ class InferenceTensorsInTraining(LoggedHazard):
         """A name bound under inference_mode that the same function passes to a model whose output it trains on."""
         if b"inference_mode" not in script.source.data or b".backward(" not in script.source.data:
             return
+        uses: dict[ast.AST, _Uses] = {}
         for call in script.calls("torch.inference_mode"):
             block = next((one for one in script.ancestors(call.node) if isinstance(one, ast.With)), None)
             around = script.enclosing_function(call.node)
             if block is None or around is None or all(item.context_expr is not call.node for item in block.items):
                 continue
-            bound = {target.id for node in block.body for target in _targets(node)}
-            later = [node for node in ast.walk(around) if getattr(node, "lineno", 0) > (block.end_lineno or 0)]
-            if not any(isinstance(node, ast.Attribute) and node.attr == "backward" for node in later):
-                continue
-            bound -= {target.id for node in later for target in _targets(node)}
-            used = next((node for node in later if isinstance(node, ast.Call) and _passes_to_model(node, bound)), None)
+            if around not in uses:
+                uses[around] = _Uses(around)
+            used = uses[around].first_after(block)
             if used is None or _is_under_no_grad(script, used):
                 continue
             yield self.finding(
@@ -35,19 +34,54 @@ class InferenceTensorsInTraining(LoggedHazard):
             )
 
 
-def _targets(node: ast.AST) -> Iterator[ast.Name]:
-    """The plain names that a statement, or any statement inside it, binds."""
-    for one in ast.walk(node):
-        if isinstance(one, ast.Assign):
-            for target in one.targets:
-                yield from (part for part in ast.walk(target) if isinstance(part, ast.Name))
+class _Uses:
+    """Where a function binds names, passes them to models, and trains."""
+
+    def __init__(self, function: ast.AST) -> None:
+        self.last_backward = 0
+        self.last_bound: dict[str, int] = {}
+        self.passed_to_models: dict[str, list[ast.Call]] = defaultdict(list)
+        for node in ast.walk(function):
+            if isinstance(node, ast.Attribute) and node.attr == "backward":
+                self.last_backward = max(self.last_backward, node.lineno)
+            elif isinstance(node, ast.Assign):
+                for name in _targets(node):
+                    self.last_bound[name] = max(self.last_bound.get(name, 0), node.lineno)
+            elif isinstance(node, ast.Call):
+                for name in _passed_to_model(node):
+                    self.passed_to_models[name].append(node)
+        for calls in self.passed_to_models.values():
+            calls.sort(key=_line)
+
+    def first_after(self, block: ast.With) -> ast.Call | None:
+        """The first call after ``block`` that passes a model what only the block binds; None without a backward."""
+        end = block.end_lineno or 0
+        if self.last_backward <= end:
+            return None
+        found = []
+        for name in {name for node in ast.walk(block) for name in _targets(node)}:
+            calls = self.passed_to_models.get(name, [])
+            at = bisect_right(calls, end, key=_line)
+            if self.last_bound[name] <= end and at < len(calls):
+                found.append(calls[at])
+        return min(found, key=_line, default=None)
 
 
-def _passes_to_model(call: ast.Call, names: set[str]) -> bool:
-    """Whether a call passes one of the names, unchanged, to a model."""
+def _line(node: ast.Call) -> int:
+    return node.lineno
+
+
+def _targets(node: ast.AST) -> list[str]:
+    """The plain names that an assignment binds."""
+    targets = node.targets if isinstance(node, ast.Assign) else ()
+    return [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
+
+
+def _passed_to_model(call: ast.Call) -> list[str]:
+    """The names that a call passes, unchanged, to a model."""
     callee = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    given = (*call.args, *(keyword.value for keyword in call.keywords))
-    return callee.endswith("model") and any(isinstance(one, ast.Name) and one.id in names for one in given)
+    given = (*call.args, *(keyword.value for keyword in call.keywords)) if callee.endswith("model") else ()
+    return [one.id for one in given if isinstance(one, ast.Name)]
 
 
 def _is_under_no_grad(script: Script, node: ast.AST) -> bool:

@@ -1,5 +1,5 @@
 import ast
-from collections.abc import Iterator
+from collections import defaultdict
 
 from gonogo.evidence.log.context import outside_training, uses_fsdp
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
@@ -52,6 +52,7 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
         """A model that is moved to the GPU after FSDP has wrapped it with parameter offload."""
         if b"CPUOffload" not in script.source.data:
             return
+        moves: dict[tuple[ast.AST | None, str], list[ast.stmt]] | None = None
         for wrap in script.calls("*.FullyShardedDataParallel", "torch.distributed.fsdp.FSDP"):
             offload = wrap.keyword_node("cpu_offload")
             statement = script.statement(wrap.node)
@@ -62,7 +63,11 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
             target = statement.targets[0]
             if on.truth is not True or not isinstance(target, ast.Name):
                 continue
-            for move in _later_device_moves(script, statement, target.id):
+            if moves is None:
+                moves = _device_moves(script)
+            for move in moves.get((script.enclosing_function(statement), target.id), ()):
+                if move.lineno <= statement.lineno:
+                    continue
                 edit = script.removing_statement(move)
                 yield self.finding(
                     translated(
@@ -164,15 +169,14 @@ def _targets_gpu(call: ast.Call) -> bool:
     return named or any(isinstance(text, str) and text.startswith("cuda") for text in texts)
 
 
-def _later_device_moves(script: Script, wrapping_statement: ast.stmt, name: str) -> Iterator[ast.stmt]:
-    """Statements after the wrapping one, in its function, that only move the object ``name`` to the GPU."""
+def _device_moves(script: Script) -> dict[tuple[ast.AST | None, str], list[ast.stmt]]:
+    """Statements that only move an object to the GPU, by their function and the object's name."""
+    found: dict[tuple[ast.AST | None, str], list[ast.stmt]] = defaultdict(list)
     for call in script.index.calls:
         func, statement = call.func, script.statement(call)
         if not isinstance(func, ast.Attribute) or func.attr not in ("cuda", "to") or statement is None:
             continue
-        own = isinstance(func.value, ast.Name) and func.value.id == name
         value = statement.value if isinstance(statement, (ast.Expr, ast.Assign)) else None
-        same = script.enclosing_function(statement) is script.enclosing_function(wrapping_statement)
-        after = same and statement.lineno > wrapping_statement.lineno
-        if own and value is call and after and (func.attr == "cuda" or _targets_gpu(call)):
-            yield statement
+        if isinstance(func.value, ast.Name) and value is call and (func.attr == "cuda" or _targets_gpu(call)):
+            found[script.enclosing_function(statement), func.value.id].append(statement)
+    return found

@@ -1,4 +1,5 @@
 import ast
+from collections import defaultdict
 
 from gonogo.evidence.script.identifiers import is_tensor_gather, last_name, same_code, says, uses_name
 from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Severity, translated
@@ -12,28 +13,24 @@ class LoopLossKeptWithItsGraph(Hazard):
         """``total += loss`` in the loop that calls backward on the loss, with a sum that never gets a backward."""
         if b"backward(" not in script.source.data or b"+= " not in script.source.data:
             return
-        backed = list(script.calls("*.backward"))
-        trained = [node for call in backed for node in _backward_targets(call)]
+        trained = _Trained(script)
+        assigned: dict[ast.AST, _Assignments] = {}
         for statement in script.nodes(ast.AugAssign):
             value, loop = statement.value, script.enclosing_loop(statement)
             if not isinstance(statement.op, ast.Add) or not isinstance(value, ast.Name) or loop is None:
                 continue
             total = statement.target
-            if (
-                not _contains_same_code(value, trained)
-                or _contains_same_code(total, trained)
-                or isinstance(total, ast.Subscript)
-            ):
+            if value.id not in trained.by_name or total in trained or isinstance(total, ast.Subscript):
                 continue
-            run_here = [
-                call
-                for call in backed
-                if _contains_same_code(value, _backward_targets(call)) and _is_inside(script, call.node, loop)
-            ]
+            run_here = next((call for call in trained.by_name[value.id] if _is_inside(script, call.node, loop)), None)
+            if run_here is None:
+                continue
+            if loop not in assigned:
+                assigned[loop] = _Assignments(loop)
             if (
-                _is_reset_or_short(loop, total)
-                or not run_here
-                or _is_assigned_plain_value(script, loop, value.id)
+                _runs_over_micro_batches(loop)
+                or assigned[loop].has_target(total)
+                or value.id in assigned[loop].names_without_graph
                 or any(says(name.rpartition(".")[2], "no_grad") for name in script.with_contexts(statement))
             ):
                 continue
@@ -44,10 +41,7 @@ class LoopLossKeptWithItsGraph(Hazard):
                 ).format(total=ast.unparse(total), loss=value.id),
                 severity=Severity.WARNING,
                 cure=translated("Add {loss}.detach(), or {loss}.item()").format(loss=value.id),
-                spans=(
-                    script.place(statement).span(),
-                    run_here[0].place.span(translated("the loss used for training")),
-                ),
+                spans=(script.place(statement).span(), run_here.place.span(translated("the loss used for training"))),
                 fixes=self.fix(translated("Add the value without its graph"), edit) if edit is not None else None,
             )
 
@@ -64,31 +58,54 @@ def _backward_targets(call: Call) -> list[ast.expr]:
     return found
 
 
-def _contains_same_code(node: ast.expr, others: list[ast.expr]) -> bool:
-    return any(same_code(node, other) for other in others)
+class _Trained:
+    """What backward is called on in a script."""
+
+    def __init__(self, script: Script) -> None:
+        self.by_name: dict[str, list[Call]] = defaultdict(list)
+        self._others: list[ast.expr] = []
+        for call in script.calls("*.backward"):
+            for node in _backward_targets(call):
+                if isinstance(node, ast.Name):
+                    self.by_name[node.id].append(call)
+                else:
+                    self._others.append(node)
+
+    def __contains__(self, node: ast.expr) -> bool:
+        if isinstance(node, ast.Name):
+            return node.id in self.by_name
+        return any(same_code(node, other) for other in self._others)
+
+
+class _Assignments:
+    """What the statements of a loop assign."""
+
+    def __init__(self, loop: ast.AST) -> None:
+        self.names_without_graph: set[str] = set()
+        """Names that are ever assigned a plain number, or a tensor without a graph."""
+        self._names: set[str] = set()
+        self._others: list[ast.expr] = []
+        for node in ast.walk(loop):
+            if isinstance(node, ast.Assign):
+                names = {target.id for target in node.targets if isinstance(target, ast.Name)}
+                self._names |= names
+                self._others += [target for target in node.targets if not isinstance(target, ast.Name)]
+                if _has_no_graph(node.value):
+                    self.names_without_graph |= names
+
+    def has_target(self, node: ast.expr) -> bool:
+        if isinstance(node, ast.Name):
+            return node.id in self._names
+        return any(same_code(node, other) for other in self._others)
 
 
 def _is_inside(script: Script, node: ast.AST, loop: ast.AST) -> bool:
     return any(parent is loop for parent in script.ancestors(node))
 
 
-def _is_reset_or_short(loop: ast.For | ast.AsyncFor | ast.While, total: ast.expr) -> bool:
-    """Whether the sum is reset within the loop or covers only a few micro-batches, so its graph stays small."""
-    if uses_name(loop.iter if isinstance(loop, (ast.For, ast.AsyncFor)) else loop.test, *_MICRO_BATCH_WORDS):
-        return True
-    return any(
-        same_code(target, total) for node in ast.walk(loop) if isinstance(node, ast.Assign) for target in node.targets
-    )
-
-
-def _is_assigned_plain_value(script: Script, loop: ast.AST, name: str) -> bool:
-    """Whether the loop ever assigns a plain number, or a tensor without a graph, to the name."""
-    return any(
-        isinstance(node, ast.Assign)
-        and any(isinstance(one, ast.Name) and one.id == name for one in node.targets)
-        and _has_no_graph(node.value)
-        for node in ast.walk(loop)
-    )
+def _runs_over_micro_batches(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
+    """Whether a loop covers only a few micro-batches, so that the graphs of its sum stay small."""
+    return uses_name(loop.iter if isinstance(loop, (ast.For, ast.AsyncFor)) else loop.test, *_MICRO_BATCH_WORDS)
 
 
 def _has_no_graph(value: ast.expr) -> bool:
