@@ -354,32 +354,33 @@ def _build_launch(call: LauncherCall, command: ShellCommand, directive: Mapping[
 def _python_path(variable: Variable | None, launch_folder: Path, cwd: Path) -> tuple[tuple[str, ...], bool, bool]:
     """The entries of ``PYTHONPATH``, whether these are all, and whether any of them can't be resolved.
 
-    With ``.:$PYTHONPATH`` they are not all, but all that can be resolved. ``$PWD`` in a script that may be started
-    from anywhere means the launch's folder ``cwd``, although the shell parser took ``launch_folder`` for it.
+    ``src:$PYTHONPATH`` is read as it is where the caller has not set the variable: ``src`` and an empty entry, for which
+    Python searches the working folder. ``$PWD`` in a script that may be started from anywhere means the launch's folder
+    ``cwd``, although the shell parser took ``launch_folder`` for it.
     """
     if variable is None or variable.unset:
         return (), True, False
     texts: list[str] = []
-    unread = False
+    extended = unread = False
 
     def take(pieces: Sequence[Piece], depth: int = 0) -> None:
-        nonlocal unread
+        nonlocal extended, unread
         for piece in pieces:
             if piece.text is None and piece.inner and depth < 10:
                 take(piece.inner, depth + 1)
             elif piece.text is None and piece.folder:
                 texts.append(os.path.normpath(cwd / os.path.relpath(piece.folder, launch_folder)))
+            elif piece.text is None and piece.variable == "PYTHONPATH":
+                extended = True
             else:
                 texts.append(_UNKNOWN_TEXT_MARK if piece.text is None else piece.text)
-                unread = unread or (piece.text is None and piece.variable != "PYTHONPATH")
+                unread = unread or piece.text is None
 
     take(variable.pieces)
-    entries = "".join(texts).split(os.pathsep)
-    return (
-        tuple(each for each in entries if _UNKNOWN_TEXT_MARK not in each),
-        _UNKNOWN_TEXT_MARK not in "".join(texts),
-        unread,
-    )
+    path = "".join(texts)
+    entries = path.split(os.pathsep) if path else ()
+    known = tuple(each for each in entries if _UNKNOWN_TEXT_MARK not in each)
+    return known, not extended and len(known) == len(entries), unread
 
 
 def _heredoc(call: LauncherCall, command: ShellCommand) -> WrittenFile | None:

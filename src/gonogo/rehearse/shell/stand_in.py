@@ -93,8 +93,9 @@ class StandIn:
         settings = self._session.settings
         module = "gonogo.rehearse.shell.facade"
         line = python_module(settings.python, module, str(self._session.readable), kind, target, *arguments)
-        paths = [*settings.packages, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-        os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+        # Kept as it is: an empty entry of it means the working folder.
+        inherited = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
+        os.environ["PYTHONPATH"] = os.pathsep.join([*settings.packages, *inherited])
         os.execv(line[0], line)
 
     def _run_python_script(self, words: list[str]) -> int:

@@ -1,2 +1,2 @@
-export PYTHONPATH="${PYTHONPATH}:$(pwd)/train"
+export PYTHONPATH="$(pwd)/train"
 torchrun --nproc_per_node 2 train/main.py
