@@ -354,9 +354,9 @@ def _build_launch(call: LauncherCall, command: ShellCommand, directive: Mapping[
 def _python_path(variable: Variable | None, launch_folder: Path, cwd: Path) -> tuple[tuple[str, ...], bool, bool]:
     """The entries of ``PYTHONPATH``, whether these are all, and whether any of them can't be resolved.
 
-    ``src:$PYTHONPATH`` is read as it is where the caller has not set the variable: ``src`` and an empty entry, for which
-    Python searches the working folder. ``$PWD`` in a script that may be started from anywhere means the launch's folder
-    ``cwd``, although the shell parser took ``launch_folder`` for it.
+    ``src:$PYTHONPATH`` is read as it is where the caller has not set the variable: ``src`` and an empty entry, for
+    which Python searches the working folder. ``$PWD`` in a script that may be started from anywhere means the launch's
+    folder ``cwd``, although the shell parser took ``launch_folder`` for it.
     """
     if variable is None or variable.unset:
         return (), True, False
