@@ -141,6 +141,18 @@ class TestWhatIsRead:
         Path("nowhere.py").write_text("import torch\n")
         assert json.loads(gonogo("--format", "json", *command).stdout)["verdict"] == "GO"
 
+    @pytest.mark.parametrize("program", ["tools/train.py", "-m tools.train", "-m tools"])
+    def test_a_script_in_a_folder_is_started_where_its_program_is_found(self, program: str, here: Path) -> None:
+        for name in ("tools/train.py", "tools/__main__.py"):
+            Path(name).parent.mkdir(exist_ok=True)
+            Path(name).write_text("import torch\n")
+        Path("pyproject.toml").write_text("")
+        Path("scripts").mkdir()
+        Path("scripts/run.sh").write_text(f"torchrun --nproc_per_node 8 {program}\n")
+        report = json.loads(gonogo("--format", "json", "scripts/run.sh").stdout)
+        assert report["verdict"] == "GO"
+        assert any(covered.startswith("scripts: tools/") for covered in report["covered"])
+
     def test_a_launch_behind_many_commands_is_found(self, here: Path) -> None:
         Path("train.py").write_text("import torch\n")
         Path("launch.sh").write_text("some_tool b\n" * 900 + "torchrun --nproc_per_node 8 train.py\n")

@@ -401,22 +401,29 @@ def _working_directory(call: LauncherCall, command: ShellCommand) -> tuple[Path,
         return cwd, ()
     if command.cwd_assumed is not None:  # the script changes into an existing folder that isn't below its own
         return cwd, (_UNKNOWN_CWD.format(path=command.place.source.path, folder=str(command.cwd_assumed)),)
-    wanted = call.program.string if call.program_kind == "script" else None
-    if wanted is None:
-        wanted = next(
-            (word.value for word in call.options.positional if word.value and word.value.endswith((".yaml", ".yml"))),
-            None,
-        )
-    if not wanted or os.path.isabs(wanted) or os.path.exists(os.path.join(cwd, wanted)):
+    wanted = _files_of_program(call)
+    if not wanted or any(os.path.isabs(name) or os.path.exists(os.path.join(cwd, name)) for name in wanted):
         return cwd, ()
     above = [cwd, *cwd.parents][:5]
     root = next((index for index, folder in enumerate(above) if _is_project_root(folder)), None)
-    if root is None and os.sep not in os.path.normpath(wanted):
+    if root is None and all(os.sep not in os.path.normpath(name) for name in wanted):
         return cwd, ()  # outside a project, a folder further up may have an unrelated file of that name
     for folder in above[1 : root + 1 if root is not None else None]:
-        if exists(folder / wanted):
+        if any(exists(folder / name) for name in wanted):
             return folder, (_UNKNOWN_CWD.format(path=command.place.source.path, folder=str(folder)),)
     return cwd, ()
+
+
+def _files_of_program(call: LauncherCall) -> tuple[str, ...]:
+    """Paths, relative to the working folder, of which one must exist there; empty if any folder will do."""
+    name = call.program.string
+    if name and call.program_kind == "script":
+        return (name,)
+    if name and call.program_kind == "module":
+        path = name.replace(".", os.sep)
+        return f"{path}.py", os.path.join(path, "__main__.py")
+    configs = (word.value for word in call.options.positional if word.value)
+    return tuple(value for value in configs if value.endswith((".yaml", ".yml")))[:1]
 
 
 def _is_project_root(folder: Path) -> bool:
