@@ -204,3 +204,20 @@ def downgrade_undeclared_versions(findings: Sequence[Finding], told: Sequence[Fi
             finding = replace(finding, certainty=certainty, confirm=(*finding.confirm, _ASSUMED_VERSIONS))
         answers.append(finding)
     return answers
+
+
+_OTHER_DECLARATION = translated(
+    "Find out which file the environment is made from: {other} declares it too, and there this does not hold"
+)
+
+
+def downgrade_other_declarations(findings: Sequence[Finding], other: str, told: Sequence[Finding]) -> list[Finding]:
+    """Downgrade what only one of the files that declare the environment shows to likely.
+
+    ``told``: the findings if the environment is made from the file ``other``.
+    """
+    there = {(finding.hazard, finding.parameter) for finding in told}
+    reason = _OTHER_DECLARATION.format(other=other)
+    return [
+        one if (one.hazard, one.parameter) in there else _downgrade(one, Certainty.LIKELY, reason) for one in findings
+    ]

@@ -13,6 +13,7 @@ import msgspec
 
 from gonogo.check.certainty import (
     CERTAINTY_ORDER,
+    downgrade_other_declarations,
     downgrade_rewritten_config,
     downgrade_undeclared_versions,
     downgrade_unreached,
@@ -174,8 +175,16 @@ class _Handlers:
             for hazard in self._script:
                 found += self._findings_of(hazard, hazard.in_script, script, run)
         for hazard in self._environment:
-            found += self._findings_of(hazard, hazard.in_environment, run.environment, run)
+            found += self._in_environment(hazard, run)
         return downgrade_unreached(found, run), self._faults, self._cut
+
+    def _in_environment(self, hazard: Hazard, run: Run) -> list[Finding]:
+        found = self._findings_of(hazard, hazard.in_environment, run.environment, run)
+        if any(finding.certainty is Certainty.CERTAIN for finding in found):
+            for other in run.in_alternatives():
+                told = self._findings_of(hazard, hazard.in_environment, other.environment, other)
+                found = downgrade_other_declarations(found, other.environment.sources[0].en, told)
+        return found
 
     def _findings_of(
         self, hazard: Hazard, handler: Callable[[_Evidence, Run], Iterator[Finding]], evidence: _Evidence, run: Run

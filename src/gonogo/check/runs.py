@@ -20,7 +20,7 @@ from gonogo.evidence.document.yaml_file import read_yaml
 from gonogo.evidence.environment.environment import Environment, Package
 from gonogo.evidence.environment.own_package import own_console_script
 from gonogo.evidence.field import Field
-from gonogo.evidence.files import FileKind, Files, environment_files, kind_of, walk
+from gonogo.evidence.files import LOCK_FILES, FileKind, Files, environment_files, kind_of, walk
 from gonogo.evidence.launch.command_words import SHELLS
 from gonogo.evidence.launch.job_file import file_of_command, notebook_source
 from gonogo.evidence.launch.jobs.workload import Workload, unfilled_variables
@@ -334,7 +334,17 @@ class _Gatherer:
         found = declared.over(self._machine) if self.use_installed else declared
         if self.use_installed and not self.typed:
             found = msgspec.structs.replace(found, declared=declared)
+        if path is not None:
+            found = msgspec.structs.replace(found, alternatives=self._alternatives_to(path))
         return found.with_overrides(self._laid_over) if self._laid_over else found
+
+    def _alternatives_to(self, path: Path) -> tuple[Environment, ...]:
+        """What the files beside one declare, unless that one is a lock, which says what another comes to."""
+        if path.name in LOCK_FILES:
+            return ()
+        beside = (file for file in environment_files([path.parent]) if file.parent == path.parent and file != path)
+        found = (self._declared_environment(file) for file in beside)
+        return tuple(one for one in found if any(one.has(name) for name in STACK))
 
     def _is_requested_environment(self, path: Path) -> bool:
         return self._asked_for is not None and path == Path(os.path.abspath(self._asked_for))

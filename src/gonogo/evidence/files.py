@@ -35,8 +35,10 @@ _KIND_BY_SUFFIX = {
     ".yaml": FileKind.YAML,
     ".yml": FileKind.YAML,
 }
+LOCK_FILES = ("uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock")
+"""Files that say what one of the others comes to."""
 ENVIRONMENT_FILES = (
-    *("uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "requirements.txt", "environment.yml", "environment.yaml"),
+    *(*LOCK_FILES, "requirements.txt", "environment.yml", "environment.yaml"),
     *("conda.yml", "conda.yaml", "Dockerfile", "pyproject.toml", "setup.py", "setup.cfg"),
 )
 """Files that state the versions of a run's packages, the most reliable first."""

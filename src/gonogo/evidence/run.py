@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from copy import copy
 from functools import cached_property
 
@@ -74,6 +75,13 @@ class Run:
         other = copy(self)
         other.environment = self.environment.declared
         return other
+
+    def in_alternatives(self) -> Iterator[Run]:
+        """The same run in each environment that the project's other files declare."""
+        for environment in self.environment.alternatives:
+            other = copy(self)
+            other.environment = environment
+            yield other
 
     @cached_property
     def reached(self) -> ReachableCode:

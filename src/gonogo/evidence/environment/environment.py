@@ -154,6 +154,8 @@ class Environment(msgspec.Struct, frozen=True):
     """Places in its files that set a package index: ``--extra-index-url URL``."""
     declared: Environment | None = None
     """What the files alone state, if the rest is from this Python, which may not be the one used for training."""
+    alternatives: tuple[Environment, ...] = ()
+    """What the project's other files declare that the environment may be made from instead."""
 
     @classmethod
     def unknown(cls) -> Environment:

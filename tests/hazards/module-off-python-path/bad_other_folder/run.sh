@@ -1,2 +1,2 @@
-export PYTHONPATH="$(pwd)/train"
+export PYTHONPATH=train
 torchrun --nproc_per_node 2 train/main.py
