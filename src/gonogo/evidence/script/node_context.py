@@ -15,7 +15,7 @@ def contexts_around(names: NameResolver, node: ast.AST) -> tuple[str, ...]:
     parents = names.index.parents
     child, parent = node, parents.get(node)
     while parent is not None:
-        if isinstance(parent, (ast.With, ast.AsyncWith)) and any(child is each for each in parent.body):
+        if isinstance(parent, (ast.With, ast.AsyncWith)) and isinstance(child, ast.stmt):
             for item in reversed(parent.items):
                 found += _dotted_names(names, item.context_expr)
         if isinstance(parent, FUNCTIONS):
@@ -43,8 +43,7 @@ def tests_around(index: ScriptIndex, node: ast.AST) -> tuple[ast.expr, ...]:
     child, parent = node, parents.get(node)
     while parent is not None:
         if isinstance(parent, ast.If) and child is not parent.test:
-            inside = any(child is each for each in parent.body)
-            found.append(parent.test if inside else _negate(parent.test))
+            found.append(_negate(parent.test) if _is_in_else(child, parent) else parent.test)
         elif isinstance(parent, ast.IfExp) and child is not parent.test:
             found.append(parent.test if child is parent.body else _negate(parent.test))
         elif isinstance(parent, ast.BoolOp):
@@ -59,6 +58,14 @@ def tests_around(index: ScriptIndex, node: ast.AST) -> tuple[ast.expr, ...]:
             break
         child, parent = parent, parents.get(parent)
     return tuple(found)
+
+
+def _is_in_else(child: ast.AST, parent: ast.If) -> bool:
+    """Whether a statement of an ``if`` is in its ``else``: by position, since a block may hold thousands of them."""
+    if not parent.orelse or not isinstance(child, ast.stmt):
+        return False
+    first = parent.orelse[0]
+    return (child.lineno, child.col_offset) >= (first.lineno, first.col_offset)
 
 
 def _negate(test: ast.expr) -> ast.expr:

@@ -115,7 +115,7 @@ def _collectives_in_branches(script: Script, run: Run) -> list[tuple[Call, ast.e
         return []
     callers = _CallerIndex(script)
     found: list[tuple[Call, ast.expr]] = []
-    of_others: list[tuple[Call, ast.AST]] = []
+    of_others: defaultdict[str, _OtherCalls] = defaultdict(lambda: _OtherCalls(script))
     without_group, of_state = (
         {call.node for call in script.calls(*patterns)} for patterns in (_GATHER_CALLS, _STATE_DICT_CALLS)
     )
@@ -131,25 +131,18 @@ def _collectives_in_branches(script: Script, run: Run) -> list[tuple[Call, ast.e
         if guard is not None:
             found.append((call, guard))
         else:
-            of_others += ((call, where) for where in callers.of_others(call.node))
+            of_others[_kind_of(call)].add(call, callers)
     answers: list[tuple[Call, ast.expr, Call | None]] = []
     for call, guard in found:
-        alike = [
-            (one, where)
-            for one, where in of_others
-            if one.method == call.method or {one.method, call.method} <= set(_BARRIER_METHODS)
-        ]
-        if not any(_is_in_same_function_or_class(script, where, call.node) for _, where in alike):
-            answers.append((call, guard, alike[0][0] if alike else None))
+        alike = of_others[_kind_of(call)]
+        if not alike.has_in_function_or_class_of(call.node):
+            answers.append((call, guard, alike.first))
     return answers
 
 
-def _is_in_same_function_or_class(script: Script, first: ast.AST, other: ast.AST) -> bool:
-    """Whether two nodes are in the same function, or in methods of the same class."""
-    if script.enclosing_function(first) is script.enclosing_function(other):
-        return True
-    owner, others = script.enclosing_class(first), script.enclosing_class(other)
-    return owner is not None and others is not None and owner.node is others.node
+def _kind_of(call: Call) -> str:
+    """Its name; any barrier meets any other."""
+    return "barrier" if call.method in _BARRIER_METHODS else call.method
 
 
 def _is_full_state_dict(script: Script, call: Call) -> bool:
@@ -182,7 +175,6 @@ class _CallerIndex:
         for name in script.nodes(ast.Name):
             self.uses[name.id].append(name)
         self._guards: dict[tuple[str, int], ast.expr | None] = {}
-        self._of_others: dict[str, list[ast.AST]] = {}
 
     def on_one_rank(self, node: ast.AST, max_depth: int = 3) -> ast.expr | None:
         """The test that lets only one rank call the function around a node, if every call of it has one."""
@@ -207,18 +199,42 @@ class _CallerIndex:
                 return None
         return guard
 
-    def of_others(self, node: ast.AST) -> list[ast.AST]:
-        """The node, or the calls of its function, that are under a test which other ranks pass too."""
-        function = self.script.enclosing_function(node)
-        found = [node] if self._runs_on_other_ranks(node) else []
-        if function is None:
-            return found
-        if function.name not in self._of_others:
-            calls = (
-                parent for use in self.uses[function.name] if isinstance(parent := self.script.parent(use), ast.Call)
-            )
-            self._of_others[function.name] = [call for call in calls if self._runs_on_other_ranks(call)]
-        return found + self._of_others[function.name]
+    def of_others(self, name: str) -> list[ast.Call]:
+        """The calls of a function that are under a test which other ranks pass too."""
+        calls = (parent for use in self.uses[name] if isinstance(parent := self.script.parent(use), ast.Call))
+        return [call for call in calls if self.runs_on_other_ranks(call)]
 
-    def _runs_on_other_ranks(self, node: ast.AST) -> bool:
+    def runs_on_other_ranks(self, node: ast.AST) -> bool:
+        """Whether a test around a node excludes some ranks, and so lets others through."""
         return any(excludes_some_ranks(self.script, test) for test in self.script.guarded_by(node))
+
+
+class _OtherCalls:
+    """The calls of one collective that other ranks reach, by function and class."""
+
+    def __init__(self, script: Script) -> None:
+        self.first: Call | None = None
+        self._script = script
+        self._functions: set[ast.AST | None] = set()
+        self._classes: set[ast.AST] = set()
+        self._callees: set[str] = set()
+
+    def add(self, call: Call, callers: _CallerIndex) -> None:
+        """Add a call where other ranks reach it: itself, or the calls of its function."""
+        nodes = [call.node] if callers.runs_on_other_ranks(call.node) else []
+        function = self._script.enclosing_function(call.node)
+        if function is not None and function.name not in self._callees:
+            self._callees.add(function.name)
+            nodes += callers.of_others(function.name)
+        for node in nodes:
+            self.first = self.first or call
+            self._functions.add(self._script.enclosing_function(node))
+            if (owner := self._script.enclosing_class(node)) is not None:
+                self._classes.add(owner.node)
+
+    def has_in_function_or_class_of(self, node: ast.AST) -> bool:
+        """Whether one of them is in the same function, or in a method of the same class."""
+        owner = self._script.enclosing_class(node)
+        return self._script.enclosing_function(node) in self._functions or (
+            owner is not None and owner.node in self._classes
+        )
