@@ -56,7 +56,7 @@ _TOO_MANY_LAUNCHES = translated("read up to line {line}: it has more than {limit
 _VALUE_UNKNOWN = translated("its value can't be determined")
 
 
-@lru_cache(maxsize=16)  # a hazard that compares the launches of one script asks for them at each
+@lru_cache(maxsize=1)  # a hazard that compares the launches of one script asks for them at each of these
 def read_launches(source: SourceFile) -> tuple[Launch, ...]:
     """The launches in a shell script, a job script, a Dockerfile or a manifest, in order; empty if there are none."""
     folder = Path(os.path.abspath(source.path)).parent if source.writable else Path.cwd()
