@@ -18,6 +18,7 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.script.nodes import dotted
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.log_rule import LoggedHazard, Sign
 from gonogo.hazards.refusal import Refusal
@@ -211,6 +212,14 @@ class _LiteralCollector(ast.NodeVisitor):
             self._value(getattr(module, node.attr, None))
         else:
             self.visit(node.value)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        """Of ``self.patterns["…"]`` that pattern alone; what is in ``self.texts`` is not searched in the log."""
+        of_self = isinstance(node.value, ast.Attribute) and dotted(node.value)
+        if of_self == "self.patterns" and isinstance(node.slice, ast.Constant):
+            self._value(self._hazard.patterns[str(node.slice.value)])
+        elif of_self != "self.texts":
+            self.generic_visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> None:
         if not isinstance(node.value, ast.Constant):  # skip docstrings

@@ -5,10 +5,6 @@ from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pa
 
 _MPI4PY = Pattern(r"No module named '?mpi4py|cannot load MPI library|libmpi\w*\.so[\d.]*: cannot open")
 _MPI_DISCOVERY_PATTERN = Pattern(r"mpi_discovery|attempting to detect MPI environment|detect MPI environment")
-_MPI_FAILURE_PATTERN = Pattern(
-    r"MPI_Init|MPI_ERRORS_ARE_FATAL|orte_init failed|ompi_mpi_init|PMIx?\w* .{0,40}(?:failed|unable)|pmix_\w+: unable"
-    r"|It looks like (?:orte|MPI|opal)_\w+ failed|OPAL ERROR|PMI_Init"
-)
 _DEEPSPEED = Pattern(r"(?i)deepspeed")
 _OTHER_LAUNCH_WORDS = (
     *(b"mp.spawn", b"multiprocessing", b"init_process_group", b"MASTER_ADDR", b"notebook_launcher", b"ray"),
@@ -71,7 +67,7 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
         """An error of MPI itself, or a traceback truncated at the import."""
         cut = next((error for error in log.cut if error.innermost and "from mpi4py" in error.innermost.code), None)
         broken = (
-            log.find(_MPI_FAILURE_PATTERN)
+            log.find(self.patterns["mpi_failure"])
             if log.find(_MPI_DISCOVERY_PATTERN) and not log.has("Discovered MPI settings")
             else None
         )

@@ -10,9 +10,6 @@ _DEEPSPEED_INIT_PATTERN = Pattern(r"Initializing TorchBackend in DeepSpeed|\[com
 _RENDEZVOUS_PATTERN = Pattern(
     r"Initializing TorchBackend|init_process_group|cdb=None|Distributed backend already initialized"
 )
-_PORT_ZERO_PATTERN = Pattern(
-    r"main_process_port[\"']?\s*[:=]?\s*[\"']?0(?:$|[^.\d])|--master[-_]port[= ]+0\b|MASTER_PORT=0\b"
-)
 _PORT_ZERO_SETUP_PATTERN = (
     r"main_process_port[\"']?\s*[:=]?\s*[\"']?0(?:[^\w.]|$)|--master[-_]port[= ]+0\b|\bMASTER_PORT=[\"']?0\b"
 )
@@ -57,7 +54,7 @@ class RendezvousPortZeroHang(Hazard):
         """Port 0 in the log or the setup, with a stall or a log that ends at the backend's initialization."""
         stall = find_stall(log)
         ends = log.find(_DEEPSPEED_INIT_PATTERN)
-        port = log.find(_PORT_ZERO_PATTERN)
+        port = log.find(self.patterns["port_zero"])
         port_zero = port is not None or log.setup.mentions(_PORT_ZERO_SETUP_PATTERN)
         if stall is not None and port_zero:
             certainty = Certainty.LIKELY if training_line(log) is None else Certainty.POSSIBLE
