@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.text import Text as Line
 
 from gonogo.finding import Text, translated
-from gonogo.finding.text import Text, load_texts
+from gonogo.finding.text import load_texts
 from gonogo.finding.words import PHASE_NAMES, size
 from gonogo.prepare.prompts import (
     PROGRESS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gonogo.finding import Applicability, Fix, Level, Report, Text
 from gonogo.finding.log_answer import Clue
-from gonogo.finding.text import Text, load_texts
+from gonogo.finding.text import load_texts
 from gonogo.finding.words import CATEGORIES, PHASE_NAMES, size
 
 WORDS: dict[str, Text] = {**CATEGORIES, **PHASE_NAMES, **load_texts(__file__)}

@@ -10,7 +10,7 @@ import msgspec
 
 from gonogo.evidence.source_file import Place
 from gonogo.finding import Edit, Text, translated
-from gonogo.finding.text import Text, load_texts
+from gonogo.finding.text import load_texts
 
 
 class ConfigProblem(msgspec.Struct, frozen=True):
