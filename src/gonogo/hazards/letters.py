@@ -104,14 +104,14 @@ def _byte_length(word: str) -> int:
 # Hazards
 
 
-def of_hazard(hazard: Hazard) -> LogLiterals:
+def literals_of_hazard(hazard: Hazard) -> LogLiterals:
     """Literals, one of which is in every log that shows the hazard."""
     if hazard.fallback:
         return MATCHES_ANY_LOG
     handler = type(hazard).in_log
     if handler is Hazard.in_log or handler is LoggedHazard.in_log:
         return _declared_literals(hazard)
-    return _LiteralCollector(hazard).of_function(handler)
+    return _LiteralCollector(hazard).literals_of_function(handler)
 
 
 def _declared_literals(hazard: Hazard) -> LogLiterals:
@@ -149,7 +149,7 @@ class _LiteralCollector(ast.NodeVisitor):
         self._found: set[str] = set()
         self._globals: dict[str, Any] = {}
 
-    def of_function(self, function: Callable[..., Any]) -> LogLiterals:
+    def literals_of_function(self, function: Callable[..., Any]) -> LogLiterals:
         """The literals of everything the function looks for; those of any log if there are none."""
         self._function(function)
         return LogLiterals(self._found) if self._found and "" not in self._found else MATCHES_ANY_LOG

@@ -21,21 +21,25 @@ class CudaInitFailedMasquerade(Hazard):
             old = has_old_gpu(log)
             if failed is not None or (has_ampere_gpu(log) and not old):
                 also = tuple(one for one in (failed, ampere_gpu(log)) if one is not None)
-                yield self._found(
+                yield self._build_finding(
                     refusal, self.texts["masquerade"], Certainty.CERTAIN if failed else Certainty.LIKELY, also
                 )
             elif not old:
-                yield self._found(refusal, self.texts["masquerade"], Certainty.POSSIBLE)
+                yield self._build_finding(refusal, self.texts["masquerade"], Certainty.POSSIBLE)
         elif evidence := first(log, self.patterns["cuda_init_error"]):
             sure = is_training(log) and not outside_training(log)
-            yield self._found(evidence, _CUDA_INIT_FAILED_CAUSE, Certainty.LIKELY if sure else Certainty.POSSIBLE)
+            yield self._build_finding(
+                evidence, _CUDA_INIT_FAILED_CAUSE, Certainty.LIKELY if sure else Certainty.POSSIBLE
+            )
         elif evidence := first(log, self.patterns["fp16_refusal"]):
             sure = failed is not None
-            yield self._found(evidence, _CUDA_INIT_FAILED_CAUSE, Certainty.LIKELY if sure else Certainty.POSSIBLE)
+            yield self._build_finding(
+                evidence, _CUDA_INIT_FAILED_CAUSE, Certainty.LIKELY if sure else Certainty.POSSIBLE
+            )
         elif evidence := first(log, _NO_GPU):
-            yield self._found(evidence, _CUDA_INIT_FAILED_CAUSE, Certainty.POSSIBLE)
+            yield self._build_finding(evidence, _CUDA_INIT_FAILED_CAUSE, Certainty.POSSIBLE)
 
-    def _found(
+    def _build_finding(
         self,
         evidence: LineMatch | LoggedError,
         cause: Text,

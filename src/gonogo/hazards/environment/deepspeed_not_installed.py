@@ -4,7 +4,7 @@ from gonogo.hazards.version_rule import NotInstalled
 
 
 class DeepspeedNotInstalled(NotInstalled):
-    def asked(self, run: Run) -> tuple[str, Field] | None:
+    def requested_by(self, run: Run) -> tuple[str, Field] | None:
         """The launch with DeepSpeed, or its config."""
         if run.launch is None:
             return None

@@ -39,14 +39,14 @@ class DeepspeedScalarParameter(Hazard):
             if _SCALAR_VIEW_PATTERN.search(error.message):
                 raised = True
                 if error.passes("_broadcast_model", "_zero_init_param"):
-                    yield self._found(error, Certainty.CERTAIN)
+                    yield self._build_finding(error, Certainty.CERTAIN)
                 elif not error.frames:
-                    yield self._found(error, Certainty.LIKELY)
+                    yield self._build_finding(error, Certainty.LIKELY)
         line = None if raised else log.find(_SCALAR_VIEW_PATTERN)
         if line is not None:
-            yield self._found(line, Certainty.LIKELY)
+            yield self._build_finding(line, Certainty.LIKELY)
 
-    def _found(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
+    def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             translated(

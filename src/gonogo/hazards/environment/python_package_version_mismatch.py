@@ -147,7 +147,7 @@ class PythonPackageVersionMismatch(Hazard):
         for error in log.errors:
             certainty = _certainty(error)
             if certainty is not None:
-                yield self._found(log, error, Certainty.POSSIBLE if outside else certainty)
+                yield self._build_finding(log, error, Certainty.POSSIBLE if outside else certainty)
         if (said := release_mismatch_line(log)) is not None:
             yield self.log_finding(said, _CAUSE, cure=self.cures, certainty=Certainty.POSSIBLE, confirm=_CONFIRM)
         if line := log.find(_KNOWN_MISMATCH_PATTERN) or log.find(_IMPORT_NAME_PATTERN):
@@ -159,7 +159,7 @@ class PythonPackageVersionMismatch(Hazard):
         if glob := first(log, _GLOB):
             yield self.log_finding(glob, _CAUSE, cure=_GLOB_CURE, certainty=Certainty.LIKELY, confirm=_CONFIRM)
         if cut := next((error for error, code in cut_off(log) if _truncated_in_library_import(error, code)), None):
-            yield self._found(log, cut, Certainty.POSSIBLE if outside else Certainty.LIKELY)
+            yield self._build_finding(log, cut, Certainty.POSSIBLE if outside else Certainty.LIKELY)
         if (evidence := first(log, self.patterns["wrapped"])) and not _absent(log):
             wrapped = next((error for error in log.errors if self.patterns["wrapped"].search(error.flat_message)), None)
             told = _explain_packages(log, wrapped) if wrapped is not None else None
@@ -172,7 +172,7 @@ class PythonPackageVersionMismatch(Hazard):
                 confirm=_CONFIRM,
             )
 
-    def _found(self, log: FailureLog, error: LoggedError, certainty: Certainty) -> Finding:
+    def _build_finding(self, log: FailureLog, error: LoggedError, certainty: Certainty) -> Finding:
         told = _explain_packages(log, error)
         cause, cure = told if told is not None else (_CAUSE, self.cures)
         return self.log_finding(error, cause, cure=cure, certainty=certainty, confirm=_CONFIRM)

@@ -77,7 +77,7 @@ class TransformersVersionRemoteCodeBreak(Hazard):
                 continue
             if outside or (certainty is Certainty.LIKELY and _UNSURE.search(error.message)):
                 certainty = Certainty.POSSIBLE
-            yield self._found(error, certainty)
+            yield self._build_finding(error, certainty)
             return
         cut = next((error for error, code in cut_off(log) if _truncated_while_loading(error)), None)
         tied = (
@@ -87,9 +87,9 @@ class TransformersVersionRemoteCodeBreak(Hazard):
         )
         evidence = cut or log.find(_KNOWN_BREAK_PATTERN) or tied
         if evidence is not None:
-            yield self._found(evidence, Certainty.POSSIBLE if outside else Certainty.LIKELY)
+            yield self._build_finding(evidence, Certainty.POSSIBLE if outside else Certainty.LIKELY)
 
-    def _found(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
+    def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             translated("The model's own code was not written for the installed transformers release."),

@@ -61,7 +61,9 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
         if (library and not discovers) or (own and not discovers):
             return
         spoken = log.find(_DEEPSPEED) is not None or log.setup.mentions("(?i)deepspeed")
-        yield self._found(found, Certainty.CERTAIN if discovers or spoken else Certainty.LIKELY, _MISSING_MODULE_CAUSE)
+        yield self._build_finding(
+            found, Certainty.CERTAIN if discovers or spoken else Certainty.LIKELY, _MISSING_MODULE_CAUSE
+        )
 
     def _find_without_mpi4py_error(self, log: FailureLog) -> Findings:
         """An error of MPI itself, or a traceback truncated at the import."""
@@ -72,9 +74,9 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
             else None
         )
         if evidence := cut or broken:
-            yield self._found(evidence, Certainty.LIKELY, _MISSING_MODULE_CAUSE if cut else _MPI_FAILURE_CAUSE)
+            yield self._build_finding(evidence, Certainty.LIKELY, _MISSING_MODULE_CAUSE if cut else _MPI_FAILURE_CAUSE)
 
-    def _found(self, found: LoggedError | LineMatch, certainty: Certainty, consequence: Text) -> Finding:
+    def _build_finding(self, found: LoggedError | LineMatch, certainty: Certainty, consequence: Text) -> Finding:
         return self.log_finding(
             found,
             translated(

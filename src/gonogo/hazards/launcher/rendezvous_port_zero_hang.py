@@ -58,22 +58,22 @@ class RendezvousPortZeroHang(Hazard):
         port_zero = port is not None or log.setup.mentions(_PORT_ZERO_SETUP_PATTERN)
         if stall is not None and port_zero:
             certainty = Certainty.LIKELY if training_line(log) is None else Certainty.POSSIBLE
-            yield self._found(port_zero, stall.at_most(certainty), stall.evidence, *([port] if port else []))
+            yield self._build_finding(port_zero, stall.at_most(certainty), stall.evidence, *([port] if port else []))
             return
         if stall is not None and not stall.time_outs and (beside := _nearby_rendezvous_line(log, stall.line)):
-            yield self._found(port_zero, Certainty.POSSIBLE, stall.evidence, beside)
+            yield self._build_finding(port_zero, Certainty.POSSIBLE, stall.evidence, beside)
             return
         if ends is None or log.errors:
             return
         if not port_zero:
             last = [*log.find_all(_DEEPSPEED_INIT_PATTERN)][-1]
             if not any(line.text.strip() for line in log.lines_after(last.line, 6)):
-                yield self._found(port_zero, Certainty.POSSIBLE, last)
+                yield self._build_finding(port_zero, Certainty.POSSIBLE, last)
             return
         at_its_end = len(log.lines_after(ends.line, 40)) < 40
-        yield self._found(port_zero, Certainty.LIKELY if at_its_end else Certainty.POSSIBLE, port or ends, ends)
+        yield self._build_finding(port_zero, Certainty.LIKELY if at_its_end else Certainty.POSSIBLE, port or ends, ends)
 
-    def _found(self, port_zero: bool, certainty: Certainty, *evidence: LineMatch | LogLine) -> Finding:
+    def _build_finding(self, port_zero: bool, certainty: Certainty, *evidence: LineMatch | LogLine) -> Finding:
         first, *also = evidence
         return self.log_finding(
             first,

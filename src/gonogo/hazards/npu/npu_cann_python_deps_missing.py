@@ -35,13 +35,15 @@ class NpuCannPythonDepsMissing(Hazard):
         on_npu = log.find(_NPU) is not None
         found = log.find(_COMPILER_SAYS)
         if found is not None:
-            yield self._found(found, Certainty.CERTAIN)
+            yield self._build_finding(found, Certainty.CERTAIN)
         elif on_npu and (found := log.find(_MISSING_MODULE_PATTERN)):
-            yield self._found(found, Certainty.CERTAIN if log.find(self.patterns["cann_import"]) else Certainty.LIKELY)
+            yield self._build_finding(
+                found, Certainty.CERTAIN if log.find(self.patterns["cann_import"]) else Certainty.LIKELY
+            )
         elif found := log.find(self.patterns["init_failed"]):
-            yield self._found(found, Certainty.LIKELY)
+            yield self._build_finding(found, Certainty.LIKELY)
 
-    def _found(self, found: LineMatch, certainty: Certainty) -> Finding:
+    def _build_finding(self, found: LineMatch, certainty: Certainty) -> Finding:
         module = _MODULE_NAME.search(found.text)
         return self.log_finding(
             found,

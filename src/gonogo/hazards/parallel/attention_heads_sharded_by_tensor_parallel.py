@@ -30,7 +30,7 @@ class AttentionHeadsShardedByTensorParallel(Hazard):
                 yield self._unsharded_head_count_finding(failed_group, shape[-2], parts)
 
     def _cut(self, failed_group: FailedRanks, columns: int, width: int) -> Finding:
-        return self._said(
+        return self._build_finding(
             failed_group,
             translated(
                 "A rank has {columns} columns of the projection, and a head is {width} wide: the number of heads "
@@ -39,7 +39,7 @@ class AttentionHeadsShardedByTensorParallel(Hazard):
         )
 
     def _unsharded_head_count_finding(self, failed_group: FailedRanks, num_heads: int, parts: int) -> Finding:
-        return self._said(
+        return self._build_finding(
             failed_group,
             translated(
                 "The view expects all {heads} heads of the model; the columns are split into {parts} parts, "
@@ -47,7 +47,7 @@ class AttentionHeadsShardedByTensorParallel(Hazard):
             ).format(heads=num_heads, parts=parts),
         )
 
-    def _said(self, failed_group: FailedRanks, cause: Text) -> Finding:
+    def _build_finding(self, failed_group: FailedRanks, cause: Text) -> Finding:
         return self.finding(
             cause,
             cure=self.cures,

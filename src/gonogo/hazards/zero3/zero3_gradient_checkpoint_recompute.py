@@ -45,7 +45,7 @@ class Zero3GradientCheckpointRecompute(Hazard):
         on = zero3(log)
         if evidence is None:
             if found := _find_without_shapes(log, on):
-                yield self._found(*found)
+                yield self._build_finding(*found)
             return
         if empty:
             certainty = Certainty.LIKELY if on is False else Certainty.CERTAIN
@@ -53,9 +53,9 @@ class Zero3GradientCheckpointRecompute(Hazard):
             return
         else:
             certainty = Certainty.LIKELY if on or log.find(_LORA) else Certainty.POSSIBLE
-        yield self._found(evidence, certainty)
+        yield self._build_finding(evidence, certainty)
 
-    def _found(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
+    def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             translated(

@@ -74,7 +74,7 @@ class Zero3InitNotActiveLoadOom(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """transformers' error, or a process that was killed while it loaded the model without zero.Init."""
         if evidence := first_match(log, _NOT_INITIALIZED_PATTERN, "ValueError"):
-            yield self._found(evidence, Certainty.LIKELY)
+            yield self._build_finding(evidence, Certainty.LIKELY)
             return
         if log.find(_ZERO_INIT_ACTIVE_PATTERN):
             return
@@ -84,9 +84,9 @@ class Zero3InitNotActiveLoadOom(Hazard):
         killed = log.find(self.patterns["killed"])
         if killed and _was_loading(log, killed):
             ordered = _model_before_arguments(log.setup.script)
-            yield self._found(killed, Certainty.LIKELY if ordered else Certainty.POSSIBLE)
+            yield self._build_finding(killed, Certainty.LIKELY if ordered else Certainty.POSSIBLE)
 
-    def _found(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
+    def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             translated(

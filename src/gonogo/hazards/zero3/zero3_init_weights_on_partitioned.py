@@ -77,21 +77,21 @@ class Zero3InitWeightsOnPartitioned(Hazard):
                 of_torch = error.innermost is not None and "torch/nn/modules/" in error.innermost.path
                 likely = Certainty.LIKELY if _INDEX_OUT_OF_BOUNDS_PATTERN.search(error.message) else Certainty.POSSIBLE
                 if on or not of_torch:
-                    yield self._found(error, Certainty.CERTAIN if on else likely)
+                    yield self._build_finding(error, Certainty.CERTAIN if on else likely)
         cut = find_cut_traceback(log, "transformers/", "init_weights", "initialize_weights", code=_ZEROES_ROW)
         if cut and not log.errors:
-            yield self._found(cut, Certainty.LIKELY)
+            yield self._build_finding(cut, Certainty.LIKELY)
         elif not log.errors and (on or not log.setup.launch) and (cut := _find_cut_initialization(log)):
-            yield self._found(cut, Certainty.POSSIBLE)
+            yield self._build_finding(cut, Certainty.POSSIBLE)
         bare = first_match(log, _INDEX_OUT_OF_BOUNDS_PATTERN, "IndexError")
         if bare is None or (isinstance(bare, LoggedError) and any(map(_is_not_wrapper_frame, bare.frames))):
             return
         if on or log.find(_WEIGHT_INIT_PATTERN):
-            yield self._found(bare, Certainty.LIKELY)
+            yield self._build_finding(bare, Certainty.LIKELY)
         elif isinstance(bare, LoggedError):
-            yield self._found(bare, Certainty.POSSIBLE)
+            yield self._build_finding(bare, Certainty.POSSIBLE)
 
-    def _found(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
+    def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             translated(

@@ -47,9 +47,9 @@ class Zero3LoadIntoPartitionedModel(Hazard):
         if not found and len(ones) > 1:
             found = [(ones[0], Certainty.CERTAIN if zero3(log) else Certainty.LIKELY)]
         for mismatch, certainty in found:
-            yield self._found(mismatch.evidence, mismatch.saved, mismatch.current, certainty)
+            yield self._build_finding(mismatch.evidence, mismatch.saved, mismatch.current, certainty)
 
-    def _found(
+    def _build_finding(
         self, evidence: LoggedError | LineMatch, saved_sizes: str, current_sizes: str, certainty: Certainty
     ) -> Finding:
         return self.log_finding(

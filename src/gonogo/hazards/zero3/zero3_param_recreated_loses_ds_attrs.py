@@ -68,7 +68,7 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
             return
         if isinstance(evidence, LoggedError) and not evidence.type and evidence.innermost:
             read = self.patterns["ds_attribute_access"].search(evidence.innermost.code)
-            yield self._found(evidence, "Parameter", read.group(1) if read else "ds_id", Certainty.LIKELY)
+            yield self._build_finding(evidence, "Parameter", read.group(1) if read else "ds_id", Certainty.LIKELY)
             return
         text = evidence.message if isinstance(evidence, LoggedError) else evidence.text
         found = (self.patterns["missing_ds_attribute"] if on_module else self.patterns["lost_attribute"]).search(text)
@@ -79,9 +79,11 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
             certainty = Certainty.POSSIBLE
         else:
             certainty = Certainty.CERTAIN if not on_module and attribute.startswith("ds_") else Certainty.LIKELY
-        yield self._found(evidence, holder, attribute, certainty)
+        yield self._build_finding(evidence, holder, attribute, certainty)
 
-    def _found(self, evidence: LoggedError | LineMatch, owner: str, attribute: str, certainty: Certainty) -> Finding:
+    def _build_finding(
+        self, evidence: LoggedError | LineMatch, owner: str, attribute: str, certainty: Certainty
+    ) -> Finding:
         return self.log_finding(
             evidence,
             translated(

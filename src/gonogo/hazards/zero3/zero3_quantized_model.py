@@ -114,13 +114,13 @@ class Zero3QuantizedModel(Hazard):
             or log.setup.mentions(self.patterns["quantization"].text)
         )
         if evidence := first_match(log, self.patterns["zero3_incompatible"]):
-            yield self._found(evidence, Certainty.CERTAIN)
+            yield self._build_finding(evidence, Certainty.CERTAIN)
             return
         if evidence := first_match(log, self.patterns["several_dtypes"], "RuntimeError"):
-            yield self._found(evidence, Certainty.CERTAIN if quantized else Certainty.LIKELY)
+            yield self._build_finding(evidence, Certainty.CERTAIN if quantized else Certainty.LIKELY)
             return
         if cut := find_cut_traceback(log, "deepspeed/runtime/", "get_only_unique_item"):
-            yield self._found(cut, Certainty.CERTAIN if quantized else Certainty.LIKELY)
+            yield self._build_finding(cut, Certainty.CERTAIN if quantized else Certainty.LIKELY)
             return
         if on is False:
             return
@@ -130,11 +130,11 @@ class Zero3QuantizedModel(Hazard):
                 continue
             in_zero = isinstance(evidence, LoggedError) and evidence.passes(*_ZERO_FRAMES)
             if quantized and (on or in_zero or alone):
-                yield self._found(evidence, Certainty.LIKELY)
+                yield self._build_finding(evidence, Certainty.LIKELY)
             elif alone or in_zero or (on and says is _INTEGERS):
-                yield self._found(evidence, Certainty.POSSIBLE)
+                yield self._build_finding(evidence, Certainty.POSSIBLE)
 
-    def _found(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
+    def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             translated(
