@@ -15,9 +15,8 @@ import pytest
 from typer.main import get_group
 
 from gonogo.cli import app as application
-from gonogo.cli.app import translate_help
+from gonogo.cli.app import option_help_in_chinese, translate_help
 from gonogo.cli.help import overview
-from gonogo.cli.help.chinese import HELP_ZH
 from gonogo.report.page import Page, cells
 
 CHINESE = re.compile("[\u4e00-\u9fff]")
@@ -44,19 +43,19 @@ def test_the_overview_fits_a_terminal_and_cuts_nothing_off(language: str) -> Non
     written = buffer.getvalue()
     assert "…" not in written
     assert "..." not in written
-    examples = [command.example for _, group in overview.COMMAND_GROUPS for command in group]
+    examples = [command.example for group in overview.COMMAND_GROUPS for command in group.commands]
     for line in written.splitlines():
         assert cells(line) <= 80 or line.strip() in examples
-    for _, group in overview.COMMAND_GROUPS:
-        for command in group:
+    for group in overview.COMMAND_GROUPS:
+        for command in group.commands:
             said = command.says.in_language(language)
             assert said.endswith("." if language == "en" else "。")
             assert "".join(said.split()) in "".join(written.split())
 
 
 def test_examples_name_their_command_and_options_that_there_are(commands: dict[str, Any]) -> None:
-    for _, group in overview.COMMAND_GROUPS:
-        for command in group:
+    for group in overview.COMMAND_GROUPS:
+        for command in group.commands:
             words = shlex.split(command.example.rpartition("-- gonogo ")[2] or command.example)
             words = words[words.index("gonogo") + 1 :] if "gonogo" in words else words
             assert words[0] == command.name
@@ -70,8 +69,9 @@ def test_examples_name_their_command_and_options_that_there_are(commands: dict[s
 def test_every_option_is_told_in_chinese_and_the_table_has_no_other(commands: dict[str, Any]) -> None:
     told = {one.help for command in commands.values() for one in command.params if getattr(one, "help", None)}
     told.discard("Show this message and exit.")
-    assert told == set(HELP_ZH)
-    assert all(CHINESE.search(text) for text in HELP_ZH.values())
+    chinese = option_help_in_chinese()
+    assert told == set(chinese)
+    assert all(CHINESE.search(text) for text in chinese.values())
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])

@@ -431,6 +431,24 @@ def test_what_a_page_can_declare_is_not_written_in_python() -> None:
         assert vars(type(hazard)).keys().isdisjoint(hazard.page.head), hazard.name
 
 
+def test_texts_and_patterns_of_a_page_are_those_that_its_code_uses() -> None:
+    """``self.texts["…"]`` and ``self.patterns["…"]`` name what the page declares, and all of it."""
+    declared = 0
+    for hazard in all_hazards():
+        for table in ("texts", "patterns"):
+            names = set(hazard.page.head.get(table, {}))
+            used: set[str] = set()
+            if hazard.page.has_code:
+                path = PACKAGE.parent / Path(*hazard.page.module.split(".")).with_suffix(".py")
+                for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                    if isinstance(node, ast.Subscript) and getattr(node.value, "attr", "") == table:
+                        assert isinstance(node.slice, ast.Constant), path.name
+                        used.add(node.slice.value)
+            assert used == names, hazard.name
+            declared += len(names)
+    assert declared > 200
+
+
 def test_nothing_that_is_built_from_hazards_is_committed() -> None:
     committed = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False

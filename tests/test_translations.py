@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 from translations import ZH, calls_of, leveled, sources, texts_in, written
 
 from gonogo.finding import Text, translated
+from gonogo.hazards.index import all_hazards
 
 ENTRIES: dict[str, str] = json.loads(ZH.read_text(encoding="utf-8"))
 
@@ -34,6 +35,37 @@ def test_the_chinese_takes_values_that_it_is_given() -> None:
             lacking = values(ENTRIES[key]) - values(key) - passed
             faults += [f"{path.name}: {ENTRIES[key]}: {lacking}"] if lacking else []
     assert faults == []
+
+
+FILES_OF_TEXTS = sorted((ZH.parents[1]).rglob("*.texts.json"))
+
+
+def named_texts() -> list[tuple[str, dict[str, str]]]:
+    """What stands in data files: beside modules, and in the heads of hazards' pages."""
+    found = [
+        (f"{path.name}: {name}", text)
+        for path in FILES_OF_TEXTS
+        for name, text in json.loads(path.read_text(encoding="utf-8")).items()
+    ]
+    for hazard in all_hazards():
+        found += [(f"{hazard.name}: {name}", text) for name, text in hazard.page.head.get("texts", {}).items()]
+    return found
+
+
+def test_texts_of_data_files_are_in_both_languages_with_the_same_values() -> None:
+    texts = named_texts()
+    assert len(texts) > 200
+    for name, text in texts:
+        assert text.keys() == {"en", "zh"}, name
+        assert text["en"].strip(), name
+        assert text["zh"].strip(), name
+        assert values(text["zh"]) <= values(text["en"]), name
+
+
+def test_each_file_of_texts_belongs_to_a_module() -> None:
+    for path in FILES_OF_TEXTS:
+        module = path.with_name(path.name.removesuffix(".texts.json") + ".py")
+        assert "load_texts(__file__)" in module.read_text(encoding="utf-8"), path.name
 
 
 def values(text: str) -> set[str]:

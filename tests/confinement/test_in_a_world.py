@@ -19,7 +19,7 @@ import pytest
 from battery import tree_state
 
 from gonogo.confinement import world as world_module
-from gonogo.confinement.confinement import FORCED, Confinement
+from gonogo.confinement.confinement import CONFINEMENT_VARIABLE, Confinement
 from gonogo.confinement.trees import remove_tree
 from gonogo.confinement.untrusted_files import read_untrusted, write_shared
 from gonogo.confinement.world import LAYER_LIMIT_VARIABLE, World
@@ -40,7 +40,7 @@ def world_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, needs: Needs) -> C
     def make(means: str, **options: Any) -> Iterator[World]:
         if means != "none":
             needs(means, "self")
-            monkeypatch.setenv(FORCED, means)
+            monkeypatch.setenv(CONFINEMENT_VARIABLE, means)
         if means not in made:
             scratch = tmp_path / f"scratch-{means}"
             scratch.mkdir()
@@ -431,7 +431,7 @@ def processes_of(token: str) -> list[str]:
 def test_all_ends_when_gonogo_is_killed(tmp_path: Path, needs: Needs, means: str) -> None:
     if means != "none":
         needs(means, "self")
-    variables = {**os.environ, FORCED: means} if means != "none" else dict(os.environ)
+    variables = {**os.environ, CONFINEMENT_VARIABLE: means} if means != "none" else dict(os.environ)
     process = subprocess.Popen(
         [sys.executable, "-c", _HOLDS_A_WORLD, str(tmp_path), means],
         env=variables, stdout=subprocess.PIPE, text=True,
@@ -473,7 +473,7 @@ def test_temporary_folders_of_any_name(
 ) -> None:
     if means != "none":
         needs(means, "self")
-        monkeypatch.setenv(FORCED, means)
+        monkeypatch.setenv(CONFINEMENT_VARIABLE, means)
     scratch = tmp_path / name
     scratch.mkdir(parents=True)
     confinement = Confinement(scratch, unconfined=means == "none")
@@ -544,11 +544,11 @@ def test_a_world_in_a_world(world_of: Any, needs: Needs) -> None:
 
 
 def test_without_a_means_no_line_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(FORCED, "none")
+    monkeypatch.setenv(CONFINEMENT_VARIABLE, "none")
     with pytest.raises(UserError, match="--unconfined") as raised, Confinement(tmp_path).world():
         pytest.fail("a world was made")
     assert "GONOGO_CONFINEMENT=none" in str(raised.value)
-    monkeypatch.setenv(FORCED, "docker")
+    monkeypatch.setenv(CONFINEMENT_VARIABLE, "docker")
     with pytest.raises(UserError, match="GONOGO_CONFINEMENT=docker"), Confinement(tmp_path).world():
         pytest.fail("a world was made")
 

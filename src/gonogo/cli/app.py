@@ -16,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 from typer.core import TyperCommand
 from typer.models import CommandInfo
@@ -28,7 +29,6 @@ from gonogo.cli.cure import cure
 from gonogo.cli.env import env
 from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
 from gonogo.cli.help import overview
-from gonogo.cli.help.chinese import HELP_ZH
 from gonogo.cli.options import (
     Also,
     AsOf,
@@ -616,11 +616,17 @@ def translate_help(command: Any, language: str) -> None:
     command.help = _paragraphs_in_language(command.help or "", language)
     if language != "zh":
         return
+    chinese = option_help_in_chinese()
     command.epilog = None  # the exit statuses, which are documented in Chinese elsewhere
     for parameter in command.params:
         said = getattr(parameter, "help", None)
         if isinstance(said, str):
-            parameter.help = HELP_ZH.get(said, said)
+            parameter.help = chinese.get(said, said)
+
+
+def option_help_in_chinese() -> dict[str, str]:
+    """The Chinese help of arguments and options, by the English one."""
+    return msgspec.json.decode((Path(__file__).parent / "help" / "chinese.json").read_bytes(), type=dict[str, str])
 
 
 def _paragraphs_in_language(text: str, language: str) -> str:

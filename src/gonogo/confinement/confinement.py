@@ -20,7 +20,7 @@ from gonogo.confinement.world import LayerRefused, Means, World, WorldRefused, W
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
-FORCED = "GONOGO_CONFINEMENT"
+CONFINEMENT_VARIABLE = "GONOGO_CONFINEMENT"
 """Environment variable that names the only means to try."""
 _MEANS_BY_PREFERENCE: tuple[Means, ...] = ("namespaces", "landlock")
 _MIN_FREE_BYTES = 256 << 20
@@ -114,7 +114,9 @@ class Confinement:
                 finally:
                     world.close()
                 return
-        reasons = "; ".join(refusals) or (f"{FORCED}={os.environ.get(FORCED)}" if is_linux() else "not Linux")
+        reasons = "; ".join(refusals) or (
+            f"{CONFINEMENT_VARIABLE}={os.environ.get(CONFINEMENT_VARIABLE)}" if is_linux() else "not Linux"
+        )
         raise UserError(CANNOT_CONFINE.format(why=reasons))
 
     def _means_candidates(self) -> Iterator[tuple[Means, tuple[str, ...]]]:
@@ -218,7 +220,7 @@ def raise_if_ended(world: World) -> None:
 def _means_to_try() -> Sequence[Means]:
     if not is_linux():
         return ()
-    forced = os.environ.get(FORCED)
+    forced = os.environ.get(CONFINEMENT_VARIABLE)
     if not forced:
         return _MEANS_BY_PREFERENCE
     known: tuple[Means, ...] = get_args(Means)
@@ -226,6 +228,8 @@ def _means_to_try() -> Sequence[Means]:
     if not found and forced != "none":
         names = ", ".join(known)
         raise UserError(
-            translated("{name}={value}: must be one of {names}").format(name=FORCED, value=forced, names=names)
+            translated("{name}={value}: must be one of {names}").format(
+                name=CONFINEMENT_VARIABLE, value=forced, names=names
+            )
         )
     return found

@@ -142,7 +142,7 @@ class World:
             self._reap()
             raise
         self._control = ours
-        self._thread = threading.Thread(target=self._hear, args=(ours,), daemon=True, name="gonogo-world")
+        self._thread = threading.Thread(target=self._receive_messages, args=(ours,), daemon=True, name="gonogo-world")
         self._thread.start()
         return self
 
@@ -241,7 +241,7 @@ class World:
 
     # -- messages of its first process, and the size of the written files
 
-    def _hear(self, control: socket.socket) -> None:
+    def _receive_messages(self, control: socket.socket) -> None:
         poll = select.poll()
         poll.register(control, select.POLLIN)
         next_look = time.monotonic() + _CHECK_INTERVAL_SECONDS

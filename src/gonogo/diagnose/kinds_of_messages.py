@@ -16,7 +16,6 @@ from gonogo.finding.failure import RaisedException
 Explanation = tuple[Text | None, Text | None]
 """The reason as a clause, and what to change."""
 
-_QUOTES = "\"'`"
 _ALLOWED_VALUES_PATTERN = lazy_compile(
     r"(?i)\b([A-Za-z_][\w.]{0,60})[\"'`]?,? (?:must|should|has to|needs to) be (?:either|one of|in)\b:? ?"
     r"([^.\n]{3,400}?)[,;.]? ?(?:but )?(?:got|received|found|given|is)\b:? ?[\"'`]([^\"'`\n]{1,80})[\"'`]"

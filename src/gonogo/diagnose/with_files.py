@@ -15,7 +15,6 @@ from gonogo.finding.errors import UserError
 from gonogo.judge.log_findings import is_fallback
 
 _ONLY_IN_FILES = translated("The log does not show it: check whether the run got that far")
-_NO_SUCH_PROJECT = translated("--project {path}: no such file or folder")
 
 
 def require_folder(project: Path) -> None:

@@ -46,6 +46,11 @@ def _load_chinese() -> dict[str, str]:
     return msgspec.json.decode(CHINESE_TEXTS_FILE.read_bytes(), type=dict[str, str])
 
 
+def load_texts(module: str) -> dict[str, Text]:
+    """The named texts beside a module (its ``__file__``): ``words.texts.json`` of ``words.py``."""
+    return msgspec.json.decode(Path(module).with_suffix(".texts.json").read_bytes(), type=dict[str, Text])
+
+
 def join_texts(texts: Iterable[Text], comma: str = ", ", comma_zh: str = "，") -> Text:
     """Several texts joined into one, with a separator for each language."""
     several = list(texts)

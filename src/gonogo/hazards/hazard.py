@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError, span_of
 from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal.divergence_text import describe_divergence, places_of_divergence
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
 from gonogo.evidence.rehearsal.record import RehearsalRecord
@@ -51,6 +52,9 @@ class PageDeclarations(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     consequence: bool | UnsetType = UNSET
     formerly: tuple[str, ...] | UnsetType = UNSET
     needs: tuple[str, ...] | UnsetType = UNSET
+    cures: tuple[Text, ...] | UnsetType = UNSET
+    texts: dict[str, Text] | UnsetType = UNSET
+    patterns: dict[str, Pattern] | UnsetType = UNSET
 
 
 class Hazard:
@@ -110,6 +114,12 @@ class Hazard:
     None: derived from how it judges (:func:`gonogo.rehearse.limits.certificate.hazard_obligations`). Without
     ``made``, the text of generated rows has no part in it, and the columns of a published data set are the real ones.
     """
+
+    cures: tuple[Text, ...]
+    texts: dict[str, Text]
+    """Sentences of its findings, for code beside the page, by name."""
+    patterns: dict[str, Pattern]
+    """Patterns that code beside the page looks for, by name."""
 
     def __init__(self, page: HazardPage) -> None:
         """Raises UserError if the page's head does not match :attr:`declares`."""

@@ -18,6 +18,7 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.script.nodes import dotted
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.log_rule import LoggedHazard, Sign
 from gonogo.hazards.refusal import Refusal
@@ -103,14 +104,14 @@ def _byte_length(word: str) -> int:
 # Hazards
 
 
-def of_hazard(hazard: Hazard) -> LogLiterals:
+def literals_of_hazard(hazard: Hazard) -> LogLiterals:
     """Literals, one of which is in every log that shows the hazard."""
     if hazard.fallback:
         return MATCHES_ANY_LOG
     handler = type(hazard).in_log
     if handler is Hazard.in_log or handler is LoggedHazard.in_log:
         return _declared_literals(hazard)
-    return _LiteralCollector(hazard).of_function(handler)
+    return _LiteralCollector(hazard).literals_of_function(handler)
 
 
 def _declared_literals(hazard: Hazard) -> LogLiterals:
@@ -148,7 +149,7 @@ class _LiteralCollector(ast.NodeVisitor):
         self._found: set[str] = set()
         self._globals: dict[str, Any] = {}
 
-    def of_function(self, function: Callable[..., Any]) -> LogLiterals:
+    def literals_of_function(self, function: Callable[..., Any]) -> LogLiterals:
         """The literals of everything the function looks for; those of any log if there are none."""
         self._function(function)
         return LogLiterals(self._found) if self._found and "" not in self._found else MATCHES_ANY_LOG
@@ -211,6 +212,14 @@ class _LiteralCollector(ast.NodeVisitor):
             self._value(getattr(module, node.attr, None))
         else:
             self.visit(node.value)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        """Of ``self.patterns["…"]`` that pattern alone; what is in ``self.texts`` is not searched in the log."""
+        of_self = isinstance(node.value, ast.Attribute) and dotted(node.value)
+        if of_self == "self.patterns" and isinstance(node.slice, ast.Constant):
+            self._value(self._hazard.patterns[str(node.slice.value)])
+        elif of_self != "self.texts":
+            self.generic_visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> None:
         if not isinstance(node.value, ast.Constant):  # skip docstrings

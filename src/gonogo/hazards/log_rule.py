@@ -136,10 +136,10 @@ class LoggedHazard(Hazard):
         for sign in self.signs:
             evidence = sign.shown_in(log)
             if evidence is not None and (certainty := self.certainty_for(log, sign, evidence)):
-                yield self.shown(log, evidence, sign, certainty)
+                yield self.finding_of_sign(log, evidence, sign, certainty)
                 return
 
-    def shown(self, log: FailureLog, evidence: Evidence, sign: Sign, certainty: Certainty) -> Finding:
+    def finding_of_sign(self, log: FailureLog, evidence: Evidence, sign: Sign, certainty: Certainty) -> Finding:
         """The finding of a sign that the log shows."""
         match = match_of(sign.says, evidence)
         words = {name: str(value or "?") for name, value in match.groupdict().items()} if match is not None else {}

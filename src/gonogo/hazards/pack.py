@@ -69,14 +69,14 @@ def pack() -> Pack:
 
 def make() -> Pack:
     """Build the pack from the current pages. Raises UserError for an invalid one."""
-    from gonogo.hazards.letters import fewest, longer_fragments, of_hazard
+    from gonogo.hazards.letters import fewest, literals_of_hazard, longer_fragments
 
     hazards = [load_hazard(page) for page in read_pages()]
     rows: dict[str, Row] = {}
     for hazard in hazards:
         hazard.page.check(hazard.declares)
         stages = tuple(stages_of(hazard))
-        letters = of_hazard(hazard) if "log" in stages else frozenset[str]()
+        letters = literals_of_hazard(hazard) if "log" in stages else frozenset[str]()
         left = longer_fragments(hazard.ends_at) | {trace.casefold() for trace in hazard.traces}
         rows[hazard.name] = Row(stages, None if "" in letters else fewest(letters), fewest(left))
     encode = msgspec.msgpack.encode

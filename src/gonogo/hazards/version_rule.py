@@ -232,13 +232,13 @@ class NotInstalled(Hazard):
     cures: tuple[Text, ...] = ()
     """Cures besides its installation."""
 
-    def asked(self, run: Run) -> tuple[str, Field] | None:
+    def requested_by(self, run: Run) -> tuple[str, Field] | None:
         """The setting that requires the package, as the finding names it, and its field; None if there is none."""
         return None
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A setting that requires the package, and a listing that doesn't contain it."""
-        asked = self.asked(run)
+        asked = self.requested_by(run)
         if asked is not None:
             yield from self.missing(environment, asked, self.packages)
 

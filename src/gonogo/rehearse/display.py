@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.text import Text as Line
 
 from gonogo.finding import Text, translated
+from gonogo.finding.text import load_texts
 from gonogo.finding.words import PHASE_NAMES, size
 from gonogo.prepare.prompts import (
     PROGRESS,
@@ -35,18 +36,7 @@ _OPERATOR_COUNT = translated("{count:,} operators")
 _RANKS_DONE = translated("{done} of {all} ranks done")
 _COLUMN_GAP = "  "
 SECOND_PASS = translated("second pass: finds the forward that the failure comes from")
-STATES = {
-    "waiting": translated("waiting"),
-    "running": translated("starting"),
-    "completed": translated("completed"),
-    "raised": translated("raised an exception"),
-    "out-of-memory": translated("out of memory"),
-    "diverged": translated("diverged"),
-    "unsupported": translated("stopped: can't be rehearsed further"),
-    "timed-out": translated("timed out"),
-    "killed": translated("killed"),
-    "interrupted": translated("interrupted"),
-}
+STATES: dict[str, Text] = load_texts(__file__)
 # The most ranks that are shown at once: hundreds would fill the screen.
 _MAX_ROWS = 12
 

@@ -225,7 +225,7 @@ class WorldServer:
         while True:
             for descriptor, _ in poll.poll(_LIMIT_CHECK_SECONDS * 1000):
                 if descriptor == self._control.fileno():
-                    self._hear()
+                    self._receive_signal_request()
                 elif descriptor == self._listener.fileno():
                     asking = self._start()
                     if asking is not None:
@@ -246,7 +246,7 @@ class WorldServer:
         except BlockingIOError:
             pass
 
-    def _hear(self) -> None:
+    def _receive_signal_request(self) -> None:
         try:
             message = self._control.recv(_MAX_MESSAGE_BYTES)
         except OSError:

@@ -10,6 +10,7 @@ import msgspec
 
 from gonogo.evidence.source_file import Place
 from gonogo.finding import Edit, Text, translated
+from gonogo.finding.text import load_texts
 
 
 class ConfigProblem(msgspec.Struct, frozen=True):
@@ -31,37 +32,7 @@ UNREADABLE_REASON = translated("can't read its value: {text}")
 _HJSON_ACCEPTED = frozenset({"byte-order-mark", "comment", "trailing-comma", "single-quotes", "unquoted-key"})
 _JSON_ACCEPTED = frozenset({"duplicate-key", "not-a-number"})
 
-_PROBLEM_MESSAGES = {
-    "encoding": translated("the file is not UTF-8 text; save it as UTF-8"),
-    "byte-order-mark": translated("the file starts with a byte-order mark (BOM), which Python's json rejects"),
-    "empty": translated("the file is empty"),
-    "not-an-object": translated("a DeepSpeed config is one JSON object: {{ … }}"),
-    "comment": translated("JSON doesn't allow comments"),
-    "trailing-comma": translated("JSON doesn't allow a trailing comma"),
-    "duplicate-key": translated(
-        '"{text}" appears twice in this object (first on line {line}); DeepSpeed rejects that, while '
-        "Python's json takes the last one"
-    ),
-    "single-quotes": translated("JSON strings need double quotes"),
-    "unquoted-key": translated("JSON keys need double quotes: {text}"),
-    "unquoted": translated("JSON strings need double quotes: {text}"),
-    "python-literal": translated("{text} is Python; JSON uses true, false and null"),
-    "not-a-number": translated("{text} is not valid JSON, though Python's json accepts it"),
-    "number": translated("not a valid JSON number: {text}"),
-    "template": translated("{text} is a placeholder that another program must fill in"),
-    "escape": translated("invalid escape sequence: {text}"),
-    "control-character": translated("a tab or control character within a string; JSON uses \\t"),
-    "unclosed-string": translated("this string has no closing quote"),
-    "missing-comma": translated("a comma is missing before {text}"),
-    "missing-colon": translated("a colon is missing after the key {text}"),
-    "missing-value": translated("the key {text} has no value"),
-    "unclosed": translated("this bracket is never closed"),
-    "mismatched": translated("{text} has no matching opening bracket"),
-    "extra": translated("extra data after the end of the object"),
-    "nesting": translated("nested too deeply"),
-    "too-long": translated("the file is too long for a config; the rest was not read"),
-    "syntax": translated("unexpected: {text}"),
-}
+_PROBLEM_MESSAGES: dict[str, Text] = load_texts(__file__)
 
 _MAX_SHOWN = 40
 

@@ -3,13 +3,6 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Text, translated
 
 _METADATA_DIFFERS_PATTERN = Pattern(r"Recomputed values\s+for the following tensors\s+have different metadata")
-_METADATA_SIZES_PATTERN = Pattern(
-    r"saved metadata: \{'shape': torch\.Size\(\[(?P<first>\d+), (?P<width>\d+)\]\)[^}]*\}"
-    r"[^{]*recomputed metadata: \{'shape': torch\.Size\(\[(?P<second>\d+), (?P<again>\d+)\]\)"
-)
-_EXPERTS = Pattern(
-    r"(?i)\bmoe\b|_moe|moe_|mixtral|grouped_(?:mm|gemm)|\bexperts?\b|\brouter\b|hybridep|deepep|row_id_map|token_dispatch"
-)
 _MAX_ROW_DIFFERENCE = 0.2
 """The largest difference between two routings of the same tokens, as a share of the rows."""
 
@@ -23,9 +16,9 @@ class CheckpointRecomputeRoutesDifferently(Hazard):
             message = error.flat_message
             if _METADATA_DIFFERS_PATTERN.search(message) is None:
                 continue
-            sizes = _METADATA_SIZES_PATTERN.search(message)
+            sizes = self.patterns["metadata_sizes"].search(message)
             routed = sizes is not None and _differs_by_few_rows(*(int(sizes.group(name)) for name in _SIZE_GROUP_NAMES))
-            experts = log.says(_EXPERTS)
+            experts = log.says(self.patterns["experts"])
             if not routed and ("recomputed metadata" in message or not experts):
                 continue
             told = (

@@ -15,10 +15,6 @@ _PARAMETER_NAME = Pattern(r"Parameter at index \d+ with name (\S{1,200}) has bee
 _TRUE_WORDS = ("True", "true", "1")
 
 _DECIDING_ARGUMENTS = ("gradient_checkpointing", "ddp_find_unused_parameters", "ddp_static_graph")
-_CURES = (
-    translated('Set gradient_checkpointing_kwargs={"use_reentrant": False} and ddp_find_unused_parameters=False'),
-    translated("Or set static_graph=True where every step has the same graph; or turn gradient checkpointing off"),
-)
 
 
 class DdpReentrantCheckpointReadyTwice(Hazard):
@@ -54,7 +50,7 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
                 else translated("ddp_find_unused_parameters is True")
             ),
             certainty=Certainty.LIKELY if wrap is not None else Certainty.CERTAIN,
-            cure=_CURES,
+            cure=self.cures,
             spans=(
                 given.span() or (wrap.place.span() if wrap is not None else None),
                 checkpointing.span(translated("checkpointing is turned on here")),
@@ -84,7 +80,7 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
             ).format(
                 parameter=Text(named.group(1), f" {named.group(1)} ") if named else translated("a parameter", "any")
             ),
-            cure=_CURES,
+            cure=self.cures,
             certainty=Certainty.CERTAIN if checkpointed else Certainty.LIKELY,
             parameter=named.group(1) if named else None,
             confirm=translated(

@@ -39,11 +39,6 @@ _REMEDY_MARKERS = (
 )
 _BASE_TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer")
 
-_CURES = (
-    translated("Call model.enable_input_require_grads() before training (with get_peft_model: before or after it)"),
-    translated('Or set gradient_checkpointing_kwargs={"use_reentrant": False}, or gradient_checkpointing=False'),
-)
-
 
 class NoGradCheckpointingInputs(Hazard):
     log_words = (
@@ -87,7 +82,7 @@ class NoGradCheckpointingInputs(Hazard):
                 "has no graph."
             ),
             certainty=Certainty.LIKELY if script.guarded_by(wrap.node) else Certainty.CERTAIN,
-            cure=_CURES,
+            cure=self.cures,
             spans=(wrap.place.span(), given.span(translated("checkpointing is turned on here"))),
             fixes=self.fix(translated("Make the inputs require a gradient"), edit) if edit is not None else None,
         )
@@ -119,7 +114,7 @@ class NoGradCheckpointingInputs(Hazard):
                 "The loss has no graph: checkpointing runs a frozen model whose inputs require no gradient, so "
                 "the adapters inside get none."
             ),
-            cure=_CURES,
+            cure=self.cures,
             certainty=certainty,
             confirm=translated(
                 'torch warns "None of the inputs have requires_grad=True", and print_trainable_parameters() is not 0'

@@ -7,11 +7,6 @@ from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.facts.training_script import first_argument, makers, mentions
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Run, Script, Text, translated
 
-_REFUSED_PATTERN = Pattern(
-    r"(?:GLOBAL|[Uu]nsupported (?:global|class):?) `?(?:GLOBAL )?([A-Za-z_][\w.]*\.[\w.]+)"
-    r"|[Uu]nsupported (?:global|class|reduce)|not an allowed global"
-    r"|safe_globals|unsupported persistent id|Trying to instantiate .{1,200} blocked"
-)
 _BROKEN_FILE = Pattern(r"[Uu]nsupported operand|invalid load key|pickle data was truncated|Ran out of input")
 _WEIGHTS_ONLY_MESSAGE = "Weights only load failed"
 
@@ -72,7 +67,7 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
         everything = collapse_whitespace(
             " ".join(line.text for line in log.lines if "GLOBAL" in line.text or "class" in line.text)
         )
-        refused = _REFUSED_PATTERN.search(message) or _REFUSED_PATTERN.search(everything)
+        refused = self.patterns["refused"].search(message) or self.patterns["refused"].search(everything)
         if refused is None and _BROKEN_FILE.search(message):
             return  # not a pickle at all: an HTML page, a Git LFS pointer, a truncated file
         named = refused.group(1) if refused else None

@@ -13,18 +13,6 @@ _WORLD_SIZE_MESSAGE = "The checkpoint being loaded used a DP"
 _WORLD_SIZES_PATTERN = Pattern(r"world size of (\d+) but the\W{1,8}current world size is (\d+)")
 
 
-_CAUSE = translated(
-    "The checkpoint's optimizer states are partitioned over {saved} data-parallel ranks; this run has {size}."
-)
-_CURES = (
-    translated(
-        "Or convert it: python -m deepspeed.checkpoint.ds_to_universal --input_folder … --output_folder …, then "
-        '{"checkpoint": {"load_universal": true}} in the DeepSpeed JSON'
-    ),
-    translated("Or take only the weights (zero_to_fp32.py) and start with a fresh optimizer"),
-)
-
-
 class CheckpointWorldSizeMismatch(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A local checkpoint folder with the partitions of another number of ranks."""
@@ -38,9 +26,9 @@ class CheckpointWorldSizeMismatch(Hazard):
         if saved in (0, size):
             return
         yield self.finding(
-            _CAUSE.format(saved=saved, size=size),
+            self.texts["cause"].format(saved=saved, size=size),
             certainty=Certainty.LIKELY if run.framework else Certainty.CERTAIN,
-            cure=(translated("Resume with {saved} data-parallel ranks").format(saved=saved), *_CURES),
+            cure=(translated("Resume with {saved} data-parallel ranks").format(saved=saved), *self.cures),
             spans=(
                 given.span() or launch.place.span(),
                 launch.place.span(translated("starts {size} processes").format(size=size)),
@@ -59,20 +47,20 @@ class CheckpointWorldSizeMismatch(Hazard):
         if evidence is None:
             evidence = find_truncated_error(log, ("runtime/engine", "The checkpoint being loaded used a DP"))
             if evidence is not None:
-                yield self._found(evidence, None, Certainty.CERTAIN)
+                yield self._build_finding(evidence, None, Certainty.CERTAIN)
             return
         message = matched_text(log, evidence)
         if "used a DP" not in message and "optimizer state partitioning" not in message:
             return
         only_its_line = "world size" not in message and "partitioning" not in message
-        yield self._found(
+        yield self._build_finding(
             evidence, _WORLD_SIZES_PATTERN.search(message), Certainty.LIKELY if only_its_line else Certainty.CERTAIN
         )
 
-    def _found(self, evidence: LoggedError | LogLine, sizes: Match | None, certainty: Certainty) -> Finding:
+    def _build_finding(self, evidence: LoggedError | LogLine, sizes: Match | None, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            _CAUSE.format(saved=sizes.group(1), size=sizes.group(2))
+            self.texts["cause"].format(saved=sizes.group(1), size=sizes.group(2))
             if sizes
             else translated(
                 "The checkpoint's optimizer states are partitioned over a different number of data-parallel ranks than "
@@ -83,7 +71,7 @@ class CheckpointWorldSizeMismatch(Hazard):
                 translated("Resume with {saved} data-parallel ranks").format(saved=sizes.group(1))
                 if sizes
                 else translated("Resume with the number of data-parallel ranks that wrote it"),
-                *_CURES,
+                *self.cures,
             ),
         )
 

@@ -11,27 +11,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalR
 
 _MAX_NEW_SHARE = 0.5
 """A share of a model's parameters that no new head, projector or cross-attention reaches."""
-_EMBEDDING_WEIGHT_PATTERN = Pattern(
-    r"(?:embed_tokens|word_embeddings|tok_embeddings|wte|embed_in|embed_positions)\.weight$"
-)
 _EXPERT_WEIGHTS_PATTERN = Pattern(r"\.experts\.(?:gate_up_proj|down_proj|gate_proj|up_proj|w[123])")
-# The layers that any checkpoint of the architecture has: not those added by adapters, queries or a decoder.
-_LAYER_WEIGHT = Pattern(
-    r"(?:layers?|blocks?|h)\.(?:\d+|\{[^}]*\})\.(?:\w+\.)*(?:self_attn|attention|attn|mlp|\w*layer_?norm|ln_\d)\b"
-)
-_NEW_BY_DESIGN = Pattern(
-    r"(?i)lora|adapter|prompt|cross|query_tokens|_query\.|rotary|inv_freq|position_ids|masked_bias|attn\.bias$|vision|visual|audio"
-)
-
-_CURE = (
-    translated(
-        "Load the class that config.json names under architectures, or the checkpoint that belongs to this class"
-    ),
-    translated(
-        "Compare the names: list(safetensors.safe_open(FILE, 'pt').keys()) with model.state_dict().keys(); a "
-        "prefix left by a wrapper (module., _orig_mod., base_model.model.) must be stripped"
-    ),
-)
 
 
 class WeightsNotLoaded(Hazard):
@@ -46,7 +26,7 @@ class WeightsNotLoaded(Hazard):
             yield self.finding(
                 _cause(drawn),
                 certainty=Certainty.CERTAIN if drawn.held or drawn.named_instead else Certainty.LIKELY,
-                cure=_CURE,
+                cure=self.cures,
                 spans=places((innermost(drawn.frames, "user"), None)),
                 ranks=tuple(dict.fromkeys(ranks)),
             )
@@ -54,12 +34,16 @@ class WeightsNotLoaded(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """transformers' list of newly initialized weights, if it names the layers themselves."""
         for found, names in find_newly_initialized(log):
-            body = [name for name in names if _LAYER_WEIGHT.search(name) and not _NEW_BY_DESIGN.search(name)]
+            body = [
+                name
+                for name in names
+                if self.patterns["layer_weight"].search(name) and not self.patterns["new_by_design"].search(name)
+            ]
             body += [name for name in names if _EXPERT_WEIGHTS_PATTERN.search(name)]
             if not body:
                 continue
             whole = any(
-                _EMBEDDING_WEIGHT_PATTERN.search(name) or _EXPERT_WEIGHTS_PATTERN.search(name) for name in names
+                self.patterns["embedding_weight"].search(name) or _EXPERT_WEIGHTS_PATTERN.search(name) for name in names
             )
             yield self.log_finding(
                 found,
@@ -67,7 +51,7 @@ class WeightsNotLoaded(Hazard):
                     "from_pretrained found no values for weights of the layers themselves ({names}{instead}), "
                     "and initialized them randomly: the model being trained is not the intended one."
                 ).format(names=abbreviated_names(body), instead=_longer_name_clause(named_instead(log, names))),
-                cure=_CURE,
+                cure=self.cures,
                 certainty=Certainty.LIKELY if whole else Certainty.POSSIBLE,
                 severity=Severity.WARNING,
                 confirm=translated("The first loss is near ln(vocabulary size), or 0 with a gradient norm of nan"),

@@ -39,10 +39,6 @@ _COLLECTIVES = (
 
 
 _COLLECTIVE_EXPLANATION = translated("A collective returns when all ranks of its group have called it.")
-_DECIDE_TOGETHER_CURE = translated(
-    "Let the ranks decide together whether to leave the loop: broadcast the decision of rank 0, or all_reduce it "
-    "(ReduceOp.MAX)"
-)
 
 
 class CollectiveInBranchOfOneRank(Hazard):
@@ -55,7 +51,7 @@ class CollectiveInBranchOfOneRank(Hazard):
             yield self.divergence_finding(
                 divergence,
                 divergence.most_informative_side(),
-                cure=_DECIDE_TOGETHER_CURE,
+                cure=self.texts["decide_together_cure"],
                 reason=_COLLECTIVE_EXPLANATION,
             )
         if divergence.rank_test is None:

@@ -6,15 +6,7 @@ from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.hazards.collective import _recorded as recorded
 from gonogo.hazards.collective._same_sizes import all_gradient_fixes, same_dtype_fixes
 from gonogo.hazards.facts.divergence_fixes import fix_dict_order
-from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, translated
-
-_CURE = (
-    translated(
-        "Give it the same shape and dtype on every rank: pad to the longest (all_reduce the length with MAX first), or "
-        "reduce sums and counts instead of lists"
-    ),
-    translated("For objects of any size: dist.all_gather_object; Accelerate: pad_across_processes, gather_for_metrics"),
-)
+from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run
 
 
 class CollectiveSizesDiffer(Hazard):
@@ -24,7 +16,7 @@ class CollectiveSizesDiffer(Hazard):
         if divergence is None:
             return
         if divergence.divergence.kind == "other-size":
-            yield self.divergence_finding(divergence, divergence.most_informative_side(), cure=_CURE)
+            yield self.divergence_finding(divergence, divergence.most_informative_side(), cure=self.cures)
 
     def in_log(self, log: FailureLog) -> Findings:
         """Flight Recorder dumps whose calls with the same number have different sizes or dtypes."""
@@ -33,7 +25,7 @@ class CollectiveSizesDiffer(Hazard):
             yield self.finding(
                 recorded.describe_mismatch(unlike),
                 certainty=Certainty.LIKELY,
-                cure=_CURE,
+                cure=self.cures,
                 spans=recorded.span(unlike),
                 ranks=(*unlike.waiting, *unlike.others),
                 confirm=recorded.CHECK_MISSING_RANK_LOGS,

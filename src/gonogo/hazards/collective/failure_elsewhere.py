@@ -4,13 +4,6 @@ from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.stall import STALL_WORDS, Stall, find_stall, is_timeout_message
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Text, translated
 
-_CONSEQUENCE_PATTERN = Pattern(
-    r"ChildFailedError|Connection closed by (?:remote )?peer|Connection reset by peer|[Bb]roken pipe"
-    r"|NCCL communicator was aborted|remote process exited|closing signal SIGTERM|got signal: 15\b"
-    r"|Received (?:Signals\.SIGTERM|15) death signal|exits with return code|ProcessExitedException"
-    r"|(?:actor is dead because its|A) worker (?:process has )?died\b"
-    r"|failed \(exitcode|recvValue failed|failed to recv, got 0 bytes|Some NCCL operations have failed"
-)
 _SIGTERM_PATTERN = Pattern(r"got signal: 15\b|Received (?:Signals\.SIGTERM|15) death signal")
 _MEANINGS = {
     -9: translated("killed (SIGKILL): usually host memory"),
@@ -45,7 +38,10 @@ class FailureElsewhere(Hazard):
         waited = stall.time_outs[0].found if stall and stall.time_outs else None
         left = next((error for error in log.errors if error.role is Role.CASCADE), None)
         evidence = (
-            (first.found if first else waited) or left or (stall and stall.by_store) or log.find(_CONSEQUENCE_PATTERN)
+            (first.found if first else waited)
+            or left
+            or (stall and stall.by_store)
+            or log.find(self.patterns["consequence"])
         )
         if evidence is None:
             return

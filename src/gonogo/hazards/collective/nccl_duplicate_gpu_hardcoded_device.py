@@ -8,14 +8,6 @@ from gonogo.hazards.facts.duplicate_gpu import HARDCODED_DEVICE_PATTERN, Duplica
 from gonogo.hazards.facts.training_script import DDP, first_argument, has_several_processes_per_node, mentions
 from gonogo.hazards.rule import Certainty, Edit, Findings, Fix, Hazard, Run, Script, translated
 
-_CURES = (
-    translated(
-        "Call torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before any other CUDA call; replace 'cuda:0', "
-        ".cuda(0) and device='cuda' with that device"
-    ),
-    translated("Do not set CUDA_VISIBLE_DEVICES inside the script"),
-)
-
 _LOCAL_RANK_EXPRESSION = 'int(os.environ["LOCAL_RANK"])'
 
 
@@ -67,7 +59,7 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
                 "Ranks {ranks} share one GPU ({device}). With as many GPUs as processes, this means that the "
                 "code hardcodes a device, or sets none, instead of using LOCAL_RANK's."
             ).format(ranks=duplicate.names, device=duplicate.device or "?"),
-            cure=_CURES,
+            cure=self.cures,
             certainty=_certainty(log, duplicate),
             confirm=translated(
                 "nvidia-smi -L lists at least as many GPUs as the launch starts processes on this machine"

@@ -11,16 +11,6 @@ _CONSUMER_GPU_IN_LOG = (
 )
 _PEER_TO_PEER = r"NCCL_P2P_DISABLE|NCCL_P2P_LEVEL|via P2P/(?:IPC|CUMEM|direct)|\bp2p\b|P2P"
 _INIT_COMPLETE = Pattern(r"NCCL INFO .*(?:Init COMPLETE|Connected all (?:rings|trees))")
-_CURE = (
-    translated(
-        "export NCCL_P2P_DISABLE=1 (and NCCL_IB_DISABLE=1 on a single machine) before the launch; accelerate launch "
-        "sets both on RTX 4000 cards"
-    ),
-    translated(
-        "Then fix the cause: install a newer driver; turn the IOMMU and PCIe ACS off in the BIOS or with the "
-        "kernel's iommu=pt"
-    ),
-)
 
 
 class NcclP2pHang(Hazard):
@@ -49,7 +39,7 @@ class NcclP2pHang(Hazard):
             title=translated("NCCL's peer-to-peer copies between these GPUs may never arrive"),
             certainty=Certainty.POSSIBLE,
             severity=Severity.WARNING,
-            cure=_CURE,
+            cure=self.cures,
             spans=(launch.place.span(), asked.span() if asked is not None and named is None else None),
             fixes=fixes,
             confirm=translated("The run hangs with all GPUs at 100 %"),
@@ -70,7 +60,7 @@ class NcclP2pHang(Hazard):
                 "The run hangs at its first collectives, on GPUs whose peer-to-peer copies are known to be lost "
                 "without NVLink. Nothing is printed then until the watchdog's timeout."
             ),
-            cure=_CURE,
+            cure=self.cures,
             certainty=stall.at_most(Certainty.LIKELY) if sure else Certainty.POSSIBLE,
             extra_evidence=tuple(one for one in (gpus or talks, complete) if isinstance(one, LineMatch)),
             confirm=translated("The same command runs with NCCL_P2P_DISABLE=1"),

@@ -4,14 +4,6 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.shared_memory import SHARED_MEMORY_FIX, small_shared_memory
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Severity, translated
 
-_NO_SPACE = Pattern(
-    r"posix_fallocate failed ?: ?No space left|failed to extend /dev/shm/nccl-"
-    r"|shared memory segment .*nccl.*No space left|nccl.*\(size \d+\).*No space left|NCCL WARN .*(?:/dev/shm"
-    r"|shm).*No space left"
-)
-_SHM_SEGMENT_PATTERN = Pattern(
-    r"Error while creating shared memory segment|Call to (?:posix_fallocate|ftruncate|shm_open|mmap) failed"
-)
 _SHM_MESSAGE = Pattern(r"(?i)\bnc[cl]l\b.{0,80}(?:no space left on device|共享内存不足)")
 _OTHER_REASON = Pattern(r"invalid argument|Permission denied|No such file|Operation not permitted|Too many open files")
 
@@ -41,12 +33,12 @@ class NcclShmNoSpace(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """NCCL's warning that a segment in /dev/shm could not be made or extended."""
-        found = log.find(_NO_SPACE)
+        found = log.find(self.patterns["no_space"])
         certainty = Certainty.CERTAIN
         if found is None and (found := log.find(_SHM_MESSAGE)):
             certainty = Certainty.LIKELY
         elif found is None:
-            found = log.find(_SHM_SEGMENT_PATTERN)
+            found = log.find(self.patterns["shm_segment"])
             if found is None:
                 return
             around = (*log.lines_before(found.line, 3), found.line)

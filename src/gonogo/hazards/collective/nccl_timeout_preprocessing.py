@@ -15,9 +15,6 @@ _PREPARATION_FRAMES = (
     "main_process_first", "torch_distributed_zero_first", "rank_zero_first", "zero_first", "preprocess_dataset",
     "get_dataset", "tokenize_dataset", "prepare_dataset", "_prepare_dataset",
 )  # fmt: skip
-_SHORT_TIMEOUT_TITLE = translated(
-    "The timeout of collectives is short: one rank that prepares data or saves may outlast it"
-)
 _SLOW = ("*.map", "datasets.load_dataset", "*.snapshot_download", "*.filter")
 _SECONDS_PER_UNIT = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1, "milliseconds": 0.001}
 
@@ -36,7 +33,7 @@ class NcclTimeoutPreprocessing(Hazard):
                 "ddp_timeout is {seconds} s (the default is 1800): if one rank takes longer than that to "
                 "tokenize, load or save, the ranks waiting for it end the run."
             ).format(seconds=seconds),
-            title=_SHORT_TIMEOUT_TITLE,
+            title=self.texts["short_timeout_title"],
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=translated("Raise ddp_timeout beyond the longest preparation: --ddp_timeout 7200"),
@@ -60,7 +57,7 @@ class NcclTimeoutPreprocessing(Hazard):
                     "The process group's timeout is {seconds} s (NCCL's default is 600), and {work} runs on one rank "
                     "while the others wait in a barrier: if it takes longer, they end the run."
                 ).format(seconds=seconds, work=f"{alone.method}()"),
-                title=_SHORT_TIMEOUT_TITLE,
+                title=self.texts["short_timeout_title"],
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
                 cure=(

@@ -35,7 +35,7 @@ class NcclTooOldForBlackwell(LoggedHazard):
         ),
     )
 
-    def shown(self, log: FailureLog, evidence: Evidence, sign: Sign, certainty: Certainty) -> Finding:
+    def finding_of_sign(self, log: FailureLog, evidence: Evidence, sign: Sign, certainty: Certainty) -> Finding:
         """The finding, with NCCL's version if the log shows it."""
         version = log.find(_NCCL_VERSION_PATTERN)
         told_version = version.match.group(1) if version is not None else translated("installed here")

@@ -8,10 +8,6 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Ru
 _NO_INTERFACE = Pattern(
     r"no socket interface found|Bootstrap ?: no (?:socket )?interface|NCCL WARN .*No (?:IP|network) interface"
 )
-_NO_INTERFACE_CAUSE = translated(
-    "NCCL found no network interface that it can use: NCCL_SOCKET_IFNAME names none that this machine or "
-    "container has, or there is only loopback."
-)
 _VIRTUAL_INTERFACE_PATTERN = Pattern(
     r"(?:NET/Socket|Bootstrap) ?: Using (?:.*[\] ,])?(?:docker\d*|veth\w*|virbr\d*|br-\w+|lo|cni\d*|flannel[\w.]*"
     r"|cali\w*|tun\d*|vmnet\d*|podman\d*|lxdbr\d*|tailscale\d*|zt\w+):"
@@ -90,7 +86,7 @@ class NcclWrongNetworkInterface(Hazard):
         virtual = log.find(_VIRTUAL_INTERFACE_PATTERN)
         yield self.log_finding(
             evidence,
-            _NO_INTERFACE_CAUSE
+            self.texts["no_interface_cause"]
             if _NO_INTERFACE.search(evidence.text)
             else translated(
                 "NCCL's sockets do not reach the other ranks{interface}. The interface is chosen by name, not by "

@@ -22,14 +22,6 @@ _RANK_LINE = Pattern(r"^\s*Rank (\d{1,6}) -- GPU ")
 
 _MIN_LASTING_SECONDS = 600.0
 """Seconds after which a stalled run counts as hung: NCCL's default timeout."""
-_TIMEOUT_CURE = translated(
-    "If it needs this long, give the others a longer timeout (ddp_timeout; "
-    "init_process_group(timeout=...)), and let all ranks do their share, so that none waits"
-)
-_INSPECT_PROCESS_CURE = translated(
-    "Look at that process on its machine: run py-spy dump --native --pid PID; look for state D (a disk or "
-    "network file system) or T (stopped) in ps; check dmesg and nvidia-smi for a GPU that fell off the bus"
-)
 _BUSY_PATTERN = Pattern(r"(?i)\bsav(?:e|ing)\b.{0,40}(?:checkpoint|model)|\bupload|\bwaiting for (?:path|file|the)\b")
 
 
@@ -52,7 +44,7 @@ class RankLateAtCollective(Hazard):
                     "The last thing the log shows before the timeout is work that one rank does alone, while the "
                     "others wait for it in a collective."
                 ),
-                cure=_TIMEOUT_CURE,
+                cure=self.texts["timeout_cure"],
                 certainty=Certainty.POSSIBLE,
                 extra_evidence=(busy,),
                 confirm=translated("py-spy dump --pid of rank 0 while the others wait shows it doing that work"),
@@ -85,7 +77,7 @@ class RankLateAtCollective(Hazard):
         yield self.finding(
             cause,
             certainty=Certainty.LIKELY if sure else Certainty.POSSIBLE,
-            cure=(*((known.cure,) if known and known.cure else ()), _TIMEOUT_CURE),
+            cure=(*((known.cure,) if known and known.cure else ()), self.texts["timeout_cure"]),
             spans=spans,
             ranks=late,
             confirm=recorded.CHECK_MISSING_RANK_LOGS,
@@ -101,7 +93,7 @@ class RankLateAtCollective(Hazard):
             translated(
                 "NCCL's RAS counts {lacking} fewer collectives for these ranks than for the others in the group."
             ).format(lacking=lacking),
-            cure=(_INSPECT_PROCESS_CURE, _TIMEOUT_CURE),
+            cure=(self.texts["inspect_process_cure"], self.texts["timeout_cure"]),
             certainty=Certainty.POSSIBLE,
             ranks=ranks,
             confirm=translated(
@@ -141,9 +133,9 @@ class RankLateAtCollective(Hazard):
             certainty=Certainty.CERTAIN if ended and not interrupted(run) else Certainty.LIKELY,
             severity=Severity.ERROR if lasting else Severity.WARNING,
             cure=(
-                *((_INSPECT_PROCESS_CURE,) if frozen else ()),
+                *((self.texts["inspect_process_cure"],) if frozen else ()),
                 *((known.cure,) if known and known.cure else ()),
-                _TIMEOUT_CURE,
+                self.texts["timeout_cure"],
             ),
             spans=_spans(still, at),
             ranks=still.late,

@@ -5,15 +5,8 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.finding.ranks import capitalize_text, ranks_text
 from gonogo.hazards.collective._store_barrier import store_barriers_in_log
 from gonogo.hazards.log_rule import match_of
-from gonogo.hazards.rule import Certainty, Finding, Findings, GuardedRun, Hazard, Pattern, Severity, translated
+from gonogo.hazards.rule import Certainty, Finding, Findings, GuardedRun, Hazard, Severity, translated
 
-_CLIENT_TIMEOUT_PATTERN = Pattern(
-    r"Timed out after \d+ seconds waiting for (?:clients|workers)\. (\d+)/(\d+) (?:clients|workers)"
-)
-_START_ALL_NODES_CURE = translated(
-    "Start the launcher on every node with its own node rank, and the same address, port and number of nodes; "
-    "under a scheduler such as Slurm, check that all nodes were allocated"
-)
 _CONNECTIVITY_CURE = translated("From that node, nc -zv MASTER_ADDR MASTER_PORT has to succeed")
 
 
@@ -24,8 +17,9 @@ class RankNeverJoined(Hazard):
         if short is not None:
             yield self._missing_processes_finding(short.evidence, short.joined, short.world, Certainty.LIKELY)
         elif (
-            said := next(log.errors_of(says=_CLIENT_TIMEOUT_PATTERN), None) or log.find(_CLIENT_TIMEOUT_PATTERN)
-        ) and (match := match_of(_CLIENT_TIMEOUT_PATTERN, said)):
+            said := next(log.errors_of(says=self.patterns["client_timeout"]), None)
+            or log.find(self.patterns["client_timeout"])
+        ) and (match := match_of(self.patterns["client_timeout"], said)):
             yield self._missing_processes_finding(said, int(match.group(1)), int(match.group(2)), Certainty.POSSIBLE)
 
     def _missing_processes_finding(
@@ -37,7 +31,7 @@ class RankNeverJoined(Hazard):
                 joined=joined_count, world=world
             ),
             certainty=certainty,
-            cure=(_START_ALL_NODES_CURE, _CONNECTIVITY_CURE),
+            cure=(self.texts["start_all_nodes_cure"], _CONNECTIVITY_CURE),
             confirm=translated(
                 "The others have no process, have died (check their logs), or can't reach the master's address and port"
             ),
@@ -78,7 +72,7 @@ class RankNeverJoined(Hazard):
             certainty=Certainty.LIKELY,
             severity=Severity.ERROR,
             cure=(
-                _START_ALL_NODES_CURE,
+                self.texts["start_all_nodes_cure"],
                 translated(
                     "If they are running: give gonogo run the same --folder on every node, one that all of them see"
                 ),

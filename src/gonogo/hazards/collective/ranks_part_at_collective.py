@@ -13,14 +13,6 @@ from gonogo.hazards.facts.divergence_fixes import (
 from gonogo.hazards.facts.leaf_modules import fix_with_leaf_modules
 from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, translated
 
-_ZERO_3_CURE = translated(
-    "Under ZeRO-3 every rank has to run the same modules in the same order: run the module on all ranks, and "
-    "multiply its result by zero where it isn't wanted; or use ZeRO-2"
-)
-_SAME_BRANCH_CURE = translated(
-    "Make all ranks take the same branch: decide on a value that they share (all_reduce or broadcast it before "
-    "the branch), and move the call out of code that only some of them run"
-)
 _SAME_ORDER_CURE = translated("Make the calls in the same order on every rank, e.g. over sorted names")
 
 
@@ -32,9 +24,9 @@ class RanksPartAtCollective(Hazard):
             return
         telling = divergence.most_informative_side()
         cure = (
-            (_ZERO_3_CURE, _SAME_BRANCH_CURE)
+            (self.texts["zero_3_cure"], self.texts["same_branch_cure"])
             if divergence.gathers and divergence.zero_stage == 3
-            else (_SAME_BRANCH_CURE,)
+            else (self.texts["same_branch_cure"],)
         )
         if not divergence.own_guards(telling):
             cure = (*cure, _SAME_ORDER_CURE)
@@ -47,7 +39,7 @@ class RanksPartAtCollective(Hazard):
             yield self.finding(
                 recorded.describe_mismatch(unlike),
                 certainty=Certainty.LIKELY,
-                cure=(_SAME_BRANCH_CURE, _SAME_ORDER_CURE),
+                cure=(self.texts["same_branch_cure"], _SAME_ORDER_CURE),
                 spans=recorded.span(unlike),
                 ranks=(*unlike.waiting, *unlike.others),
                 confirm=recorded.CHECK_MISSING_RANK_LOGS,

@@ -3,7 +3,6 @@ from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.hazards.facts.rank_tests import on_one_rank
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, translated
 
-_CURE = (translated("Call it on all ranks, and write or print the metrics on one rank only"),)
 _EVALUATES = frozenset({"evaluate", "predict", "evaluation_loop", "prediction_loop"})
 _DIVERGENCE_REASON = translated("The Trainer gathers the results of all ranks.")
 
@@ -17,7 +16,7 @@ class TrainerEvaluatesOnOneRank(Hazard):
         side, _ = divergence.rank_test
         frames = side.call.frames if side.call is not None else ()
         if _EVALUATES & set(side.functions) and any("transformers" in frame.path for frame in frames):
-            yield self.divergence_finding(divergence, side, cure=_CURE, reason=_DIVERGENCE_REASON)
+            yield self.divergence_finding(divergence, side, cure=self.cures, reason=_DIVERGENCE_REASON)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """The Trainer's evaluation under a test for one rank."""
@@ -35,6 +34,6 @@ class TrainerEvaluatesOnOneRank(Hazard):
                     "{call} gathers the results of all ranks, and only the rank for which {test} holds reaches it."
                 ).format(call=script.place(call.node.func).text, test=script.place(guard).text),
                 certainty=Certainty.CERTAIN if run.distributed else Certainty.LIKELY,
-                cure=_CURE,
+                cure=self.cures,
                 spans=(call.place.span(), script.place(guard).span(translated("lets only one rank through"))),
             )

@@ -27,17 +27,6 @@ _ITERABLE_DATASET_PATTERN = (
     r"(?i)IterableDataset|streaming[\"']?\s*[:=]\s*true|StreamingDataset|dispatch_batches|webdataset"
 )
 _EXHAUSTED_PATTERN = Pattern(r"Detected at least one rank that exhausted inputs")
-_CURE = (
-    translated(
-        "Give every rank the same number of batches: drop_last=True, split_dataset_by_node with equal "
-        "shards, or repeat the data of ranks that have fewer; or stop all ranks at the smallest count "
-        "(all_reduce of the length with MIN)"
-    ),
-    translated(
-        "Plain DDP: wrap the loop in `with Join([model]):`; Accelerate: join_uneven_inputs, or "
-        "DataLoaderConfiguration(dispatch_batches=True) for an IterableDataset"
-    ),
-)
 
 # Code that makes the ranks stop together, or counts steps instead of data.
 _STEP_ALIGNMENT_MARKERS = (
@@ -52,15 +41,6 @@ _STEP_ALIGNMENT_MARKERS = (
 )
 
 
-_UNEVEN_BATCHES_TITLE = translated(
-    "The ranks may have different numbers of batches and then wait for one that has run out"
-)
-_DIVERGENCE_REASON = translated(
-    "They have not read the same number of batches or taken the same number of steps: a rank without a "
-    "batch does not join the collective that the others wait for."
-)
-
-
 class UnevenDataPerRankHang(Hazard):
     log_words = STALL_WORDS
 
@@ -72,7 +52,7 @@ class UnevenDataPerRankHang(Hazard):
             return
         if divergence.rank_test is None and divergence.rank_exit is None and _has_uneven_batches(divergence):
             yield self.divergence_finding(
-                divergence, divergence.most_informative_side(), cure=_CURE, reason=_DIVERGENCE_REASON
+                divergence, divergence.most_informative_side(), cure=self.cures, reason=self.texts["divergence_reason"]
             )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
@@ -93,7 +73,7 @@ class UnevenDataPerRankHang(Hazard):
                 "{many}: nothing was seen that makes them stop together."
             ).format(fewest=fewest, few=left[fewest], most=most, many=left[most]),
             certainty=Certainty.LIKELY,
-            cure=_CURE,
+            cure=self.cures,
             ranks=tuple(sorted(left)),
             confirm=translated("The loop runs until the data ends, not for a number of steps"),
         )
@@ -116,10 +96,10 @@ class UnevenDataPerRankHang(Hazard):
                     "{owner} gives each rank its part of the data, and the parts may differ in length; DDP's "
                     "loop runs until a rank's part ends: the others then wait for its gradients."
                 ).format(owner=owner.name),
-                title=_UNEVEN_BATCHES_TITLE,
+                title=self.texts["uneven_batches_title"],
                 certainty=Certainty.POSSIBLE,
                 severity=Severity.WARNING,
-                cure=_CURE,
+                cure=self.cures,
                 spans=(script.first_line_place(method).span(), wrap.place.span(translated("DDP waits for all ranks"))),
                 confirm=translated("Print each rank's number of batches in an epoch: they differ"),
             )
@@ -132,7 +112,7 @@ class UnevenDataPerRankHang(Hazard):
                 translated(
                     "A rank has used up its batches while others have more; Join is set to raise an error then."
                 ),
-                cure=_CURE,
+                cure=self.cures,
             )
             return
         stall = find_stall(log)
@@ -152,7 +132,7 @@ class UnevenDataPerRankHang(Hazard):
                 if iterable
                 else translated("near the end of the progress bar, or in different collectives")
             ),
-            cure=_CURE,
+            cure=self.cures,
             certainty=stall.at_most(Certainty.LIKELY) if iterable else Certainty.POSSIBLE,
             extra_evidence=tuple(one for one in (iterable, near_end) if isinstance(one, LineMatch)),
             confirm=translated("Print each rank's number of batches in an epoch: they differ"),

@@ -5,7 +5,6 @@ from gonogo.evidence.paths import is_folder, may_exist
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, translated
 
 _CONFIG_NOT_FOUND_PATTERN = Pattern(r"The passed configuration file .{1,300} does not exist")
-_CURE = (translated("Give the path of an existing file, absolute or relative to the folder that the command runs in"),)
 _MISSING_FILE_CONFIRM = translated("ls PATH fails in the directory that the launch runs in")
 
 
@@ -30,7 +29,7 @@ class AccelerateConfigFileNotFound(Hazard):
                 "{written} is not a file (looked for as {path}): accelerate refuses it before it starts anything."
             ).format(written=written, path=path),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
-            cure=_CURE,
+            cure=self.cures,
             spans=field.span(),
             confirm=() if sure else _MISSING_FILE_CONFIRM,
         )
@@ -42,7 +41,7 @@ class AccelerateConfigFileNotFound(Hazard):
             yield self.log_finding(
                 found,
                 translated("The file that --config_file names does not exist where accelerate launch runs."),
-                cure=_CURE,
+                cure=self.cures,
                 certainty=Certainty.CERTAIN,
                 confirm=_MISSING_FILE_CONFIRM,
             )

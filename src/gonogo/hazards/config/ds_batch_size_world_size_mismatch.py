@@ -17,7 +17,6 @@ from gonogo.hazards.rule import (
     Findings,
     Fix,
     Hazard,
-    Pattern,
     RehearsalRecord,
     Run,
     Text,
@@ -34,9 +33,6 @@ _BATCH_SIZE_MESSAGES = (
 )
 _FRACTIONAL_WORLD_PATTERN = lazy_compile(r"!=\s{0,4}\d{1,9}\s{0,4}\*\s{0,4}\d{1,9}\s{0,4}\*\s{0,4}\d{1,9}\.\d")
 """A fractional world size: DeepSpeed has divided the number of processes by those that share a sample."""
-_SAMPLE_SHARING_PATTERN = Pattern(
-    r"(?i)sequence_parallel_size\W{0,4}[2-9]|sp_size\W{0,4}[2-9]|ulysses|autotp_size\W{0,4}[2-9]"
-)
 _BATCH_EQUATION_PATTERN = lazy_compile(
     r"(\d{1,9})\s{0,4}!=\s{0,4}(\d{1,9})\s{0,4}\*\s{0,4}(\d{1,9})\s{0,4}\*\s{0,4}(\d{1,9})"
 )
@@ -124,9 +120,9 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
                 "micro-batch * accumulation * world size"
             )
         ]
-        shared = _FRACTIONAL_WORLD_PATTERN.search(message) or log_mentions(log, _SAMPLE_SHARING_PATTERN)
+        shared = _FRACTIONAL_WORLD_PATTERN.search(message) or log_mentions(log, self.patterns["sample_sharing"])
         if shared:
-            cure.insert(0, _SAMPLE_SHARING_CURE)
+            cure.insert(0, self.texts["sample_sharing_cure"])
         elif numbers and int(numbers.group(4)) == 1:
             cure.insert(
                 0,
@@ -170,12 +166,6 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
             fixes=(*_accumulation_fixes(batch_mismatch, config, run), *_fixes(config, run)),
             confirm=(translated("The script leaves the config's train_batch_size as it is"),) if changed else (),
         )
-
-
-_SAMPLE_SHARING_CURE = translated(
-    "The processes share samples (sequence or tensor parallelism): DeepSpeed counts processes ÷ that size. "
-    "Compute train_batch_size that way, or leave it out"
-)
 
 
 def _correct_train_batch_size(match: re.Match[str] | None, world_size: int) -> str:

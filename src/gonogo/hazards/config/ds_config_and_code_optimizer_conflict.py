@@ -32,13 +32,13 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """accelerate's error, or the Trainer's for an optimizer object passed under DeepSpeed."""
         if evidence := first_match(log, *_CONFLICT_MESSAGES):
-            yield self.log_finding(evidence, _CAUSE, cure=_CURE)
+            yield self.log_finding(evidence, self.texts["cause"], cure=self.cures)
         elif evidence := first_match(log, *_OPTIMIZERS_NOT_ALLOWED_MESSAGES):
             deepspeed = log.setup.mentions("(?i)deepspeed") or log.setup.zero_stage is not None
             yield self.log_finding(
                 evidence,
-                _PASSED_TO_TRAINER_CAUSE,
-                cure=_CURE[1:],
+                self.texts["passed_to_trainer_cause"],
+                cure=self.cures[1:],
                 certainty=Certainty.LIKELY if deepspeed else Certainty.POSSIBLE,
                 confirm=translated(
                     "The launch uses --deepspeed, and the code or an option such as use_galore builds an optimizer"
@@ -49,8 +49,8 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
         ) and cut.frame("raise ValueError"):
             yield self.log_finding(
                 cut,
-                _CAUSE,
-                cure=_CURE,
+                self.texts["cause"],
+                cure=self.cures,
                 certainty=Certainty.POSSIBLE,
                 confirm=translated("The line after it names an optimizer or a scheduler, not a batch size"),
             )
@@ -113,20 +113,3 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
                 cure=translated('Remove the "optimizer" block from the DeepSpeed JSON, or the optimizers= argument'),
                 spans=(block.span(), *spans),
             )
-
-
-_CAUSE = translated(
-    "The DeepSpeed JSON has an optimizer or scheduler block, and the code passes its own: accelerate takes only "
-    "one of them."
-)
-_PASSED_TO_TRAINER_CAUSE = translated(
-    "The code passes its own optimizer object to the Trainer, which does not accept one where DeepSpeed (or "
-    "FSDP) shards the optimizer."
-)
-_CURE = (
-    translated(
-        "Remove the optimizer (and scheduler) block from the DeepSpeed JSON, or use accelerate.utils.DummyOptim / "
-        "DummyScheduler in the code"
-    ),
-    translated("With GaLore or another optimizer that the framework builds: turn it off, or train without DeepSpeed"),
-)

@@ -73,28 +73,28 @@ class DsConfigFileNotFound(Hazard):
         if evidence := first_match(log, *_CONFIG_NOT_FOUND_MESSAGES):
             received = _RECEIVED_PATH_PATTERN.search(matched_text(log, evidence))
             path = received.group(1) if received and "{" not in received.group(1) else None
-            yield self._found(evidence, path, Certainty.CERTAIN)
+            yield self._build_finding(evidence, path, Certainty.CERTAIN)
             return
         for error in log.errors:
             decoding = error.type == "UnicodeDecodeError" or "binascii" in error.raised.qualified
             decoding = decoding or (error.type == "JSONDecodeError" and error.passes("json.loads(config_file_or_dict)"))
             if decoding and error.passes(*_CONFIG_READING_FRAMES):
-                yield self._found(error, None, Certainty.CERTAIN)
+                yield self._build_finding(error, None, Certainty.CERTAIN)
                 return
             if decoding and error.last_user_frame is not None:  # the program decodes something of its own
                 return
             missing = _CONFIG_NAME.search(error.message)
             if missing and error.type == "FileNotFoundError":
                 quoted = (part for part in error.message.split("'") if missing.group(0) in part)
-                yield self._found(error, next(quoted, missing.group(0)), Certainty.LIKELY)
+                yield self._build_finding(error, next(quoted, missing.group(0)), Certainty.LIKELY)
                 return
         if cut := first_match(log, "urlsafe_b64decode(config"):  # a traceback without its end
-            yield self._found(cut, None, Certainty.LIKELY)
+            yield self._build_finding(cut, None, Certainty.LIKELY)
         elif found := log.find(_BASE64_ERROR_PATTERN):
             deepspeed = log.setup.mentions("(?i)deepspeed") or log.has("deepspeed") or log.has("DeepSpeed")
-            yield self._found(found.line, None, Certainty.LIKELY if deepspeed else Certainty.POSSIBLE)
+            yield self._build_finding(found.line, None, Certainty.LIKELY if deepspeed else Certainty.POSSIBLE)
 
-    def _found(self, evidence: LoggedError | LogLine, path: str | None, certainty: Certainty) -> Finding:
+    def _build_finding(self, evidence: LoggedError | LogLine, path: str | None, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             translated(

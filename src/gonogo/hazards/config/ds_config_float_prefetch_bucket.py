@@ -98,16 +98,18 @@ class DsConfigFloatPrefetchBucket(Hazard):
             value = _INPUT_VALUE_PATTERN.search(message)
             named = log.has(_KEY)
             if named or (value and _is_nine_tenths_of_square(float(value.group(1)))):
-                yield self._found(evidence, value.group(1) if value else None, Certainty.CERTAIN)
+                yield self._build_finding(evidence, value.group(1) if value else None, Certainty.CERTAIN)
             elif log.has("DeepSpeedZeroConfig") or "deepspeed" in message.lower():
-                yield self._found(evidence, value.group(1) if value else None, Certainty.LIKELY)
+                yield self._build_finding(evidence, value.group(1) if value else None, Certainty.LIKELY)
             return
         if log.has("int_parsing"):  # an "auto" that was never filled in is another error
             return
         if bare := first_match(log, "validation error for DeepSpeedZeroConfig"):
-            yield self._found(bare, None, Certainty.LIKELY if _KEY in matched_text(log, bare) else Certainty.POSSIBLE)
+            yield self._build_finding(
+                bare, None, Certainty.LIKELY if _KEY in matched_text(log, bare) else Certainty.POSSIBLE
+            )
 
-    def _found(self, evidence: LoggedError | LogLine, value: str | None, certainty: Certainty) -> Finding:
+    def _build_finding(self, evidence: LoggedError | LogLine, value: str | None, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             translated(

@@ -35,9 +35,9 @@ class DsConfigKeyAtWrongLevel(Hazard):
             closed = is_closed(known(keys[:-1]), run) if len(keys) > 1 else False
             if field.value == "auto" and closed:
                 closed = False
-            yield self._found(config, keys, right, closed)
+            yield self._build_finding(config, keys, right, closed)
 
-    def _found(
+    def _build_finding(
         self, config: DeepSpeedConfig, keys: tuple[str, ...], right: tuple[str, ...], closed: bool | None
     ) -> Finding:
         fixes: tuple[Fix, ...] = ()

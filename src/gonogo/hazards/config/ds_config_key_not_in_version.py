@@ -41,9 +41,9 @@ class DsConfigKeyNotInVersion(Hazard):
             closed = is_closed(parent, run) if len(keys) > 1 else False
             if (field.value == "auto" and closed) or (not closed and field.value in (False, None, "auto")):
                 continue
-            yield self._found(config, run, keys, info, closed)
+            yield self._build_finding(config, run, keys, info, closed)
 
-    def _found(
+    def _build_finding(
         self, config: DeepSpeedConfig, run: Run, keys: tuple[str, ...], info: KeyInfo, closed: bool | None
     ) -> Finding:
         newer = bool(info.since) and deepspeed_version_matches(run, f">={info.since}") is not True

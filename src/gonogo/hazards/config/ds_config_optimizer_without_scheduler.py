@@ -25,7 +25,7 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
                 "The JSON has an optimizer block and no scheduler block, which transformers {version} refuses."
             ).format(version=version.get("4.30 - 4.32")),
             certainty=Certainty.CERTAIN if uses_trainer(run) else Certainty.LIKELY,
-            cure=_CURE,
+            cure=self.cures,
             spans=(
                 place.span() if (place := config.key_place("optimizer")) else optimizer.span(),
                 version.span(translated("refuses it")),
@@ -51,7 +51,7 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
                     "refuses."
                 ).format(version=log.setup.version_texts.get("transformers", "4.30 - 4.32")),
                 certainty=certainty,
-                cure=_CURE,
+                cure=self.cures,
             )
 
 
@@ -59,10 +59,3 @@ _SCHEDULER = {
     "type": "WarmupDecayLR",
     "params": {"total_num_steps": "auto", "warmup_min_lr": "auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto"},
 }
-_CURE = (
-    translated(
-        'Add a scheduler block to the DeepSpeed JSON: {"type": "WarmupDecayLR", "params": {"warmup_min_lr": '
-        '"auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto", "total_num_steps": "auto"}}'
-    ),
-    translated('Or remove the optimizer block, or pip install "transformers>=4.33"'),
-)

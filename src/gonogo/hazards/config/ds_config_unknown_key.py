@@ -20,9 +20,9 @@ class DsConfigUnknownKey(Hazard):
             if field.value == "auto" and closed:
                 closed = False  # DeepSpeed drops what is still "auto" before it checks
             meant = near.rpartition(".")[2] if near and near.rpartition(".")[0] == dotted(keys[:-1]) else None
-            yield self._found(config, keys, closed, near, meant)
+            yield self._build_finding(config, keys, closed, near, meant)
 
-    def _found(
+    def _build_finding(
         self,
         config: DeepSpeedConfig,
         keys: tuple[str, ...],

@@ -10,7 +10,6 @@ from gonogo.hazards.rule import (
     Field,
     Findings,
     Hazard,
-    Pattern,
     RehearsalRecord,
     Run,
     Severity,
@@ -19,10 +18,6 @@ from gonogo.hazards.rule import (
 )
 
 _NUMBER_READING_PATHS = ("deepspeed/runtime/", "deepspeed/utils/", "deepspeed/ops/")
-_COMPARISON_ERROR_PATTERN = Pattern(
-    r"'?[<>]=?'? ?not supported between instances of "
-    r"['\"](?:str['\"] and ['\"](?:int|float)|(?:int|float)['\"] and ['\"]str)\b"
-)
 # DeepSpeed computes with these unconverted (runtime/config.py, _batch_assertion).
 _BATCH_KEYS = (("train_batch_size",), ("train_micro_batch_size_per_gpu",), ("gradient_accumulation_steps",))
 # transformers compares these with TrainingArguments, and no string equals a number.
@@ -99,7 +94,7 @@ class DsConfigValueStringType(Hazard):
         if found and alike:
             yield self.log_finding(found[0], _cause(alike), cure=_cure(alike))
             return
-        for error in log.errors_of("TypeError", says=_COMPARISON_ERROR_PATTERN):
+        for error in log.errors_of("TypeError", says=self.patterns["comparison_error"]):
             if error.innermost and any(part in _innermost_code(error) for part in _NUMBER_READING_PATHS):
                 yield self.log_finding(
                     error,

@@ -14,9 +14,6 @@ _STAGE = Pattern(r"zero stage ([0-3]|\{\}) requires an optimizer")
 _ZERO_INFERENCE_MESSAGE = "ZeRO inference only makes sense with ZeRO Stage 3"
 _EVALUATION_MODEL_NAMES = ("ref", "refmodel", "reference", "teacher", "reward", "critic_eval", "frozen", "judge")
 _EVALUATION_MODEL_FRAMES = ("self.ref_model = prepare_deepspeed(", "ref_model", "reward_model", "teacher_model")
-_CONFIRM = translated(
-    "The Accelerator uses this DeepSpeed config, and the model reaches prepare() without an optimizer"
-)
 
 
 class DsEvalModelNeedsNoOptimizer(Hazard):
@@ -34,9 +31,9 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
                         "`{model}` is given to DeepSpeed alone, without an optimizer, but ZeRO-{stage} requires one."
                     ).format(model=ast.unparse(model)[:60], stage=stage),
                     certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
-                    cure=_CURE if named else _CURE[::-1],
+                    cure=self.cures if named else self.cures[::-1],
                     spans=(call.place.span(), stage_span(run)),
-                    confirm=() if sure else (_CONFIRM,),
+                    confirm=() if sure else (self.texts["confirm"],),
                 )
         yield from self._check_evaluation_only(script, run, stage)
 
@@ -60,9 +57,9 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
                     "DeepSpeed was given a model without an optimizer (a reference, reward or teacher model, "
                     "or one that is only evaluated) under ZeRO-{stage}, which needs one."
                 ).format(stage=stage.group(1).replace("{}", "1/2") if stage else "1/2"),
-                cure=_CURE,
+                cure=self.cures,
                 certainty=certainty,
-                confirm=() if certainty is Certainty.CERTAIN else _CONFIRM,
+                confirm=() if certainty is Certainty.CERTAIN else self.texts["confirm"],
             )
         elif evidence := first_match(log, _ZERO_INFERENCE_MESSAGE):
             yield self.log_finding(
@@ -95,17 +92,6 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
                 confirm=translated("No other file calls trainer.train()"),
             )
             return
-
-
-_CURE = (
-    translated(
-        'For the model that is only evaluated, call prepare() with "zero_optimization": {"stage": 0} (or 3), '
-        "or keep that model out of DeepSpeed"
-    ),
-    translated(
-        "If it is to be trained: give the model and its optimizer to the same prepare() or deepspeed.initialize()"
-    ),
-)
 
 
 def _uses_run_config(call: Call, script: Script) -> bool:

@@ -11,7 +11,7 @@ class DsOffloadOptionOfStage3(Hazard):
             return
         ratio = config.raw(ZERO, "offload_optimizer", "ratio")
         if ratio.number is not None and 0 <= ratio.number < 1:
-            yield self._found(
+            yield self._build_finding(
                 config,
                 "ratio",
                 translated(
@@ -21,7 +21,7 @@ class DsOffloadOptionOfStage3(Hazard):
                 Severity.ERROR,
             )
         elif config.raw(ZERO, "offload_optimizer", "super_offload").truth:
-            yield self._found(
+            yield self._build_finding(
                 config,
                 "super_offload",
                 translated(
@@ -31,7 +31,7 @@ class DsOffloadOptionOfStage3(Hazard):
                 Severity.WARNING,
             )
 
-    def _found(self, config: DeepSpeedConfig, key: str, cause: Text, severity: Severity) -> Finding:
+    def _build_finding(self, config: DeepSpeedConfig, key: str, cause: Text, severity: Severity) -> Finding:
         keys = (ZERO, "offload_optimizer", key)
         return self.finding(
             cause,

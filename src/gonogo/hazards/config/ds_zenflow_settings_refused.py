@@ -12,7 +12,7 @@ class DsZenflowSettingsRefused(Hazard):
             return
         device = config.offload("optimizer")
         if config.zero_stage in (1, 2) and device.known and device.value == "none":
-            yield self._found(
+            yield self._build_finding(
                 translated("ZenFlow is on, but the optimizer is not offloaded."),
                 translated('Write "offload_optimizer": {"device": "cpu"}'),
                 config_key_span(config, ZERO, "zenflow"),
@@ -21,7 +21,7 @@ class DsZenflowSettingsRefused(Hazard):
         strategy = section.value.get("select_strategy", "auto")
         interval, update = section.value.get("select_interval", "auto"), section.value.get("update_interval", "auto")
         if strategy in ("step", "epoch") and isinstance(interval, str):
-            yield self._found(
+            yield self._build_finding(
                 translated('select_strategy is "{strategy}", but select_interval is not a number.').format(
                     strategy=strategy
                 ),
@@ -30,7 +30,7 @@ class DsZenflowSettingsRefused(Hazard):
                 config_span(config, ZERO, "zenflow", "select_interval"),
             )
         elif strategy == "auto" and isinstance(interval, int):
-            yield self._found(
+            yield self._build_finding(
                 translated(
                     'select_strategy is "auto", which sets select_interval itself, but {interval} is given.'
                 ).format(interval=interval),
@@ -38,7 +38,7 @@ class DsZenflowSettingsRefused(Hazard):
                 config_span(config, ZERO, "zenflow", "select_interval"),
             )
         elif strategy == "step" and isinstance(interval, int) and isinstance(update, int) and 0 < interval < update:
-            yield self._found(
+            yield self._build_finding(
                 translated("select_interval is {interval}, less than update_interval {update}.").format(
                     interval=interval, update=update
                 ),
@@ -47,5 +47,5 @@ class DsZenflowSettingsRefused(Hazard):
                 config_span(config, ZERO, "zenflow", "update_interval"),
             )
 
-    def _found(self, cause: Text, cure: Text, *spans: Span | None) -> Finding:
+    def _build_finding(self, cause: Text, cure: Text, *spans: Span | None) -> Finding:
         return self.finding(cause, cure=cure, spans=spans)

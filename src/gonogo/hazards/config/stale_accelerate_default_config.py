@@ -3,17 +3,6 @@ from gonogo.hazards.facts.fsdp import fsdp_requested
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Severity, translated
 
 _LAYER_CLASS_NOT_FOUND_PATTERN = Pattern(r"Could not find the transformer layer (?:class|cls)")
-_DEFAULT_FILE = Pattern(
-    r"\.cache/(?:huggingface/)?(?:accelerate/)?default_config\.ya?ml"
-    r"|accelerate/default_config\.ya?ml"
-)
-_CURE = (
-    translated(
-        "Look at it, then delete it: cat ~/.cache/huggingface/accelerate/default_config.yaml; rm "
-        "~/.cache/huggingface/accelerate/default_config.yaml (on every node)"
-    ),
-    translated("Name the intended configuration: accelerate launch --config_file my_config.yaml ..."),
-)
 _LAUNCH_MODES = ("use_deepspeed", "use_fsdp", "multi_gpu", "cpu", "tpu", "use_megatron_lm")
 
 
@@ -37,7 +26,7 @@ class StaleAccelerateDefaultConfig(Hazard):
                     "distributed_type: {kind}, but the program is told to use DeepSpeed."
                 ).format(path=launch.accelerate_config.get("default_config.yaml"), kind=kind),
                 certainty=Certainty.LIKELY,
-                cure=_CURE[::-1],
+                cure=self.cures[::-1],
                 spans=(launch.place.span(), asked.span(deepspeed)),
                 confirm=translated("That file is meant for a different run"),
             )
@@ -50,7 +39,7 @@ class StaleAccelerateDefaultConfig(Hazard):
                 ),
                 severity=Severity.NOTE,
                 certainty=Certainty.POSSIBLE,
-                cure=_CURE[1],
+                cure=self.cures[1],
                 spans=(launch.place.span(), asked.span(deepspeed)),
             )
 
@@ -59,7 +48,7 @@ class StaleAccelerateDefaultConfig(Hazard):
         evidence = log.find(_LAYER_CLASS_NOT_FOUND_PATTERN)
         if evidence is None:
             return
-        named = log.find(_DEFAULT_FILE)
+        named = log.find(self.patterns["default_file"])
         asked = fsdp_requested(log)
         if asked and named is None:
             return
@@ -69,7 +58,7 @@ class StaleAccelerateDefaultConfig(Hazard):
                 "FSDP wraps the model although this run does not request it: accelerate's default configuration, "
                 "left by an earlier project, does."
             ),
-            cure=_CURE,
+            cure=self.cures,
             certainty=_certainty(asked, named is not None),
             extra_evidence=(named,) if named else (),
             confirm=translated(

@@ -20,7 +20,6 @@ from gonogo.hazards.rule import (
     Fix,
     Hazard,
     Launch,
-    Pattern,
     Run,
     Script,
     Span,
@@ -35,10 +34,6 @@ _ARGUMENT_CLASSES = {
     "transformers.Seq2SeqTrainer": "Trainer",
 }
 
-_UNEXPECTED_KEYWORD_PATTERN = Pattern(
-    r"\b(\w*TrainingArguments|(?:Seq2Seq)?Trainer)(?:\.(?:__)?init(?:__)?)?\(\) got an unexpected keyword argument "
-    r"['\"‘’`](\w+)"
-)
 _LEAVE_OUT = translated("Leave it out")
 
 
@@ -57,11 +52,11 @@ class TrainingArgumentNotInVersion(Hazard):
         """The error of TrainingArguments or Trainer about an argument that another release has."""
         shown: tuple[LoggedError | LineMatch, ...] = (
             *log.errors_of("TypeError"),
-            *log.find_all(_UNEXPECTED_KEYWORD_PATTERN),
+            *log.find_all(self.patterns["unexpected_keyword"]),
         )
         for evidence in shown:
             text = evidence.message if isinstance(evidence, LoggedError) else evidence.text
-            match = _UNEXPECTED_KEYWORD_PATTERN.search(text)
+            match = self.patterns["unexpected_keyword"].search(text)
             if match is None:
                 continue
             if isinstance(evidence, LoggedError) and _is_from_other_library(evidence):

@@ -5,15 +5,6 @@ from gonogo.hazards.rule import Certainty, Pattern
 _DIVISION_BY_ZERO_PATTERN = Pattern(
     r"(?:float |integer )?(?:division|modulo) (?:or modulo )?by zero|integer modulo by zero"
 )
-_BATCH_COUNT_DIVISION_PATTERN = Pattern(
-    r"(?:/|//|%)=?\s*\(?\s*(?:float\()?len\(\s*(?:self\.|\w+\.)*\w*(?:loader|_dl|iterator|iterable)\w*(?:\.dataset)?\s*\)"
-    r"|(?:/|//|%)\s*(?:self\.|args\.)?(?:num_update_steps_per_epoch|steps_(?:in|per)_epoch|len_dataloader|num_batches"
-    r"|effective_global_step|self\.state\.global_step)\b"
-)
-"""Divisors: the number of batches, or of steps, by the names that trainers use for it."""
-_COUNTED = Pattern(
-    r"/=?\s*(?:self\.)?(?:nb_tr_steps|tr_steps|train_steps?|epoch_samples|n_batches|total_batches|num_steps)\b"
-)
 
 
 class DataLoaderWithoutBatches(LoggedHazard):
@@ -31,6 +22,6 @@ class DataLoaderWithoutBatches(LoggedHazard):
         last = evidence.innermost if isinstance(evidence, LoggedError) else None
         if last is None:
             return None
-        if _BATCH_COUNT_DIVISION_PATTERN.search(last.code):
+        if self.patterns["batch_count_division"].search(last.code):
             return Certainty.LIKELY
-        return Certainty.POSSIBLE if _COUNTED.search(last.code) else None
+        return Certainty.POSSIBLE if self.patterns["counted"].search(last.code) else None

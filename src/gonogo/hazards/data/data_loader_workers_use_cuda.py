@@ -18,10 +18,6 @@ from gonogo.hazards.rule import (
 )
 
 _FORKED_CUDA_PATTERN = re.compile(r"Cannot re-initialize \w+ in forked subprocess")
-_CURE = (
-    translated("Return CPU tensors and move the batch in the loop (the Trainer and accelerate do so)"),
-    translated("Or set num_workers=0"),
-)
 
 
 class DataLoaderWorkersUseCuda(Hazard):
@@ -43,7 +39,7 @@ class DataLoaderWorkersUseCuda(Hazard):
                     "use CUDA."
                 ).format(owner=owner.name, number=workers.value),
                 certainty=Certainty.LIKELY,
-                cure=_CURE,
+                cure=self.cures,
                 spans=(script.place(move).span(), workers.span(translated("worker processes"))),
             )
 
@@ -58,7 +54,7 @@ class DataLoaderWorkersUseCuda(Hazard):
                     "process that has used CUDA, and can't use it themselves."
                 ),
                 certainty=Certainty.CERTAIN,
-                cure=_CURE,
+                cure=self.cures,
                 spans=failure_places(failed.failure),
                 ranks=failed.ranks,
             )

@@ -6,13 +6,6 @@ from gonogo.hazards.facts.training_script import mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text, translated
 
 _COLUMN = Pattern(r"[Pp]erhaps your features \(`?([\w.]{1,80})`? in this case\)")
-_CAUSES = Pattern(
-    r"too many dimensions 'str'|expected sequence of length \d+ at dim \d+ \(got \d+\)|invalid data type 'str'"
-    r"|setting an array element with a sequence|each element in list of batch should be of equal size"
-    r"|stack expects each tensor to be equal size|default_collate: batch must contain tensors"
-    r"|that includes input_ids, but you provided|vars\(\) argument must have __dict__ attribute"
-    r"|only one element tensors can be converted|must be real number, not (?:str|NoneType)"
-)
 _COLLATION_FRAMES = (
     "data_collator",
     "collate_fn",
@@ -72,7 +65,10 @@ class DatasetCollationFormat(Hazard):
         if outside_training(log):
             return
         evidence = first_match(log, "Unable to create tensor, you should", "activate truncation and/or padding with")
-        cause = next((error for error in log.errors_of(says=_CAUSES) if _is_in_collation(error) or evidence), None)
+        cause = next(
+            (error for error in log.errors_of(says=self.patterns["causes"]) if _is_in_collation(error) or evidence),
+            None,
+        )
         if evidence is None:
             cause = cause or _truncated_in_padding(log)
             if cause is None:

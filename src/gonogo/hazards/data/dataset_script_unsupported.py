@@ -17,7 +17,7 @@ class DatasetScriptUnsupported(LoggedHazard):
             if not is_file and path.known and str(path.value) in _FILE_BUILDERS:
                 continue  # a built-in loader of datasets, which runs no remote code
             yield self.finding(
-                (_LOADING_SCRIPT_CAUSE if is_file else _TRUST_REMOTE_CODE_CAUSE).format(
+                (self.texts["loading_script_cause"] if is_file else self.texts["trust_remote_code_cause"]).format(
                     installed=describe_package(run.environment, "datasets"), path=path.value if path.known else "?"
                 ),
                 certainty=Certainty.CERTAIN if is_file else Certainty.POSSIBLE,
@@ -28,10 +28,3 @@ class DatasetScriptUnsupported(LoggedHazard):
 
 
 _FILE_BUILDERS = ("json", "csv", "parquet", "text", "arrow", "imagefolder", "audiofolder", "webdataset")
-_LOADING_SCRIPT_CAUSE = translated(
-    "load_dataset is given the script {path}, but {installed} does not run loading scripts."
-)
-_TRUST_REMOTE_CODE_CAUSE = translated(
-    "trust_remote_code lets a dataset's script run, but {installed} runs none: a dataset that needs one can't be "
-    "loaded."
-)

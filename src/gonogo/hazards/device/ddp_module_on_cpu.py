@@ -22,11 +22,6 @@ _PLACEMENT_MARKERS = (
 )
 _DEVICE_MOVING_METHODS = frozenset(("to", "cuda", "npu", "xpu", "to_empty"))
 
-_CURES = (
-    translated("Before DistributedDataParallel(...): torch.cuda.set_device(local_rank); model.to(local_rank)"),
-    translated("To train on CPUs: pass no device_ids, and call init_process_group with backend gloo"),
-)
-
 
 class DdpModuleOnCpu(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -53,7 +48,7 @@ class DdpModuleOnCpu(Hazard):
                     "device_ids=[{device}] says that {name} is on a GPU, but nothing moves it there: DDP refuses "
                     "parameters on the CPU."
                 ).format(device=device, name=node.id),
-                cure=_CURES,
+                cure=self.cures,
                 spans=(script.place(call.node).span(), made[0].place.span(translated("created here, on the CPU"))),
                 fixes=self.fix(translated("Move it before DDP"), edit) if edit is not None else None,
             )
@@ -80,7 +75,7 @@ class DdpModuleOnCpu(Hazard):
                 "DistributedDataParallel wraps a module whose parameters are (partly) on the CPU, in a process that is "
                 "to use a GPU."
             ),
-            cure=_CURES,
+            cure=self.cures,
             certainty=certainty,
             confirm=translated("print({p.device for p in model.parameters()}) just before DDP"),
         )

@@ -20,7 +20,6 @@ from gonogo.hazards.rule import (
     Finding,
     Findings,
     Hazard,
-    Pattern,
     RehearsalRecord,
     Run,
     Script,
@@ -31,16 +30,6 @@ from gonogo.hazards.rule import (
 
 _REFUSED_BY_ACCELERATE = "You can't train a model that has been loaded with `device_map='auto'` in any distributed mode"
 _REFUSED_BY_DDP = "DistributedDataParallel device_ids and output_device arguments only work with"
-_REFUSAL = Pattern(
-    r"can't train a model that has been loaded with `?device_map=['\"]?auto['\"]?`? ?in any distributed mode"
-    r"|DistributedDataParallel device_ids and output_device arguments only work with"
-)
-
-_CURES = (
-    translated("Drop device_map from from_pretrained: the engine places the model on the rank's own GPU"),
-    translated("If the model does not fit on one GPU, use ZeRO-3, which partitions it over all ranks"),
-    translated('For a quantized model: use device_map={"": int(os.environ["LOCAL_RANK"])}, with DDP or ZeRO-2'),
-)
 
 
 class DeviceMapAutoDistributed(Hazard):
@@ -74,7 +63,7 @@ class DeviceMapAutoDistributed(Hazard):
                 "{engine} expects a process to use only the GPU of its own local rank."
             ).format(given=device_map_value, size=size, engine=trainer.method),
             certainty=Certainty.LIKELY if trainer.name == "deepspeed.initialize" else Certainty.CERTAIN,
-            cure=_CURES[2:] + _CURES[1:2] if quantized else _CURES,
+            cure=self.cures[2:] + self.cures[1:2] if quantized else self.cures,
             spans=(
                 place.span() if place is not None else load.place.span(),
                 trainer.script.place(trainer.node.func).span(translated("trained here")),
@@ -103,12 +92,12 @@ class DeviceMapAutoDistributed(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """An error of accelerate or DDP; a mismatch between accelerators on one of several ranks."""
         explained = False
-        for error in log.errors_of(says=_REFUSAL):
+        for error in log.errors_of(says=self.patterns["refusal"]):
             devices = parameter_devices(error.message)
             if _REFUSED_BY_DDP not in error.message or len(without_cpu_devices(devices)) > 1:
                 explained = True
                 yield self._log_finding(error, devices, Certainty.CERTAIN)
-        line = None if explained else log.find(_REFUSAL)
+        line = None if explained else log.find(self.patterns["refusal"])
         if line is not None:
             following = " ".join(other.text for other in log.lines_after(line.line, 2))
             devices = parameter_devices(f"{line.text} {following}")
@@ -150,7 +139,7 @@ class DeviceMapAutoDistributed(Hazard):
                 if devices
                 else translated("several GPUs")
             ),
-            cure=_CURES,
+            cure=self.cures,
             certainty=certainty,
             confirm=translated("Look for device_map in the from_pretrained call; print(model.hf_device_map)"),
         )
@@ -175,7 +164,7 @@ class DeviceMapAutoDistributed(Hazard):
             ),
             certainty=Certainty.CERTAIN if failure else Certainty.LIKELY,
             severity=Severity.ERROR if failure else Severity.WARNING,
-            cure=_CURES,
+            cure=self.cures,
             spans=places(
                 (placed, translated("spread over the GPUs here")),
                 (failure.innermost("user") if failure else None, translated("fails here")),

@@ -16,14 +16,6 @@ from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, training_mismat
 from gonogo.hazards.facts.training_script import has_several_processes_per_node, trained_pretrained_calls
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, translated
 
-_CURES = (
-    translated(
-        "Drop device_map and start one process per GPU (torchrun --nproc_per_node=N …); use ZeRO-3 where the "
-        "model does not fit on one GPU"
-    ),
-    translated("Or make only one GPU visible to the process: CUDA_VISIBLE_DEVICES=0"),
-)
-
 
 class DeviceMapAutoTrainerMismatch(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -53,7 +45,7 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                         'device_map="{given}" spreads the model over several GPUs.'
                     ).format(owner=owner.name, given=spread[0].keyword("device_map").value),
                     certainty=Certainty.LIKELY if len(gpus) > 1 else Certainty.POSSIBLE,
-                    cure=(translated("Move the labels: labels.to(logits.device)"), *_CURES),
+                    cure=(translated("Move the labels: labels.to(logits.device)"), *self.cures),
                     spans=(script.place(call).span(), spread[0].place.span(translated("spread over the GPUs here"))),
                     confirm=translated("The process sees several GPUs"),
                 )
@@ -76,7 +68,7 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                     here=mismatch.devices[0],
                     there=mismatch.devices[1],
                 ),
-                cure=_CURES,
+                cure=self.cures,
                 spans=places(
                     (innermost(failed.first.device_map_frames, "user"), translated("split here")),
                     (failed.failure.innermost("user"), translated("fails here")),
@@ -96,7 +88,7 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                     '(device_map="auto"). The usual cause of a failure there is a tensor on a different GPU '
                     "from the layer."
                 ),
-                cure=_CURES,
+                cure=self.cures,
                 certainty=Certainty.POSSIBLE,
                 confirm=translated("The traceback's last line, which is missing here, names two devices"),
             )
@@ -111,7 +103,7 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                     "framework does when several are visible), and no hook moves this tensor."
                 ).format(mismatch=mismatch.sentence),
                 cure=(
-                    *_CURES,
+                    *self.cures,
                     translated(
                         "To keep the split model, move the tensor in the model's code (labels = "
                         "labels.to(logits.device)), or upgrade transformers, which does so in newer versions"

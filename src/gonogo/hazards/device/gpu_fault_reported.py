@@ -2,14 +2,6 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, translated
 
 _XID = Pattern(r"NVRM: Xid \((?P<gpu>[^)]{1,60})\): (?P<number>\d{1,3})\b")
-_FATAL_GPU_ERROR = Pattern(
-    r"(?i)uncorrectable (?:ECC|NVLink) error|CUDA_ERROR_ECC_UNCORRECTABLE|GPU is lost|fallen off the bus"
-)
-_NVIDIA_SMI_QUERY_PATTERN = Pattern(
-    r"^\s+(?P<what>Double Bit ECC|DRAM Uncorrectable|SRAM Uncorrectable|Uncorrectable Error|Pending Page Blacklist"
-    r"|Pending|Remapping Failure Occurred|GPU Recovery Action)\s+: (?P<value>[1-9]\d*|Yes|Reset|Reboot|Drain P2P"
-    r"|Drain and Reset)\s*$"
-)
 _HARDWARE_XIDS = {
     48: translated("a memory error that could not be corrected (double-bit ECC)"),
     54: translated("its auxiliary power is not connected or is insufficient"),
@@ -35,19 +27,12 @@ _PROGRAM_XIDS = {
     43: translated("a program was stopped on the GPU after it caused a fault"),
     45: translated("a program's work was cleaned up after it failed or was killed"),
 }
-_CURE = (
-    translated("Take the GPU or its node out of service (drain it), and restart from the last checkpoint on others"),
-    translated(
-        "On that machine: run nvidia-smi -q -d ECC,ROW_REMAPPER; reset the GPU (nvidia-smi -r, or a reboot); run "
-        "dcgmi diag -r 3"
-    ),
-)
 
 
 class GpuFaultReported(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """The kernel's Xid number, CUDA's errors for such a fault, and the counters of ``nvidia-smi -q``."""
-        said = log.find(_FATAL_GPU_ERROR)
+        said = log.find(self.patterns["fatal_gpu_error"])
         for found in log.find_all(_XID):
             what = _HARDWARE_XIDS.get(int(found.match.group("number")))
             if what is None:
@@ -57,7 +42,7 @@ class GpuFaultReported(Hazard):
                 translated("Xid {number} on the GPU at {gpu}: {what}.").format(
                     number=found.match.group("number"), gpu=found.match.group("gpu"), what=what
                 ),
-                cure=_CURE,
+                cure=self.cures,
                 certainty=Certainty.LIKELY,
                 extra_evidence=(said,) if said is not None else (),
                 confirm=translated("The line's timestamp matches the failure, and the GPU belongs to this run"),
@@ -69,7 +54,7 @@ class GpuFaultReported(Hazard):
                 translated(
                     "CUDA or the driver reports that the GPU itself failed: no line of the program caused this."
                 ),
-                cure=_CURE,
+                cure=self.cures,
                 certainty=Certainty.LIKELY,
                 confirm=translated("dmesg on that machine shows an Xid from the same time"),
             )
@@ -77,7 +62,7 @@ class GpuFaultReported(Hazard):
         yield from self._counted(log)
 
     def _counted(self, log: FailureLog) -> Findings:
-        counted = log.find(_NVIDIA_SMI_QUERY_PATTERN) if log.has("NVSMI LOG") else None
+        counted = log.find(self.patterns["nvidia_smi_query"]) if log.has("NVSMI LOG") else None
         for found in log.find_all(_XID) if counted is None else ():
             what = _PROGRAM_XIDS.get(int(found.match.group("number")))
             if what is not None:
@@ -97,7 +82,7 @@ class GpuFaultReported(Hazard):
                 translated("nvidia-smi reports GPU memory faults, or a pending reset: {what}: {value}.").format(
                     what=counted.match.group("what"), value=counted.match.group("value")
                 ),
-                cure=_CURE,
+                cure=self.cures,
                 certainty=Certainty.POSSIBLE,
                 confirm=translated("The volatile error counts rise during the run"),
             )

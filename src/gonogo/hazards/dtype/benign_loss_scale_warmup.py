@@ -1,14 +1,10 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.role import Role
 from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, has_broken_loss, loss_scale
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Severity, translated
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Severity, translated
 
 MIN_HARMLESS_LOSS_SCALE = 64
 """From this value on, a dynamic loss scale has room left to fall."""
-_ABNORMAL_END_PATTERN = Pattern(
-    r"\bKilled\b|return code = ?-?\d|exitcode *:? *-?\d|Segmentation fault|Bus error|[Ww]atchdog|timed out"
-    r"|out of memory|core dumped|(?i:\bhangs?\b|\bstuck\b|\bfreez)|卡住|卡死|不动了"
-)
 
 
 class BenignLossScaleWarmup(Hazard):
@@ -21,7 +17,7 @@ class BenignLossScaleWarmup(Hazard):
             return
         if (
             any(error.role in (Role.ROOT, Role.CASCADE) for error in log.errors)
-            or log.find(_ABNORMAL_END_PATTERN)
+            or log.find(self.patterns["abnormal_end"])
             or has_broken_loss(log)
         ):
             return

@@ -11,14 +11,6 @@ _UNSCALE_MESSAGES = ("Attempting to unscale FP16 gradients", "unscale FP16 gradi
 # Adapters are trained in fp32 in an fp16 model, and a script may cast parameters itself.
 _CASTING_MARKERS = (b"peft", b"swift", b".float()", b"float32", b"fp32", b"requires_grad", b"deepspeed")
 
-_CURES = (
-    translated(
-        "Cast the trainable parameters to fp32 (p.data = p.data.float() where p.requires_grad; diffusers: "
-        "cast_training_params)"
-    ),
-    translated("Or load without torch_dtype=torch.float16, or train with bf16=True"),
-)
-
 
 class DtypeUnscaleFp16Gradients(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -41,7 +33,7 @@ class DtypeUnscaleFp16Gradients(Hazard):
                     "gradients are fp16, which the gradient scaler refuses."
                 ).format(keyword=keyword, given=script.place(node).text),
                 certainty=Certainty.CERTAIN if run.deepspeed_on is False else Certainty.LIKELY,
-                cure=_CURES,
+                cure=self.cures,
                 spans=(
                     place.span() if place is not None else load.place.span(),
                     fp16.span(translated("fp16 mixed precision")),
@@ -66,7 +58,7 @@ class DtypeUnscaleFp16Gradients(Hazard):
                     "or cast to fp16, and mixed precision needs them in fp32."
                 ),
                 certainty=certainty,
-                cure=_CURES,
+                cure=self.cures,
             )
 
 

@@ -4,7 +4,7 @@ from gonogo.evidence.log.match import first_match
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.facts.training_framework import uses_stock_training_arguments
 from gonogo.hazards.facts.training_script import is_trainer, mentions, trained_pretrained_calls
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, translated
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 
 _UNSUPPORTED_DTYPE_MESSAGES = (
     "FlashAttention only support fp16 and bf16",
@@ -17,9 +17,6 @@ _UNSUPPORTED_DTYPE_MESSAGES = (
     "only support fp16 and bf16 data type",
     "only supports fp16 and bf16 data type",
 )
-_DTYPE_ASSERTION_PATTERN = Pattern(
-    r"assert \w+\.dtype (?:in|==) .{0,20}torch\.(?:float16|bfloat16)|q_dtype == torch::kFloat16"
-)
 
 # Code that lowers the precision in other ways than by arguments.
 _PRECISION_LOWERING_MARKERS = (
@@ -30,11 +27,6 @@ _PRECISION_LOWERING_MARKERS = (
     b"load_in_",
     b"set_default_dtype",
     b"peft",
-)
-
-_CURES = (
-    translated("Load with torch_dtype=torch.bfloat16 (or float16), and train with bf16=True (fp16=True)"),
-    translated('Or set attn_implementation="sdpa"'),
 )
 
 
@@ -73,7 +65,7 @@ class FlashAttnFp32Input(Hazard):
                     else translated("the default when no torch_dtype is given")
                 ),
                 certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
-                cure=_CURES,
+                cure=self.cures,
                 spans=(
                     place.span() if place is not None else load.place.span(),
                     trainer.script.place(trainer.node.func).span(translated("trained here")),
@@ -96,9 +88,9 @@ class FlashAttnFp32Input(Hazard):
                         error.type == "AssertionError"
                         and error.passes("flash_attn")
                         and error.innermost
-                        and _DTYPE_ASSERTION_PATTERN.search(error.innermost.code)
+                        and self.patterns["dtype_assertion"].search(error.innermost.code)
                     )
-                    or _DTYPE_ASSERTION_PATTERN.search(error.message)
+                    or self.patterns["dtype_assertion"].search(error.message)
                 ),
                 None,
             )
@@ -113,7 +105,7 @@ class FlashAttnFp32Input(Hazard):
                 "Queries, keys and values reached FlashAttention in fp32: the model was loaded in fp32, or the forward "
                 "runs outside autocast."
             ),
-            cure=_CURES,
+            cure=self.cures,
             certainty=Certainty.POSSIBLE if _is_server(log) else certainty,
         )
 

@@ -44,7 +44,7 @@ class Fp16LossScaleMinimum(Hazard):
             ).format(name=run.model.name, family=family),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
-            cure=_CURE,
+            cure=self.cures,
             spans=fp16.span(),
         )
 
@@ -54,7 +54,7 @@ class Fp16LossScaleMinimum(Hazard):
         if evidence is None:
             evidence = find_truncated_error(log, ("fp16/loss_scaler", "raise Exception"))
         if evidence:
-            yield self.log_finding(evidence, _CAUSE, cure=_CURE)
+            yield self.log_finding(evidence, self.texts["cause"], cure=self.cures)
             return
         scale = loss_scale(log)
         if scale is None or any(error.role is Role.ROOT for error in log.errors):
@@ -63,22 +63,9 @@ class Fp16LossScaleMinimum(Hazard):
         if scale.stuck or low or has_broken_loss(log):
             yield self.log_finding(
                 scale.last,
-                _CAUSE,
-                cure=_CURE,
+                self.texts["cause"],
+                cure=self.cures,
                 certainty=Certainty.LIKELY if scale.stuck or (low and has_broken_loss(log)) else Certainty.POSSIBLE,
                 severity=Severity.ERROR if scale.stuck else Severity.WARNING,
                 confirm=translated("The scale keeps falling, down to 1, and the loss is nan or 0"),
             )
-
-
-_CAUSE = translated(
-    "Gradients are not finite in fp16 even at the smallest loss scale: the activations exceed fp16's range (as "
-    "in models trained in bf16), or training diverges."
-)
-_CURE = (
-    translated('Train in bf16: "bf16": {"enabled": true} and bf16=True (Ampere GPUs or newer)'),
-    translated(
-        "In fp16: lower the learning rate, add warm-up and gradient clipping, and look at the batch of the first "
-        "overflow"
-    ),
-)

@@ -51,7 +51,7 @@ class LossNotFinite(Hazard):
             default=None,
         )
         if first is not None:
-            yield self._found(run, *first)
+            yield self._build_finding(run, *first)
             return
         warned = [(rank, one) for rank in run.ranks for one in rank.warnings if one.what == "nonfinite-loss"]
         if not warned:
@@ -74,7 +74,7 @@ class LossNotFinite(Hazard):
             ranks=tuple(sorted({one.rank for one, _ in warned})),
         )
 
-    def _found(self, run: GuardedRun, rank: GuardedRank, first_nonfinite: NonFinite) -> Finding:
+    def _build_finding(self, run: GuardedRun, rank: GuardedRank, first_nonfinite: NonFinite) -> Finding:
         where = first_nonfinite.module or first_nonfinite.parameter
         count = first_nonfinite.nan + first_nonfinite.infinite
         return self.finding(

@@ -6,17 +6,6 @@ from gonogo.hazards.facts.training_framework import uses_trainer
 from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Pattern, Run, translated
 
 _CUBLAS_BF16_PATTERN = Pattern(r"CUBLAS_STATUS_NOT_SUPPORTED when calling .*CUDA_R_16BF")
-_CURE = (
-    translated(
-        "Train in fp16: --fp16 true --bf16 false (bf16: false, fp16.enabled: true in the DeepSpeed JSON; "
-        "mixed_precision: fp16 for accelerate)"
-    ),
-    translated("Leave TF32 off: --tf32 false, or drop the argument"),
-    translated(
-        "Check what PyTorch sees: python -c 'import torch; print(torch.__version__, "
-        "torch.cuda.get_device_capability())' (bf16 needs 8.0 or more, and a CUDA build)"
-    ),
-)
 
 
 class Bf16Tf32UnsupportedGpu(Hazard):
@@ -36,7 +25,7 @@ class Bf16Tf32UnsupportedGpu(Hazard):
                 "{what} is requested, but {gpu} has compute capability {capability}: bf16 and TF32 need 8.0 or higher."
             ).format(what=what, gpu=gpu.name, capability=f"{major}.{minor}"),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
-            cure=(*(_CURE[:1] if bf16 is not None else ()), *(_CURE[1:2] if tf32.truth else ())),
+            cure=(*(self.cures[:1] if bf16 is not None else ()), *(self.cures[1:2] if tf32.truth else ())),
             spans=(asked.span(), bf16.span() if bf16 is not None and bf16 is not asked and bf16.truth else None),
             confirm=() if sure else (_CAPABILITY_CONFIRM,),
         )
@@ -51,7 +40,7 @@ class Bf16Tf32UnsupportedGpu(Hazard):
                 yield self.log_finding(
                     evidence,
                     translated("cuBLAS refuses a bf16 matrix product: GPUs older than Ampere don't support it."),
-                    cure=_CURE,
+                    cure=self.cures,
                     certainty=Certainty.LIKELY if old else Certainty.POSSIBLE,
                     confirm=_CAPABILITY_CONFIRM,
                 )
@@ -74,17 +63,13 @@ class Bf16Tf32UnsupportedGpu(Hazard):
         yield self.log_finding(
             evidence,
             cause,
-            cure=(_CUDA_BUILD_CURE, _CURE[2]) if built_for_cpu else _CURE,
+            cure=(self.texts["cuda_build_cure"], self.cures[2]) if built_for_cpu else self.cures,
             certainty=certainty,
             extra_evidence=(named,) if (named := old_gpu(log)) else (),
             confirm=() if built_for_cpu else (_CAPABILITY_CONFIRM,),
         )
 
 
-_CUDA_BUILD_CURE = translated(
-    "Install a CUDA build of PyTorch: pip install --force-reinstall torch --index-url "
-    "https://download.pytorch.org/whl/cu124 (choose a CUDA version that the driver supports)"
-)
 _CAPABILITY_CONFIRM = translated("torch.cuda.get_device_capability() prints less than (8, 0)")
 
 

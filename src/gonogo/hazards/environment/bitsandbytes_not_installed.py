@@ -24,7 +24,7 @@ class BitsandbytesNotInstalled(NotInstalled):
                     confirm=translated('python -c "import bitsandbytes" fails'),
                 )
 
-    def asked(self, run: Run) -> tuple[str, Field] | None:
+    def requested_by(self, run: Run) -> tuple[str, Field] | None:
         """The quantization or 8-bit optimizer requested."""
         use = bitsandbytes_use(run)
         if use is None:

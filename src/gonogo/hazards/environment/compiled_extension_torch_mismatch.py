@@ -3,12 +3,6 @@ from gonogo.hazards.facts.installed import describe_package, span_of, together
 from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign, match_of
 from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, translated
 
-_OTHER_LIBRARIES_PATTERN = Pattern(
-    r"(?:flash_attn\w*|rotary_emb|xentropy_cuda_lib|dropout_layer_norm|libbitsandbytes\w*|torchvision|torchaudio|xformers"
-    r"|libtorch\w*|libc10\w*|torch/_C|libaoti\w*|_dl|libtorch_npu|libtbe_adapter|libatb|libasdops)\S*\.so"
-    r"|torch_npu|nnal/atb"
-)
-"""Libraries with hazards of their own, and torch's own libraries."""
 _TORCH_BUILD_PATTERN = Pattern(r"(?:torch|pt)\.?(\d+)\.?(\d+)")
 _PACKAGES_OF_OTHER_HAZARDS = ("flash-attn", "torchvision", "torchaudio", "xformers", "triton")
 
@@ -17,7 +11,7 @@ class CompiledExtensionTorchMismatch(LoggedHazard):
     def certainty_for(self, log: FailureLog, sign: Sign, evidence: Evidence) -> Certainty | None:
         """None for libraries with hazards of their own and for torch's own."""
         match = match_of(sign.says, evidence)
-        return None if match is None or _OTHER_LIBRARIES_PATTERN.search(match.group(0)) else sign.certainty
+        return None if match is None or self.patterns["other_libraries"].search(match.group(0)) else sign.certainty
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A wheel built for another torch than the installed one (``2.2.4+cu12torch2.5cxx11abiFALSE``)."""

@@ -6,26 +6,7 @@ from gonogo.hazards.environment._surroundings import first, outside_training, te
 from gonogo.hazards.facts.installed import span_of
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
-_DRIVER_TOO_OLD_PATTERN = Pattern(
-    r"(?i:NVIDIA driver (?:on your system |version )?is too old)|driver version is insufficient for CUDA runtime"
-    r"|cudaErrorInsufficientDriver"
-    r"|unsatisfied condition: cuda>=|GPU driver version is too old"
-)
-_PROBABLE_DRIVER_ERROR_PATTERN = Pattern(
-    r"forward compatibility was attempted on non supported HW|PTX was compiled with an unsupported toolchain"
-    r"|CUDA_ERROR_UNSUPPORTED_PTX_VERSION|cudaErrorCompatNotSupportedOnDevice"
-)
 _FOUND_VERSION = Pattern(r"found version (\d{4,5})")
-_CURE = (
-    translated(
-        "Update the NVIDIA driver of the host (not of the container) to one that supports PyTorch's CUDA: 525 or "
-        "newer for 12.x, 580 or newer for 13.x; reboot"
-    ),
-    translated(
-        "Or install a PyTorch build for an older CUDA version, no newer than the one nvidia-smi shows: pip "
-        "install torch --index-url https://download.pytorch.org/whl/cu118"
-    ),
-)
 
 
 class CudaDriverTooOld(Hazard):
@@ -46,7 +27,7 @@ class CudaDriverTooOld(Hazard):
                 driver=driver, cuda=cuda, needs=oldest.driver
             ),
             certainty=Certainty.CERTAIN if sure else Certainty.POSSIBLE if bridged else Certainty.LIKELY,
-            cure=_CURE,
+            cure=self.cures,
             spans=(span_of(environment, "torch"), environment.driver.span()),
             confirm=()
             if sure
@@ -59,7 +40,7 @@ class CudaDriverTooOld(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The driver's own error, or, less certain, a compatibility error between driver and runtime."""
-        if evidence := first(log, _DRIVER_TOO_OLD_PATTERN):
+        if evidence := first(log, self.patterns["driver_too_old"]):
             number = _FOUND_VERSION.search(text_of(evidence))
             served = int(number.group(1)) if number else 0
             yield self.log_finding(
@@ -69,16 +50,16 @@ class CudaDriverTooOld(Hazard):
                 )
                 if served
                 else translated("The driver is older than the CUDA runtime that the program uses."),
-                cure=_CURE,
+                cure=self.cures,
                 certainty=Certainty.POSSIBLE if outside_training(log) else Certainty.CERTAIN,
             )
-        elif evidence := first(log, _PROBABLE_DRIVER_ERROR_PATTERN):
+        elif evidence := first(log, self.patterns["probable_driver_error"]):
             yield self.log_finding(
                 evidence,
                 translated(
                     "The driver and the CUDA runtime do not match: the runtime needs a newer driver than this one."
                 ),
-                cure=_CURE,
+                cure=self.cures,
                 certainty=Certainty.POSSIBLE if outside_training(log) or refused(log) else Certainty.LIKELY,
                 confirm=translated(
                     "nvidia-smi shows a lower CUDA version than python -c 'import torch; print(torch.version.cuda)'"

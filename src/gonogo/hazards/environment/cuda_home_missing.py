@@ -4,30 +4,8 @@ from gonogo.hazards.environment._machine import cpu_adam_needs_cuda, operator
 from gonogo.hazards.environment._surroundings import cut_off, first, text_of
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Span, translated
 
-_CUDA_HOME_ERROR_PATTERN = Pattern(
-    r"CUDA_HOME does not exist|MissingCUDAException|Unable to run \S*nvcc\S*, unable to compile CUDA op"
-)
-_CUDA_NOT_FOUND_PATTERN = Pattern(
-    r"CUDA_HOME environment variable is not set|CUDA was not found on the system, please set the CUDA_HOME"
-    r"|No such file or directory: '\S*bin/nvcc'|bin/nvcc: (?:not found|No such file)|nvcc: (?:command )?not found"
-    r"|nvcc was not found"
-)
 _NVCC_CALL_PATTERN = Pattern(r"\binstalled_cuda_version\(|subprocess\.check_output\(\[cuda_home \+ [\"']/bin/nvcc")
 """The code in which DeepSpeed's builder looks for the toolkit; it fails there only without one."""
-_CUDA_BUILD_PATTERN = Pattern(
-    r"deepspeed|op_builder|DeepSpeed|flash[-_]attn|cpu_adam|fused_adam|apex|TORCH_EXTENSION_NAME"
-    r"|torch_extensions|bitsandbytes"
-)
-_CURE = (
-    translated(
-        "Install the CUDA toolkit that matches PyTorch's CUDA (conda install -c nvidia cuda-toolkit=12.1, or "
-        "NVIDIA's packages), or use an image whose tag says devel"
-    ),
-    translated(
-        "Set its location on every node: export CUDA_HOME=/usr/local/cuda (conda: $CONDA_PREFIX) "
-        "PATH=$CUDA_HOME/bin:$PATH; nvcc --version must work"
-    ),
-)
 
 
 class CudaHomeMissing(Hazard):
@@ -47,7 +25,7 @@ class CudaHomeMissing(Hazard):
             ).format(name=built.name),
             certainty=Certainty.LIKELY,
             cure=(
-                *_CURE,
+                *self.cures,
                 translated(
                     "Or use torch's Adam, which needs no compiler: \"torch_adam\": true in the optimizer's params"
                 ),
@@ -58,12 +36,13 @@ class CudaHomeMissing(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's error, or PyTorch's when building an extension that training needs."""
-        evidence = first(log, _CUDA_HOME_ERROR_PATTERN)
+        evidence = first(log, self.patterns["cuda_home_error"])
         certainty = Certainty.CERTAIN
         if evidence is None:
-            evidence = first(log, _CUDA_NOT_FOUND_PATTERN)
+            evidence = first(log, self.patterns["cuda_not_found"])
             used = evidence is not None and (
-                log.find(_CUDA_BUILD_PATTERN) is not None or _CUDA_BUILD_PATTERN.search(text_of(evidence)) is not None
+                log.find(self.patterns["cuda_build"]) is not None
+                or self.patterns["cuda_build"].search(text_of(evidence)) is not None
             )
             certainty = Certainty.LIKELY if used else Certainty.POSSIBLE
         if evidence is None:
@@ -77,7 +56,7 @@ class CudaHomeMissing(Hazard):
                 "A CUDA extension has to be built, but there is no CUDA toolkit with nvcc where CUDA_HOME or "
                 "PATH point."
             ),
-            cure=_CURE,
+            cure=self.cures,
             certainty=certainty,
             confirm=translated("nvcc --version fails"),
         )

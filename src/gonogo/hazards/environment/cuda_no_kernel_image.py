@@ -5,30 +5,7 @@ from gonogo.hazards.environment._surroundings import first, has_other_failure, o
 from gonogo.hazards.facts.installed import describe_package, span_of
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
-_NO_KERNEL_IMAGE_PATTERN = Pattern(
-    r"(?i:no kernel image (?:is )?available)|NoKernelImageForDevice|CUDA_ERROR_NO_BINARY_FOR_GPU"
-    r"|named symbol not found at .*\.cu"
-)
-_UNSUPPORTED_GPU_WARNING_PATTERN = Pattern(
-    r"with CUDA capability sm_\d+ is not compatible with the current PyTorch|PyTorch no longer supports this GPU"
-    r"|cuda capabilit(?:y|ies) supported by this (?:library|version of PyTorch)|which is of (?:cuda|compute) capability"
-    r"|CUDA capability \S+ .{0,40}not (?:supported|compatible)"
-)
 _CUDA_ERROR = Pattern(r"CUDA|cuda|CUBLAS|cuDNN|NCCL|kernel|sm_\d")
-_PROBABLE_PATTERN = Pattern(
-    r"(?:CUDA|HIP) error: (?:invalid device function|device kernel image is invalid)|CUBLAS_STATUS_ARCH_MISMATCH"
-    r"|hipErrorNoBinaryForGpu"
-)
-_CURE = (
-    translated(
-        "Install a PyTorch build that supports this GPU's architecture: RTX 50xx and B200 need 2.7 or newer "
-        "from the cu128 index; old GPUs (Pascal, Volta) need an older CUDA, such as cu118 or cu126"
-    ),
-    translated(
-        "If the last frame is an extension's (flash-attn, bitsandbytes, apex, your own kernel): build it for "
-        "this GPU, with TORCH_CUDA_ARCH_LIST set to its capability"
-    ),
-)
 
 
 class CudaNoKernelImage(Hazard):
@@ -55,7 +32,7 @@ class CudaNoKernelImage(Hazard):
                     built=", ".join(build.capabilities),
                 ),
                 certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
-                cure=_CURE[:1],
+                cure=self.cures[:1],
                 spans=span_of(environment, "torch"),
                 confirm=() if sure else (translated("torch.version.cuda is {cuda} where it runs").format(cuda=cuda),),
             )
@@ -64,31 +41,31 @@ class CudaNoKernelImage(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """CUDA's error, or PyTorch's warning if nothing else explains the failure."""
         outside = outside_training(log)
-        if evidence := first(log, _NO_KERNEL_IMAGE_PATTERN):
-            warned = log.find(_UNSUPPORTED_GPU_WARNING_PATTERN)
+        if evidence := first(log, self.patterns["no_kernel_image"]):
+            warned = log.find(self.patterns["unsupported_gpu_warning"])
             yield self.log_finding(
                 evidence,
                 translated(
                     "The program has no kernels for this GPU: PyTorch, or the extension in the last frame, was "
                     "built for other architectures."
                 ),
-                cure=_CURE,
+                cure=self.cures,
                 certainty=Certainty.POSSIBLE if outside else _certainty(log, evidence),
                 extra_evidence=(warned,) if warned else (),
             )
-        elif evidence := first(log, _UNSUPPORTED_GPU_WARNING_PATTERN):
+        elif evidence := first(log, self.patterns["unsupported_gpu_warning"]):
             otherwise = has_other_failure(log, _CUDA_ERROR)
             yield self.log_finding(
                 evidence,
                 translated("PyTorch warns that its build has no kernels for this GPU."),
-                cure=_CURE,
+                cure=self.cures,
                 certainty=Certainty.POSSIBLE if outside or otherwise else Certainty.LIKELY,
             )
-        elif evidence := first(log, _PROBABLE_PATTERN):
+        elif evidence := first(log, self.patterns["probable"]):
             yield self.log_finding(
                 evidence,
                 translated("A kernel was built for another architecture, or its binary is damaged."),
-                cure=_CURE,
+                cure=self.cures,
                 certainty=Certainty.POSSIBLE,
                 confirm=translated("torch.cuda.get_arch_list() does not name the GPU's architecture"),
             )

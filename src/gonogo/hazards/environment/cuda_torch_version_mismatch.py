@@ -5,26 +5,7 @@ from gonogo.hazards.environment._surroundings import first, text_of
 from gonogo.hazards.facts.installed import span_of
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
-_OTHER_MISMATCH_PATTERN = Pattern(
-    r"(?:CUDA|PyTorch) version mismatch! DeepSpeed ops were compiled"
-    r"|Cuda extensions are being compiled with a version of Cuda that does not match"
-)
 _TOO_OLD = Pattern(r"(?:FlashAttention|flash-attn|FlashAttention-3) is only supported on CUDA (\d[\d.]*\d) and above")
-_CUDA_VERSIONS_PATTERN = Pattern(
-    r"Installed CUDA version (\d[\d.]*\d) does not match the\s+version torch was compiled with (\d[\d.]*\d)"
-    r"|detected CUDA version \((\d[\d.]*\d)\) mismatches .*PyTorch ?\((\d[\d.]*\d)\)"
-)
-_CURE = (
-    translated(
-        "Bring both to the same major version: install a PyTorch built with the toolkit's CUDA (pip install "
-        "torch --index-url https://download.pytorch.org/whl/cu121), or the toolkit of torch.version.cuda, and "
-        "point CUDA_HOME to it"
-    ),
-    translated(
-        "To try the build anyway: export DS_SKIP_CUDA_CHECK=1 (adjacent versions mostly work; mixing 11 and "
-        "12 may crash)"
-    ),
-)
 
 
 class CudaTorchVersionMismatch(Hazard):
@@ -46,7 +27,7 @@ class CudaTorchVersionMismatch(Hazard):
                 "{name} with a different major version."
             ).format(toolkit=toolkit, cuda=cuda, name=built.name),
             certainty=Certainty.LIKELY if checked else Certainty.POSSIBLE,
-            cure=_CURE,
+            cure=self.cures,
             spans=(built.span, span_of(environment, "torch"), environment.toolkit.span()),
             confirm=translated("ds_report shows {name} as not installed, so it is compiled when the run starts").format(
                 name=built.name
@@ -55,11 +36,11 @@ class CudaTorchVersionMismatch(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The error; only possible if there is also a compiler error."""
-        evidence = mismatch(log) or first(log, _OTHER_MISMATCH_PATTERN)
+        evidence = mismatch(log) or first(log, self.patterns["other_mismatch"])
         if evidence is None:
             yield from self._findings_in_flash_attn_build(log)
             return
-        found = _CUDA_VERSIONS_PATTERN.search(text_of(evidence))
+        found = self.patterns["cuda_versions"].search(text_of(evidence))
         two = [group for group in found.groups() if group] if found else []
         compiled = first(log, COMPILE_ERROR) is not None
         yield self.log_finding(
@@ -72,7 +53,7 @@ class CudaTorchVersionMismatch(Hazard):
                 "Extensions were built, or are to be built, with a different CUDA or PyTorch version from "
                 "the one in use."
             ),
-            cure=_CURE,
+            cure=self.cures,
             certainty=Certainty.POSSIBLE if compiled else Certainty.CERTAIN,
             confirm=translated(
                 "nvcc --version and torch.version.cuda differ in their major version, and no compiler error follows"
@@ -88,7 +69,7 @@ class CudaTorchVersionMismatch(Hazard):
                     "The nvcc that was found is older than CUDA {floor}, which flash-attn needs; the CUDA that "
                     "comes with torch has no nvcc."
                 ).format(floor=str(found.group(1))),
-                cure=_CURE[:1],
+                cure=self.cures[:1],
                 certainty=Certainty.LIKELY,
                 confirm=translated(
                     "nvcc -V is older than torch.version.cuda (which nvcc: /usr/bin is the distribution's)"

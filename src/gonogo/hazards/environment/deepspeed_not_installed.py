@@ -1,10 +1,10 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.rule import Certainty, Field, Findings, Pattern, Run, translated
+from gonogo.hazards.rule import Certainty, Field, Findings, Run, translated
 from gonogo.hazards.version_rule import NotInstalled
 
 
 class DeepspeedNotInstalled(NotInstalled):
-    def asked(self, run: Run) -> tuple[str, Field] | None:
+    def requested_by(self, run: Run) -> tuple[str, Field] | None:
         """The launch with DeepSpeed, or its config."""
         if run.launch is None:
             return None
@@ -15,8 +15,8 @@ class DeepspeedNotInstalled(NotInstalled):
     def in_log(self, log: FailureLog) -> Findings:
         """The error of accelerate or Python, in the Python that trains."""
         evidence = next(
-            log.errors_of("ImportError", "ModuleNotFoundError", says=_NOT_INSTALLED_PATTERN), None
-        ) or log.find(_NOT_INSTALLED_PATTERN)
+            log.errors_of("ImportError", "ModuleNotFoundError", says=self.patterns["not_installed"]), None
+        ) or log.find(self.patterns["not_installed"])
         if evidence is not None:
             yield self.log_finding(
                 evidence,
@@ -34,10 +34,3 @@ class DeepspeedNotInstalled(NotInstalled):
                 ),
                 confirm=translated('python -c "import deepspeed" fails in the environment that trains'),
             )
-
-
-_NOT_INSTALLED_PATTERN = Pattern(
-    r"DeepSpeed is not installed => run|No module named 'deepspeed'"
-    r"|requires DeepSpeed to be installed|DeepSpeed is (?:required|not available)"
-    r"|(?:^|[\s:])deepspeed: (?:command )?not found|command not found: deepspeed$"
-)

@@ -11,10 +11,6 @@ _CLASSES_LOADING_MODELING_UTILS = (
     "Seq2SeqTrainer",
     "PreTrainedModel",
 )  # names whose import loads modeling_utils first
-_CURE = (
-    translated('Install a transformers release without the bug: pip install "transformers==4.52.4", or 4.54 and newer'),
-    translated("In your own script import TrainingArguments on its own line, before anything else from transformers"),
-)
 
 
 class DeepspeedPathTakenForDict(Hazard):
@@ -40,7 +36,7 @@ class DeepspeedPathTakenForDict(Hazard):
             ).format(name=name, path=option.string),
             # A file of the project that is imported before may import TrainingArguments.
             certainty=Certainty.CERTAIN if len(run.scripts) == 1 else Certainty.LIKELY,
-            cure=_CURE,
+            cure=self.cures,
             spans=(
                 option.span() or launch.place.span(),
                 script.place(statement).span(translated("the order of the imports")),
@@ -58,7 +54,7 @@ class DeepspeedPathTakenForDict(Hazard):
                 translated(
                     "The path after --deepspeed was taken for a dict: a bug in transformers 4.53, not in the file."
                 ),
-                cure=_CURE,
+                cure=self.cures,
             )
 
 

@@ -7,13 +7,6 @@ from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, R
 _SCALAR_VIEW_PATTERN = Pattern(r"self\.dim\(\) cannot be 0 to view \w+ as Byte")
 _FAULTY_VERSIONS = "==0.19.8"
 _SHAPE_TAKING_FUNCTIONS = ("torch.ones", "torch.zeros", "torch.empty", "torch.rand", "torch.randn", "torch.full")
-_CURE = (
-    translated('Install a DeepSpeed release without the bug: pip install "deepspeed==0.19.7"'),
-    translated(
-        "In your own model, give the parameter one dimension: nn.Parameter(torch.tensor([value])); in older "
-        "checkpoints it is still a scalar"
-    ),
-)
 
 
 class DeepspeedScalarParameter(Hazard):
@@ -34,7 +27,7 @@ class DeepspeedScalarParameter(Hazard):
                     "`{code}` has no dimensions: DeepSpeed 0.19.8 broadcasts each parameter as bytes, and torch "
                     "can't view a tensor without dimensions that way."
                 ).format(code=ast.unparse(call.node)),
-                cure=_CURE,
+                cure=self.cures,
                 spans=(call.place.span(), run.environment.field("deepspeed").span(translated("the faulty release"))),
                 fixes=self.fix(translated("Pin deepspeed 0.19.7"), edit, safe=False) if edit is not None else None,
             )
@@ -46,21 +39,21 @@ class DeepspeedScalarParameter(Hazard):
             if _SCALAR_VIEW_PATTERN.search(error.message):
                 raised = True
                 if error.passes("_broadcast_model", "_zero_init_param"):
-                    yield self._found(error, Certainty.CERTAIN)
+                    yield self._build_finding(error, Certainty.CERTAIN)
                 elif not error.frames:
-                    yield self._found(error, Certainty.LIKELY)
+                    yield self._build_finding(error, Certainty.LIKELY)
         line = None if raised else log.find(_SCALAR_VIEW_PATTERN)
         if line is not None:
-            yield self._found(line, Certainty.LIKELY)
+            yield self._build_finding(line, Certainty.LIKELY)
 
-    def _found(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
+    def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             translated(
                 "A parameter without dimensions (a logit_scale, a temperature) is broadcast as bytes, which "
                 "torch refuses. DeepSpeed 0.19.8 is the release that broadcasts parameters this way."
             ),
-            cure=_CURE,
+            cure=self.cures,
             certainty=certainty,
             confirm=translated("DeepSpeed's last frame is _broadcast_model or _zero_init_param"),
         )

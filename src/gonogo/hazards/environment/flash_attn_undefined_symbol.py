@@ -7,23 +7,8 @@ _LIBRARY = (
     r"(?:flash_attn\w*|flash_attention\w*|flashattn\w*|rotary_emb|dropout_layer_norm|xentropy_cuda_lib|fused_dense_lib)"
 )
 _UNDEFINED_SYMBOL_PATTERN = Pattern(rf"{_LIBRARY}\S*:?\s*undefined symbol|DLL load failed while importing {_LIBRARY}")
-_BARE = Pattern(
-    r"undefined symbol:? ?_?Z?\w+|libtorch_cuda_c\w+\.so: cannot open shared object|libcudart\.so[.\d]*: cannot open "
-    r"shared object|No module named 'flash_attn_2_cuda'"
-)
 _FLASH_ATTENTION_PATTERN = Pattern(r"(?i)flash[-_ ]?att(?:n|ention)")
 _FLASH_IMPORT_PATTERN = Pattern(r"^\s*import flash_attn(?:_\d)?_cuda\b|^\s*import flash_attn_cuda\b")
-_OTHER_LIBRARY_PATTERN = Pattern(
-    r"libbitsandbytes|libcusparse|libnccl|libcublas|torch_npu|libc10|libtorch_cuda\.so|libtorch_cpu|nvJitLink|_vllm_|mmcv"
-)
-_CURE = (
-    translated(
-        "Reinstall flash-attn for the installed PyTorch: pip uninstall -y flash-attn && pip install flash-attn "
-        "--no-build-isolation --no-cache-dir (compiles), or the release wheel whose name has this torch, CUDA, Python "
-        "and cxx11abi (python -c 'import torch; print(torch._C._GLIBCXX_USE_CXX11_ABI)')"
-    ),
-    translated('Or do without it: pip uninstall flash-attn, attn_implementation="sdpa"'),
-)
 
 
 class FlashAttnUndefinedSymbol(Hazard):
@@ -41,7 +26,7 @@ class FlashAttnUndefinedSymbol(Hazard):
                 "flash-attn's wheel {version} was built for torch {built}, but is used with torch {torch}."
             ).format(version=wheel, built=named.group(1), torch=torch),
             certainty=Certainty.LIKELY,
-            cure=_CURE,
+            cure=self.cures,
             spans=(span_of(environment, "flash-attn"), span_of(environment, "torch")),
             confirm=translated("import flash_attn_2_cuda fails"),
         )
@@ -52,18 +37,18 @@ class FlashAttnUndefinedSymbol(Hazard):
             yield self.log_finding(
                 evidence,
                 _CAUSE,
-                cure=_CURE,
+                cure=self.cures,
                 certainty=Certainty.POSSIBLE if outside_training(log) else Certainty.CERTAIN,
             )
             return
         cut = next((error for error, code in cut_off(log) if _FLASH_IMPORT_PATTERN.search(code)), None)
-        bare = first(log, _BARE) or cut
-        if bare is None or log.find(_FLASH_ATTENTION_PATTERN) is None or first(log, _OTHER_LIBRARY_PATTERN):
+        bare = first(log, self.patterns["bare"]) or cut
+        if bare is None or log.find(_FLASH_ATTENTION_PATTERN) is None or first(log, self.patterns["other_library"]):
             return
         yield self.log_finding(
             bare,
             _CAUSE,
-            cure=_CURE,
+            cure=self.cures,
             certainty=Certainty.POSSIBLE if outside_training(log) else Certainty.LIKELY,
             confirm=translated("import flash_attn_2_cuda fails on its own"),
         )

@@ -7,16 +7,8 @@ from gonogo.hazards.environment._op_build import (
 )
 from gonogo.hazards.environment._surroundings import first
 from gonogo.hazards.facts.installed import span_of
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, translated
 
-_LIBCURAND_MISSING_PATTERN = Pattern(
-    r"cannot find -l(?:curand|cudart)|(?:找不到|无法找到) ?-l(?:curand|cudart)|\bcurand(?:_kernel)?\.h: No such file"
-    r"|curand(?:_kernel)?\.h：没有那个文件|libcurand\.so[.\d]*: cannot open shared object|undefined symbol: curand\w+"
-)
-_OTHER_CUDA_PART = Pattern(
-    r"cannot find -l(?:cublas\w*|cusparse|cusolver|nvToolsExt|cufile)"
-    r"|fatal error: (?:cuda_runtime\w*|cublas\w*|cusparse|cusolver\w*|cuda_profiler_api|cuda_fp16|cuda|nvToolsExt)\.h"
-)
 _CURE = (
     translated(
         "Install the toolkit's curand, with headers: conda install -c nvidia libcurand libcurand-dev, or apt install "
@@ -56,7 +48,7 @@ class OpBuildLibcurandMissing(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The linker's or compiler's error; else, less certain, an unexplained build failure."""
-        if evidence := first(log, _LIBCURAND_MISSING_PATTERN):
+        if evidence := first(log, self.patterns["libcurand_missing"]):
             yield self.log_finding(
                 evidence,
                 translated(
@@ -64,7 +56,7 @@ class OpBuildLibcurandMissing(Hazard):
                 ),
                 cure=_CURE,
             )
-        elif evidence := first(log, _OTHER_CUDA_PART):
+        elif evidence := first(log, self.patterns["other_cuda_part"]):
             yield self.log_finding(
                 evidence,
                 translated("The CUDA toolkit that the operator is built with is incomplete."),

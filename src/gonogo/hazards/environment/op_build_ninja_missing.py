@@ -2,23 +2,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._machine import NOT_PREBUILT, operators
 from gonogo.hazards.environment._op_build import FIND_BUILD_ERROR_CURE, find_unexplained_build_failure
 from gonogo.hazards.environment._surroundings import first
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Severity, translated
-
-_NINJA_MISSING_PATTERN = Pattern(
-    r"(?i)ninja is required to (?:load|build)|due to ninja not being installed"
-    r"|No such file or directory: '(?:\S*/)?ninja'"
-    r"|ninja: (?:command )?not found|Command '\['(?:which', 'ninja|ninja', '--version)'\]'"
-)
-_NINJA_RAN_PATTERN = Pattern(
-    r"\['ninja', '-v'|ninja: build stopped|Emitting ninja build file|Building extension module"
-)
-_CURE = (
-    translated("pip install ninja on every node, in the environment of the run"),
-    translated(
-        "Where pip shows it installed: add the environment's bin folder to the PATH of the launched processes "
-        "(ninja --version must work there); pdsh and sudo drop it"
-    ),
-)
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, translated
 
 
 class OpBuildNinjaMissing(Hazard):
@@ -36,24 +20,24 @@ class OpBuildNinjaMissing(Hazard):
                 "package nor the program."
             ).format(names=names),
             certainty=Certainty.LIKELY,
-            cure=_CURE[:1],
+            cure=self.cures[:1],
             spans=tuple(one.span for one in built),
             confirm=NOT_PREBUILT.format(names=names),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
         """PyTorch's error; else, as the least likely cause, an unexplained build that ninja may not have started."""
-        if evidence := first(log, _NINJA_MISSING_PATTERN):
+        if evidence := first(log, self.patterns["ninja_missing"]):
             yield self.log_finding(
                 evidence,
                 translated("PyTorch builds extensions with the program ninja, but the process can't find it."),
-                cure=_CURE,
+                cure=self.cures,
             )
-        elif (evidence := find_unexplained_build_failure(log)) and log.find(_NINJA_RAN_PATTERN) is None:
+        elif (evidence := find_unexplained_build_failure(log)) and log.find(self.patterns["ninja_ran"]) is None:
             yield self.log_finding(
                 evidence,
                 translated("A DeepSpeed operator was not built; if ninja is missing, the build does not even start."),
-                cure=_CURE,
+                cure=self.cures,
                 certainty=Certainty.POSSIBLE,
                 severity=Severity.WARNING,  # the rarest of the causes: listed after the others
                 confirm=(FIND_BUILD_ERROR_CURE, translated('The build error then says "Ninja is required".')),

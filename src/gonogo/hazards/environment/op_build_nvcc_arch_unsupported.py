@@ -11,10 +11,6 @@ from gonogo.hazards.environment._surroundings import first, text_of
 from gonogo.hazards.facts.installed import span_of
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
-_UNSUPPORTED_ARCH_PATTERN = Pattern(
-    r"(?i)Unsupported gpu archi\w+|Unknown CUDA arch \(\d\S*\) or GPU not supported"
-    r"|Value 'sm_\w+' is not defined for option 'gpu-name'"
-)
 _ARCH = Pattern(r"'?(?:compute|sm)_([\w.]+)'?|CUDA arch \((\d\S*)\)")
 _NEW_GPU = Pattern(r"\b(?:RTX )?[45]0[6-9]0|\b(?:L40S?|L4|L20|H100|H800|H20|H200|B200)\b|compute_(?:89|90|100|120)")
 _OLD_TOOLKIT = Pattern(r"torch_extensions/py\d+_cu(?:10\d|11[0-7])\b|/cuda-1(?:0|1\.[0-7])\b|\+cu(?:10\d|11[0-7])\b")
@@ -66,7 +62,7 @@ class OpBuildNvccArchUnsupported(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """nvcc's error; else an unexplained build failure with an old toolkit on a new GPU."""
-        if evidence := first(log, _UNSUPPORTED_ARCH_PATTERN):
+        if evidence := first(log, self.patterns["unsupported_arch"]):
             arch = _ARCH.search(text_of(evidence))
             named = next((group for group in arch.groups() if group), "") if arch else ""
             yield self.log_finding(

@@ -6,12 +6,8 @@ from gonogo.hazards.environment._op_build import (
     find_unexplained_build_failure,
 )
 from gonogo.hazards.environment._surroundings import first
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, translated
 
-_PYTHON_HEADER_MISSING_PATTERN = Pattern(
-    r"(?:Python|pyconfig|patchlevel)\.h['\"’]?\s*[:：]\s*(?:No such file|没有那个文件|file not found)"
-    r"|(?:fatal error|致命错误)\s*[:：]\s*['\"<‘]?(?:Python|pyconfig)\.h|Cannot open include file: 'Python\.h'"
-)
 _CURE = (
     translated(
         "Install the headers of the Python that runs the program: apt install python3.10-dev (dnf install "
@@ -42,7 +38,7 @@ class OpBuildPythonHMissing(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The compiler's error; else, less certain, an unexplained build failure."""
-        if evidence := first(log, _PYTHON_HEADER_MISSING_PATTERN):
+        if evidence := first(log, self.patterns["python_header_missing"]):
             yield self.log_finding(
                 evidence,
                 translated("The compiler can't find Python.h: the development files of this Python are not installed."),

@@ -5,7 +5,7 @@ from gonogo.hazards.version_rule import NotInstalled
 
 
 class PeftNotInstalled(NotInstalled):
-    def asked(self, run: Run) -> tuple[str, Field] | None:
+    def requested_by(self, run: Run) -> tuple[str, Field] | None:
         """An import of peft, or LoRA by trl's arguments."""
         if run.arguments.get("use_peft").truth:
             return "peft", run.arguments.get("use_peft")

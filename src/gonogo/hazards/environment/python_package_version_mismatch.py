@@ -58,11 +58,6 @@ _KNOWN_MISMATCH_PATTERN = Pattern(
     r"|VersionConflict|Please install (?:peft|accelerate|bitsandbytes|transformers"
     r"|trl)\S* ?(?:>=|==)"
 )
-_WRAPPED = Pattern(
-    r"Failed to import (transformers|trl|diffusers|peft)[\w.]* because of the following error"
-    r"|Failed to import transformers\.(?:trainer|training_args|modeling_utils|integrations)\b"
-    r"|Could not import module '\w+'"
-)
 _REQUIRED_BY_PATTERN = Pattern(r"is required by ([A-Za-z][\w.-]{0,60}\w)")
 _SHARED_LIBRARY_PATTERN = Pattern(r"cannot open shared object file|undefined symbol|DLL load failed")
 _NO_MODULE_PATTERN = Pattern(r"No module named '\w+'")
@@ -121,16 +116,6 @@ _GLOB_CURE = (
     translated("pip install -U datasets (2.15 or newer), or keep it and use fsspec==2023.9.2"),
     translated("If your own data_files has such a pattern: use data/**/*.json instead of data/**.json"),
 )
-_CURE = (
-    translated(
-        "Install versions from the same period: pip install -U transformers peft accelerate trl, or the set that "
-        "the training framework pins (its requirements file)"
-    ),
-    translated(
-        "If transformers must stay: use an older release of the other package, such as pip install 'peft<0.14' "
-        "with transformers<4.45; pip check lists conflicts"
-    ),
-)
 
 
 class PythonPackageVersionMismatch(Hazard):
@@ -162,23 +147,23 @@ class PythonPackageVersionMismatch(Hazard):
         for error in log.errors:
             certainty = _certainty(error)
             if certainty is not None:
-                yield self._found(log, error, Certainty.POSSIBLE if outside else certainty)
+                yield self._build_finding(log, error, Certainty.POSSIBLE if outside else certainty)
         if (said := release_mismatch_line(log)) is not None:
-            yield self.log_finding(said, _CAUSE, cure=_CURE, certainty=Certainty.POSSIBLE, confirm=_CONFIRM)
+            yield self.log_finding(said, _CAUSE, cure=self.cures, certainty=Certainty.POSSIBLE, confirm=_CONFIRM)
         if line := log.find(_KNOWN_MISMATCH_PATTERN) or log.find(_IMPORT_NAME_PATTERN):
             keyword = "unexpected keyword argument" in line.text and _KNOWN_KEYWORD.search(line.text) is None
             sure = _KNOWN_MISMATCH_PATTERN.search(line.text) is not None and not keyword and not outside
             certainty = Certainty.LIKELY if sure else Certainty.POSSIBLE
             if not (keyword and any(error.innermost is not None for error in log.errors_of("TypeError"))):
-                yield self.log_finding(line, _CAUSE, cure=_CURE, certainty=certainty, confirm=_CONFIRM)
+                yield self.log_finding(line, _CAUSE, cure=self.cures, certainty=certainty, confirm=_CONFIRM)
         if glob := first(log, _GLOB):
             yield self.log_finding(glob, _CAUSE, cure=_GLOB_CURE, certainty=Certainty.LIKELY, confirm=_CONFIRM)
         if cut := next((error for error, code in cut_off(log) if _truncated_in_library_import(error, code)), None):
-            yield self._found(log, cut, Certainty.POSSIBLE if outside else Certainty.LIKELY)
-        if (evidence := first(log, _WRAPPED)) and not _absent(log):
-            wrapped = next((error for error in log.errors if _WRAPPED.search(error.flat_message)), None)
+            yield self._build_finding(log, cut, Certainty.POSSIBLE if outside else Certainty.LIKELY)
+        if (evidence := first(log, self.patterns["wrapped"])) and not _absent(log):
+            wrapped = next((error for error in log.errors if self.patterns["wrapped"].search(error.flat_message)), None)
             told = _explain_packages(log, wrapped) if wrapped is not None else None
-            cause, cure = told if told is not None else (_CAUSE, _CURE)
+            cause, cure = told if told is not None else (_CAUSE, self.cures)
             yield self.log_finding(
                 evidence,
                 cause,
@@ -187,9 +172,9 @@ class PythonPackageVersionMismatch(Hazard):
                 confirm=_CONFIRM,
             )
 
-    def _found(self, log: FailureLog, error: LoggedError, certainty: Certainty) -> Finding:
+    def _build_finding(self, log: FailureLog, error: LoggedError, certainty: Certainty) -> Finding:
         told = _explain_packages(log, error)
-        cause, cure = told if told is not None else (_CAUSE, _CURE)
+        cause, cure = told if told is not None else (_CAUSE, self.cures)
         return self.log_finding(error, cause, cure=cure, certainty=certainty, confirm=_CONFIRM)
 
 

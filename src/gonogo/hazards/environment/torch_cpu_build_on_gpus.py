@@ -6,11 +6,6 @@ from gonogo.hazards.facts.on_npu import NPU_PATTERN
 from gonogo.hazards.log_rule import log_mentions
 from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Pattern, Run, translated
 
-WINDOWS_PATTERN = Pattern(
-    r"\b[A-Za-z]:\\[\w .\\-]|[\\/]python\.exe|\\torch\\|popen_spawn_win32|WinError|not supported in Windows"
-)
-"""Windows paths, Windows Python, or Windows' way of starting processes."""
-
 
 class TorchCpuBuildOnGpus(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
@@ -42,7 +37,7 @@ class TorchCpuBuildOnGpus(Hazard):
                 return  # with torch_npu this build is right, and the code that asks for CUDA is wrong
             # Windows never has NCCL; a local script may not be meant for a GPU.
             nccl = "NCCL" in error.message
-            if nccl and log_mentions(log, WINDOWS_PATTERN):
+            if nccl and log_mentions(log, self.patterns["windows"]):
                 continue
             # Only the version is certain evidence: plugins for any accelerator use such a build.
             certainty = Certainty.CERTAIN if log_mentions(log, _CPU_BUILD) and not nccl else Certainty.LIKELY

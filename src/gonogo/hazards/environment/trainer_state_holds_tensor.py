@@ -15,7 +15,7 @@ class TrainerStateHoldsTensor(UnfitVersions):
             own = bool(error.frames) and not error.passes("save_to_json", "save_state")
             yield self.log_finding(
                 error,
-                _TENSOR_LOGGED_CAUSE,
+                self.texts["tensor_logged_cause"],
                 cure=_CURES,
                 certainty=Certainty.POSSIBLE if own or not error.frames else Certainty.LIKELY,
                 confirm=self.confirm,
@@ -24,10 +24,6 @@ class TrainerStateHoldsTensor(UnfitVersions):
 
 
 _NOT_SERIALIZABLE_PATTERN = Pattern(r"Object of type Tensor is not JSON serializable")
-_TENSOR_LOGGED_CAUSE = translated(
-    "What the Trainer logged contains a tensor, but its state is written as JSON: transformers 4.38 logs "
-    "DeepSpeed's gradient norm that way."
-)
 _CURES = (
     translated("pip install 'transformers>=4.39.3,<5', or 4.37.2"),
     translated("If a metric or callback of your own logs the tensor: log value.item() instead"),

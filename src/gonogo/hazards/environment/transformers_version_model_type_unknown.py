@@ -5,15 +5,8 @@ from gonogo.hazards.environment._surroundings import cut_off, first, outside_tra
 from gonogo.hazards.facts.installed import certainty_of_versions, describe_package, pip_install, span_of, version_fix
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Text, translated
 
-_UNKNOWN_MODEL_TYPE_PATTERN = Pattern(
-    r"does not recognize this architecture|The checkpoint you are trying to load has model type"
-)
 _MODEL_TYPE_PATTERN = Pattern(r"model type `([\w.-]+)`|Tokenizer class (\w+)")
 _UNKNOWN_TOKENIZER_PATTERN = Pattern(r"Tokenizer class \w+ does not exist or is not currently imported")
-_MISSING_CLASS_PATTERN = Pattern(
-    r"cannot import name '\w+' from 'transformers(?:\.models)?[\w.]*'"
-    r"|module '?transformers'? has no attribute '\w+'"
-)
 _MODEL_TYPE_LOOKUP_PATTERN = Pattern(r"CONFIG_MAPPING\[|MODEL_TYPE|raise KeyError\(key\)")
 _AUTO_CLASS_FRAMES = (
     "CONFIG_MAPPING",
@@ -21,16 +14,6 @@ _AUTO_CLASS_FRAMES = (
     "auto_factory.py",
     "tokenization_auto.py",
     "processing_auto.py",
-)
-_CURE = (
-    translated(
-        "Upgrade transformers in the environment that the run actually uses: python -m pip install -U "
-        "transformers (the model's card names the version), with the python of the launched processes"
-    ),
-    translated(
-        "Check which one runs: python -c 'import transformers; print(transformers.__version__, "
-        "transformers.__file__)'; the traceback's paths show it too"
-    ),
 )
 
 
@@ -59,7 +42,7 @@ class TransformersVersionModelTypeUnknown(Hazard):
                 installed=describe_package(environment, "transformers"),
             ),
             certainty=certainty_of_versions(environment, run, "transformers"),
-            cure=(pip_install("transformers", wanted), _CURE[1]),
+            cure=(pip_install("transformers", wanted), self.cures[1]),
             spans=(span_of(environment, "transformers"), run.arguments.model.span(model_type_label(kind))),
             fixes=version_fix(environment, "transformers", wanted),
         )
@@ -67,12 +50,12 @@ class TransformersVersionModelTypeUnknown(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """transformers' error; a KeyError from its list of types; a model class that it does not have yet."""
         outside = outside_training(log)
-        if evidence := first(log, _UNKNOWN_MODEL_TYPE_PATTERN):
+        if evidence := first(log, self.patterns["unknown_model_type"]):
             said = _MODEL_TYPE_PATTERN.search(text_of(evidence))
             yield self.log_finding(
                 evidence,
                 _cause(next((group for group in said.groups() if group), "") if said else ""),
-                cure=_CURE,
+                cure=self.cures,
                 certainty=Certainty.POSSIBLE if outside else Certainty.CERTAIN,
             )
             return
@@ -82,7 +65,7 @@ class TransformersVersionModelTypeUnknown(Hazard):
                 yield self.log_finding(
                     error,
                     _cause(_missing_key(error)),
-                    cure=_CURE,
+                    cure=self.cures,
                     certainty=Certainty.POSSIBLE if outside else certainty,
                     confirm=translated("The key is the model_type of the model's config.json"),
                 )
@@ -90,9 +73,9 @@ class TransformersVersionModelTypeUnknown(Hazard):
         cut = next((error for error, code in cut_off(log) if _truncated_in_type_lookup(error, code)), None)
         if cut is not None:
             certainty = Certainty.POSSIBLE if outside else Certainty.LIKELY
-            yield self.log_finding(cut, _cause(""), cure=_CURE, certainty=certainty)
+            yield self.log_finding(cut, _cause(""), cure=self.cures, certainty=certainty)
             return
-        evidence = first(log, _UNKNOWN_TOKENIZER_PATTERN) or first(log, _MISSING_CLASS_PATTERN)
+        evidence = first(log, _UNKNOWN_TOKENIZER_PATTERN) or first(log, self.patterns["missing_class"])
         if evidence is None:
             return
         model = MODEL_CLASS.search(text_of(evidence))
@@ -102,7 +85,7 @@ class TransformersVersionModelTypeUnknown(Hazard):
             yield self.log_finding(
                 evidence,
                 _cause(model.group(1) if model else ""),
-                cure=_CURE,
+                cure=self.cures,
                 certainty=Certainty.POSSIBLE if outside or log.has("transformers_modules") else Certainty.LIKELY,
                 confirm=translated("config.json's transformers_version is newer than the installed one"),
             )

@@ -36,22 +36,7 @@ _TIED_KEYS_LIST_PATTERN = Pattern(r"'list' object has no attribute 'keys'")
 _TIED_KEYS_FRAMES = ("_get_tied_weight_keys", "get_expanded_tied_weights_keys", "tied_weight")
 """transformers 5 expects tied weights as a dict, and sets ``all_tied_weights_keys`` in ``post_init``."""
 _ARCHITECTURES_KEY_ERRORS = ("'architectures'", '"architectures"')
-_OTHER_CAUSE_PATTERN = Pattern(
-    r"has no attribute '(?:ds_\w+|grad|optimizer|step)'|requires the following packages"
-    r"|No module named '(?:flash_attn|einops|timm|decord|tiktoken|transformers_stream_generator|xformers)"
-)
 _UNSURE = Pattern(r"\b(?:cpu|cuda|device)\b")
-_CURE = (
-    translated(
-        "Install the transformers that the model's code was written for (its card or config.json says "
-        "transformers_version): pip install transformers==4.44.*"
-    ),
-    translated(
-        "Or update the model's code: download its .py files again, delete "
-        "~/.cache/huggingface/modules/transformers_modules; if transformers supports the model by now, drop "
-        "trust_remote_code"
-    ),
-)
 
 
 class TransformersVersionRemoteCodeBreak(Hazard):
@@ -78,7 +63,7 @@ class TransformersVersionRemoteCodeBreak(Hazard):
             ).format(written=written_for, installed=describe_package(environment, "transformers")),
             certainty=certainty,
             severity=severity,
-            cure=(pip_install("transformers", f"=={written_for.public}"), _CURE[1]),
+            cure=(pip_install("transformers", f"=={written_for.public}"), self.cures[1]),
             spans=(span_of(environment, "transformers"), run.arguments.model.span(model_type_label(kind))),
             confirm=translated("The model's .py files have not been updated since"),
         )
@@ -88,11 +73,11 @@ class TransformersVersionRemoteCodeBreak(Hazard):
         outside = outside_training(log)
         for error in log.errors_of(*_REMOTE_CODE_ERROR_TYPES):
             certainty = _certainty(error)
-            if certainty is None or _OTHER_CAUSE_PATTERN.search(error.message):
+            if certainty is None or self.patterns["other_cause"].search(error.message):
                 continue
             if outside or (certainty is Certainty.LIKELY and _UNSURE.search(error.message)):
                 certainty = Certainty.POSSIBLE
-            yield self._found(error, certainty)
+            yield self._build_finding(error, certainty)
             return
         cut = next((error for error, code in cut_off(log) if _truncated_while_loading(error)), None)
         tied = (
@@ -102,13 +87,13 @@ class TransformersVersionRemoteCodeBreak(Hazard):
         )
         evidence = cut or log.find(_KNOWN_BREAK_PATTERN) or tied
         if evidence is not None:
-            yield self._found(evidence, Certainty.POSSIBLE if outside else Certainty.LIKELY)
+            yield self._build_finding(evidence, Certainty.POSSIBLE if outside else Certainty.LIKELY)
 
-    def _found(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
+    def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             translated("The model's own code was not written for the installed transformers release."),
-            cure=_CURE,
+            cure=self.cures,
             certainty=certainty,
             confirm=translated("config.json's transformers_version differs from the installed one"),
         )

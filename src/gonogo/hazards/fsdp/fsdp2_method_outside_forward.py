@@ -4,9 +4,6 @@ from gonogo.evidence.script.identifiers import same_code
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
 
-_WEIGHT_LOADERS = ("weight_loader", "load_weights", "load_dtensor_weights")
-"""Functions that copy weights into an inference engine, without running a method of the model."""
-
 
 class Fsdp2MethodOutsideForward(LoggedHazard):
     def in_script(self, script: Script, run: Run) -> Findings:

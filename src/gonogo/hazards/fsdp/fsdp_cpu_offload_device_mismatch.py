@@ -34,18 +34,6 @@ _OFFLOAD_PATTERN = Pattern(
     r"(?i)offload_params|cpu_offload|offload_policy|CPUOffload|param_offload|optimizer_offload|CPU offloading"
 )
 
-_CURES = (
-    translated("Keep the model on the CPU until FSDP wraps it, and never call .cuda() or .to(device) after it"),
-    translated(
-        'FSDP2: use CPUOffloadPolicy() for all modules, model.to_empty(device="cpu"), and '
-        'init_process_group(backend="cpu:gloo,cuda:nccl")'
-    ),
-    translated(
-        "Or switch the offload off (fsdp_offload_params: false, cpu_offload: false), and upgrade the framework that "
-        "wraps the model"
-    ),
-)
-
 
 class FsdpCpuOffloadDeviceMismatch(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -119,7 +107,7 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
                 "FSDP offloads parameters to the CPU and moves them to the GPU itself; something else moved the "
                 "model, so parameters, gradients and shards are not where FSDP expects them."
             ),
-            cure=_CURES,
+            cure=self.cures,
             certainty=certainty,
             confirm=translated("The run works with fsdp_offload_params: false"),
         )

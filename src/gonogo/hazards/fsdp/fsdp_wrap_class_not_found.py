@@ -27,17 +27,6 @@ _LAYER_CLASSES_BY_FAMILY = {
     **{family: (f"{family}Layer",) for family in ("GPTNeoX", "Bert", "Roberta")},
 }
 
-_CURES = (
-    translated(
-        "Set fsdp_transformer_layer_cls_to_wrap to the model's own class: type(model.model.layers[0]).__name__ prints "
-        "it"
-    ),
-    translated(
-        "Or use fsdp_auto_wrap_policy: SIZE_BASED_WRAP; if FSDP was not requested, delete "
-        "~/.cache/huggingface/accelerate/default_config.yaml"
-    ),
-)
-
 
 class FsdpWrapClassNotFound(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
@@ -85,7 +74,7 @@ class FsdpWrapClassNotFound(Hazard):
             translated("FSDP looks for {layer} among the classes of the model's modules and finds none.").format(
                 layer=Text(named.group(1), f" {named.group(1)}") if named else translated("the class to wrap")
             ),
-            cure=_CURES,
+            cure=self.cures,
             certainty={True: Certainty.CERTAIN, None: Certainty.LIKELY, False: Certainty.POSSIBLE}[asked],
             confirm=translated("The launch command or accelerate's config file enables FSDP"),
         )

@@ -8,9 +8,6 @@ from gonogo.hazards.facts.mismatch_in_log import training_mismatches
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Severity, translated
 
 _FINE_TUNING_PATTERN = Pattern(r"(?i)fine-?_?tun|lora|llama|\bsft\b|微调")
-_PARAMETERS_ON_OTHER_DEVICE_PATTERN = Pattern(
-    r"module must have its parameters and buffers on device \w+:?\d* \(device_ids\[0\]\) but found one of them on"
-)
 # Errors of DataParallel's replicas that one process per GPU would not have: in dtype, device or shape.
 _REPLICA_ERROR_PATTERN = Pattern(
     r"expected scalar type \w+ but found \w+|mat1 and mat2 (?:shapes|must have the same dtype)"
@@ -18,9 +15,6 @@ _REPLICA_ERROR_PATTERN = Pattern(
     r"|arguments are located on different GPUs"
     r"|Input type .{0,60} and (?:weight|bias) type|'NoneType' object has no attribute 'device'|illegal memory access"
     r"|inconsistent tensor size|Gather function not implemented for CPU tensors|CUBLAS|must be on the current device"
-)
-_DTYPE_MISMATCH_PATTERN = Pattern(
-    r"expected scalar type (?:Half|Float|BFloat16) but found|mat1 and mat2 must have the same dtype"
 )
 _SHAPES = Pattern(r"mat1 and mat2 shapes cannot be multiplied \((?P<rows>\d+)x(?P<a>\d+) and (?P<b>\d+)x(?P<c>\d+)\)")
 _SHAPE_ERROR_WITHOUT_SHAPES_PATTERN = Pattern(r"(?i)mat1 and mat2 shapes cannot be multiplied\W*$")
@@ -83,12 +77,12 @@ class DataparallelPlainPythonMultiGpu(Hazard):
             return error, _replica_error_certainty(log, str(caught.group("type")) if caught else "")
         if line := log.find(REPLICA_ERROR_PATTERN):
             return line, _replica_error_certainty(log, str(line.match.group("type")))
-        for error in log.errors_of(says=_PARAMETERS_ON_OTHER_DEVICE_PATTERN):
+        for error in log.errors_of(says=self.patterns["parameters_on_other_device"]):
             of_trainer = (
                 not error.frames or error.passes("transformers", "peft", "accelerate") or log.find(_FINE_TUNING_PATTERN)
             )
             return error, Certainty.LIKELY if of_trainer else Certainty.POSSIBLE
-        if line := log.find(_PARAMETERS_ON_OTHER_DEVICE_PATTERN):
+        if line := log.find(self.patterns["parameters_on_other_device"]):
             return line, Certainty.LIKELY
         return None
 
@@ -102,9 +96,13 @@ class DataparallelPlainPythonMultiGpu(Hazard):
             if (shapes := _SHAPES.search(error.message)) and _are_outlier_column_shapes(shapes.groups()):
                 sure = error.passes("bitsandbytes") or not error.frames or plain
                 return error, Certainty.LIKELY if sure else Certainty.POSSIBLE
-            if plain and (_DTYPE_MISMATCH_PATTERN.search(error.message) or _SHAPES.search(error.message)):
+            if plain and (self.patterns["dtype_mismatch"].search(error.message) or _SHAPES.search(error.message)):
                 return error, Certainty.LIKELY
-            if plain is None and log.setup.launcher is not None and _DTYPE_MISMATCH_PATTERN.search(error.message):
+            if (
+                plain is None
+                and log.setup.launcher is not None
+                and self.patterns["dtype_mismatch"].search(error.message)
+            ):
                 return error, Certainty.POSSIBLE
         if not log.errors and (
             cut := find_truncated_error(log, ("nn/parallel/", "parallel_apply"), ("nn/parallel/", "in_replica"))

@@ -8,15 +8,6 @@ from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pa
 _NO_GPUS = Pattern(r"no GPUs found|No CUDA GPUs are available|Torch not compiled with CUDA|No HIP GPUs are available")
 _NCCL_WITHOUT_GPUS = Pattern(r"ProcessGroupNCCL is only supported with GPUs")
 _NODE = Pattern(r"^([A-Za-z][\w-]{0,60}\d[\w.-]{0,60}|\d{1,3}(?:\.\d{1,3}){3}): ")
-_MISSING_VARIABLE_PATTERN = Pattern(
-    r"KeyError: '([A-Z][A-Z0-9_]{3,})'|environment variable .* (?:not set|required|expected)"
-    r"|CUDA_HOME (?:environment variable is not set|does not exist)|error while loading shared libraries"
-    r"|cannot open shared object file|[Nn]inja is required|command not found|ModuleNotFoundError: No module named"
-)
-_MULTI_NODE_PATTERN = Pattern(
-    r"Running on the following workers|\bpdsh\b|multinode_runner|hostfile[= ]\S|nnodes=[2-9]|num_nodes[= ][2-9]"
-    r"|cmd = (?:pdsh|mpirun|srun)"
-)
 _MULTI_NODE_SETUP_PATTERN = r"--hostfile[= ]|--num_nodes[= ][2-9]|deepspeed_multinode_launcher|--force_multi"
 _NO_HOSTFILE = Pattern(r"Unable to find hostfile, will proceed with training with local resources only")
 
@@ -33,7 +24,7 @@ class DeepspeedEnvNotPropagated(Hazard):
         lost = [
             (name, field)
             for name, field in launch.variables.items()
-            if not name.startswith(_PASSED_ON) and _PROGRAM_VARIABLE_PATTERN.search(name) is not None
+            if not name.startswith(_PASSED_ON) and self.patterns["program_variable"].search(name) is not None
         ]
         listed = _read_deepspeed_env(launch.cwd / ".deepspeed_env") | _read_deepspeed_env(
             Path.home() / ".deepspeed_env"
@@ -63,11 +54,11 @@ class DeepspeedEnvNotPropagated(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """GPUs, variables or libraries missing on other nodes that the launcher started."""
-        no_gpus, missing = log.find(_NO_GPUS), log.find(_MISSING_VARIABLE_PATTERN)
+        no_gpus, missing = log.find(_NO_GPUS), log.find(self.patterns["missing_variable"])
         if no_gpus is None and missing is None:
             return
         several = (
-            log.find(_MULTI_NODE_PATTERN) is not None
+            log.find(self.patterns["multi_node"]) is not None
             or log.setup.mentions(_MULTI_NODE_SETUP_PATTERN)
             or len(_nodes(log)) > 1
         )
@@ -128,11 +119,6 @@ def _on_remote_nodes_only(log: FailureLog, line_match: LineMatch) -> bool:
 
 
 _PASSED_ON = ("NCCL", "PYTHON", "MLFLOW", "MV2", "UCX")
-_PROGRAM_VARIABLE_PATTERN = Pattern(
-    r"^(?:LD_LIBRARY_PATH|LIBRARY_PATH|PATH|CUDA_HOME|HF_\w+|HUGGING\w+|TRANSFORMERS_\w+|WANDB_\w+|TORCH_\w+|GLOO_\w+"
-    r"|TOKENIZERS_PARALLELISM|OMP_NUM_THREADS|DS_\w+|CUDA_DEVICE_MAX_CONNECTIONS|TRITON_\w+|HCCL_\w+|\w+_API_KEY"
-    r"|https?_proxy|no_proxy)$"
-)
 
 
 def _read_deepspeed_env(path: Path) -> set[str]:

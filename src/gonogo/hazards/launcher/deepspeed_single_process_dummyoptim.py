@@ -3,9 +3,6 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.training_framework import mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, translated
 
-_DUMMY_OPTIM_ERROR_PATTERN = Pattern(
-    r"'Dummy(?:Optim|Scheduler)' object has no attribute|'Dummy(?:Optim|Scheduler)' object is not"
-)
 _DUMMY_OPTIM_PATTERN = Pattern(r"'DummyOptim' object has no attribute '(?:step|train)'")
 
 
@@ -29,7 +26,7 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
                 "replaces it."
             ),
             certainty=Certainty.LIKELY,
-            cure=_CURE,
+            cure=self.cures,
             spans=(
                 launch.place.span(),
                 config.span(translated("the DeepSpeed config")),
@@ -40,7 +37,9 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """An error from using the placeholder as a real optimizer."""
-        found = next(log.errors_of(says=_DUMMY_OPTIM_ERROR_PATTERN), None) or log.find(_DUMMY_OPTIM_ERROR_PATTERN)
+        found = next(log.errors_of(says=self.patterns["dummy_optim_error"]), None) or log.find(
+            self.patterns["dummy_optim_error"]
+        )
         if found is None:
             return
         certain = log.find(_DUMMY_OPTIM_PATTERN) is not None and not has_several_processes(log)
@@ -51,17 +50,10 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
                 "process was not started by a distributed launcher (or the script uses the optimizer before "
                 "accelerator.prepare)."
             ),
-            cure=_CURE,
+            cure=self.cures,
             certainty=Certainty.CERTAIN if certain else Certainty.LIKELY,
             confirm=_CONFIRM,
         )
 
 
-_CURE = (
-    translated(
-        "Use a launcher, even on one GPU: deepspeed --num_gpus 1 train.py ..., or torchrun --nproc_per_node 1, "
-        "or accelerate launch"
-    ),
-    translated("Or leave the DeepSpeed config out (--deepspeed)"),
-)
 _CONFIRM = (translated("The launch command is python ... without torchrun, deepspeed or accelerate launch"),)

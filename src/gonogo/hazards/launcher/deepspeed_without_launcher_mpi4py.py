@@ -5,10 +5,6 @@ from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pa
 
 _MPI4PY = Pattern(r"No module named '?mpi4py|cannot load MPI library|libmpi\w*\.so[\d.]*: cannot open")
 _MPI_DISCOVERY_PATTERN = Pattern(r"mpi_discovery|attempting to detect MPI environment|detect MPI environment")
-_MPI_FAILURE_PATTERN = Pattern(
-    r"MPI_Init|MPI_ERRORS_ARE_FATAL|orte_init failed|ompi_mpi_init|PMIx?\w* .{0,40}(?:failed|unable)|pmix_\w+: unable"
-    r"|It looks like (?:orte|MPI|opal)_\w+ failed|OPAL ERROR|PMI_Init"
-)
 _DEEPSPEED = Pattern(r"(?i)deepspeed")
 _OTHER_LAUNCH_WORDS = (
     *(b"mp.spawn", b"multiprocessing", b"init_process_group", b"MASTER_ADDR", b"notebook_launcher", b"ray"),
@@ -65,20 +61,22 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
         if (library and not discovers) or (own and not discovers):
             return
         spoken = log.find(_DEEPSPEED) is not None or log.setup.mentions("(?i)deepspeed")
-        yield self._found(found, Certainty.CERTAIN if discovers or spoken else Certainty.LIKELY, _MISSING_MODULE_CAUSE)
+        yield self._build_finding(
+            found, Certainty.CERTAIN if discovers or spoken else Certainty.LIKELY, _MISSING_MODULE_CAUSE
+        )
 
     def _find_without_mpi4py_error(self, log: FailureLog) -> Findings:
         """An error of MPI itself, or a traceback truncated at the import."""
         cut = next((error for error in log.cut if error.innermost and "from mpi4py" in error.innermost.code), None)
         broken = (
-            log.find(_MPI_FAILURE_PATTERN)
+            log.find(self.patterns["mpi_failure"])
             if log.find(_MPI_DISCOVERY_PATTERN) and not log.has("Discovered MPI settings")
             else None
         )
         if evidence := cut or broken:
-            yield self._found(evidence, Certainty.LIKELY, _MISSING_MODULE_CAUSE if cut else _MPI_FAILURE_CAUSE)
+            yield self._build_finding(evidence, Certainty.LIKELY, _MISSING_MODULE_CAUSE if cut else _MPI_FAILURE_CAUSE)
 
-    def _found(self, found: LoggedError | LineMatch, certainty: Certainty, consequence: Text) -> Finding:
+    def _build_finding(self, found: LoggedError | LineMatch, certainty: Certainty, consequence: Text) -> Finding:
         return self.log_finding(
             found,
             translated(

@@ -35,16 +35,6 @@ _LAUNCHER_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTE
 _VARIABLE_NOT_SET_PATTERN = Pattern(r"env:// rendezvous: environment variable (\w+) expected, but not set")
 _VARIABLE_KEY_PATTERN = Pattern(rf"^'({'|'.join(_LAUNCHER_VARIABLES)})'$")
 _OTHER_LAUNCH_WORDS = (b"mp.spawn", b"multiprocessing", b"notebook_launcher", b"import ray", b"mpi_discovery")
-_CURE = (
-    translated(
-        "Use a launcher, even on one GPU: torchrun --nproc_per_node 8 train.py …, deepspeed train.py …, or "
-        "accelerate launch train.py …"
-    ),
-    translated(
-        "If something else starts the processes (srun, a notebook), set RANK, LOCAL_RANK, WORLD_SIZE, "
-        "MASTER_ADDR and MASTER_PORT for each of them"
-    ),
-)
 
 
 class DistributedWithoutLauncher(Hazard):
@@ -69,7 +59,7 @@ class DistributedWithoutLauncher(Hazard):
                 "python starts {path} without a launcher, so {variable} is not set when the program reads it."
             ).format(path=script.path, variable=variable),
             certainty=Certainty.LIKELY,  # the user's shell may have them
-            cure=_CURE,
+            cure=self.cures,
             spans=(launch.place.span(), script.place(node).span(translated("requested here"))),
         )
 
@@ -82,7 +72,7 @@ class DistributedWithoutLauncher(Hazard):
                 missing = _VARIABLE_KEY_PATTERN.search(failure.message)
             if missing is not None:
                 yield self.finding(
-                    _cause(missing.group(1)), cure=_CURE, spans=failure_places(failure), ranks=failed.ranks
+                    _cause(missing.group(1)), cure=self.cures, spans=failure_places(failure), ranks=failed.ranks
                 )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -94,7 +84,7 @@ class DistributedWithoutLauncher(Hazard):
             sure = error.type == "ValueError" or any("environ" in frame.code for frame in error.frames)
             if missing is not None and (sure or not error.frames):
                 certainty = Certainty.CERTAIN if sure else Certainty.LIKELY
-                yield self.log_finding(error, _cause(missing.group(1)), cure=_CURE, certainty=certainty)
+                yield self.log_finding(error, _cause(missing.group(1)), cure=self.cures, certainty=certainty)
                 return
 
 

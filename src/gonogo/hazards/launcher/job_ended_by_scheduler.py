@@ -2,9 +2,6 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, translated
 
 _CANCELLED = Pattern(r"slurmstepd: error: .*CANCELLED AT \S+ DUE TO (?P<why>TIME LIMIT|PREEMPTION|NODE FAILURE)")
-_SACCT_STATE_PATTERN = Pattern(
-    r"^\s*\d+(?:_\d+)?(?:\.\w+)?\s.*\b(?P<why>TIMEOUT|NODE_FAIL|PREEMPTED|BOOT_FAIL|DEADLINE)\b"
-)
 _CAUSES_AND_CURES = {
     "TIME LIMIT": (
         translated("its time limit was reached"),
@@ -40,7 +37,7 @@ class JobEndedByScheduler(Hazard):
         """Slurm's own message, or the job's state as ``sacct`` prints it."""
         found = log.find(_CANCELLED)
         if found is None and log.has("JobID"):
-            found = log.find(_SACCT_STATE_PATTERN)
+            found = log.find(self.patterns["sacct_state"])
         if found is None:
             return
         why, cure = _CAUSES_AND_CURES[_STATE_SYNONYMS.get(found.match.group("why"), found.match.group("why"))]

@@ -4,10 +4,6 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, transl
 
 _SLURM_TASK_VARIABLES = ("SLURM_NODEID", "SLURM_PROCID")
 
-_USE_C10D_RENDEZVOUS = translated(
-    "Or remove it, and let the nodes agree on their ranks: --rdzv_backend c10d --rdzv_endpoint HOST:29500"
-)
-
 
 class LaunchNodeRankSameEverywhere(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
@@ -46,7 +42,7 @@ class LaunchNodeRankSameEverywhere(Hazard):
                 translated(
                     "Let each node's shell expand it: srun bash -c '... --{name} $SLURM_NODEID ...', in single quotes"
                 ).format(name=name),
-                *((_USE_C10D_RENDEZVOUS,) if name == "node_rank" else ()),
+                *((self.texts["use_c10d_rendezvous"],) if name == "node_rank" else ()),
             ),
             spans=place.span(),
         )

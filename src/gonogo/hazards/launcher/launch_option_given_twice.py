@@ -21,12 +21,12 @@ class LaunchOptionGivenTwice(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The launcher's own options, and options of the program known to take a single value."""
         own = [name for name in launch.launcher_options.duplicates if name not in ("env", "tee")]
-        yield from self._found(launch.launcher_options, own)
-        yield from self._found(
+        yield from self._build_finding(launch.launcher_options, own)
+        yield from self._build_finding(
             launch.options, [name for name in launch.options.duplicates if name in _SINGLE_VALUE_OPTIONS]
         )
 
-    def _found(self, options: CommandOptions, names: list[str]) -> Findings:
+    def _build_finding(self, options: CommandOptions, names: list[str]) -> Findings:
         for name in names:
             fields = options.all(name)
             values = [str(field.value) for field in fields if field.known]

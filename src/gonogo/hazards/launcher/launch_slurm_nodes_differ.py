@@ -24,7 +24,7 @@ class LaunchSlurmNodesDiffer(Hazard):
                     translated("The job has {nodes} node(s), but the launcher is given {count}: {then}.").format(
                         nodes=job_nodes, count=count, then=_CONSEQUENCES[count > job_nodes]
                     ),
-                    cure=_SLURM_NODE_COUNT_CURE.format(
+                    cure=self.texts["slurm_node_count_cure"].format(
                         option=_NODE_COUNT_OPTIONS.get(launch.launcher, "--nnodes "), count=count
                     ),
                     spans=(own.span() or launch.place.span(), nodes),
@@ -37,7 +37,7 @@ class LaunchSlurmNodesDiffer(Hazard):
                         "it waits for {others} more; nothing starts it on those."
                     ).format(launcher=launch.launcher, nodes=job_nodes, others=count - 1),
                     certainty=Certainty.LIKELY,
-                    cure=_SRUN,
+                    cure=self.texts["srun"],
                     spans=(launch.place.span(), nodes),
                     confirm=translated("No other script starts this one with srun"),
                 )
@@ -49,7 +49,7 @@ class LaunchSlurmNodesDiffer(Hazard):
                     ).format(nodes=job_nodes, launcher=launch.launcher),
                     certainty=Certainty.LIKELY,
                     severity=Severity.WARNING,
-                    cure=(translated("Request one node: #SBATCH --nodes=1"), _SRUN),
+                    cure=(translated("Request one node: #SBATCH --nodes=1"), self.texts["srun"]),
                     spans=(field.span(), launch.place.span()),
                 )
 
@@ -58,14 +58,7 @@ _CONSEQUENCES = {
     True: translated("it waits for nodes that the job does not have"),
     False: translated("the extra nodes cannot join the run"),
 }
-_SLURM_NODE_COUNT_CURE = translated(
-    "Take the number from slurm: {option}$SLURM_NNODES, or request that many nodes: #SBATCH --nodes={count}"
-)
 _NODE_COUNT_OPTIONS = {"accelerate": "--num_machines ", "swift": "NNODES=", "llamafactory": "NNODES="}
-_SRUN = translated(
-    "Start it on every node: srun --ntasks-per-node=1 torchrun --nnodes $SLURM_NNODES --rdzv_backend c10d "
-    "--rdzv_endpoint HOST:29500 ..."
-)
 
 
 def _launcher_nodes(launch: Launch, run: Run) -> Field | None:

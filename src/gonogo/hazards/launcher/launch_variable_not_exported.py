@@ -6,24 +6,12 @@ from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.hazards.facts.shell_lines import ShellLine, is_shell_script, lines_from
 from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, Text, translated
 
-_ENVIRONMENT_VARIABLE_PATTERN = Pattern(
-    r"^(?:CUDA_VISIBLE_DEVICES|ASCEND_RT_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|FORCE_TORCHRUN|ENABLE_AUDIO_OUTPUT"
-    r"|NCCL_[A-Z0-9_]+|TORCH_NCCL_[A-Z_]+|HCCL_[A-Z_]+|GLOO_SOCKET_IFNAME|PYTORCH_CUDA_ALLOC_CONF|OMP_NUM_THREADS"
-    r"|PYTORCH_ALLOC_CONF|TOKENIZERS_PARALLELISM|HF_HOME|HF_ENDPOINT|HF_HUB_OFFLINE|TRANSFORMERS_OFFLINE|HF_TOKEN"
-    r"|WANDB_[A-Z_]+|CUDA_DEVICE_MAX_CONNECTIONS|CUDA_LAUNCH_BLOCKING|MAX_PIXELS|VIDEO_MAX_PIXELS|FPS_MAX_FRAMES"
-    r"|USE_HF|DS_SKIP_CUDA_CHECK|TORCH_CUDA_ARCH_LIST|CUDA_HOME|TRITON_CACHE_DIR)$"
-)
 _FRAMEWORK_LAUNCH_VARIABLES = ("NPROC_PER_NODE", "NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
 _ASSIGNMENT_LINE_PATTERN = Pattern(
     r"""^[ \t]*(?:[A-Za-z_]\w*=(?:"[^"\n]*"|'[^'\n]*'|\$\([^()\n]*\)|[^\s"'`;&|()<>#]*)[ \t]*)+$"""
 )
 _ASSIGNED_NAME_PATTERN = Pattern(r"""(?:^|[ \t])([A-Za-z_]\w*)=""")
 _EXPORTS_ALL = Pattern(r"^[ \t]*set (?:-a\b|-o allexport)|^[ \t]*set -[a-z]*a")
-
-
-_NO_EMPTY_LINE = translated(
-    "Remove the empty line between the assignments and the command: they were meant to be one command"
-)
 
 
 class _Assignments(msgspec.Struct, frozen=True):
@@ -62,7 +50,7 @@ class LaunchVariableNotExported(Hazard):
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
                 cure=(
-                    *((_NO_EMPTY_LINE,) if cut is not None else ()),
+                    *((self.texts["no_empty_line"],) if cut is not None else ()),
                     translated(
                         "{export}: export {name}=…, or put it right before the command, with a backslash at each "
                         "line's end"
@@ -85,7 +73,7 @@ class LaunchVariableNotExported(Hazard):
 
     def _is_not_exported(self, name: str, launch: Launch, text: str, assignments: _Assignments) -> bool:
         framework = launch.launcher in ("swift", "llamafactory") and name in _FRAMEWORK_LAUNCH_VARIABLES
-        if not framework and _ENVIRONMENT_VARIABLE_PATTERN.search(name) is None:
+        if not framework and self.patterns["environment_variable"].search(name) is None:
             return False
         place = launch.variable(name).place
         own = assignments.place

@@ -10,10 +10,6 @@ _PROGRAM_ARGUMENT_NAMES = {
 }
 _REQUIRED = Pattern(r"error: the following arguments are required: (?:training_script|user_script)\b")
 _HELP_OPTIONS = ("help", "h", "version")
-_CURE = (
-    translated("Put the script after the launcher's own options: torchrun --nproc_per_node 8 train.py --lr 1e-5"),
-    translated("If it is on a later line: end every line of the command except the last with a single backslash"),
-)
 
 
 class LaunchWithoutProgram(Hazard):
@@ -30,7 +26,7 @@ class LaunchWithoutProgram(Hazard):
             translated(
                 "The command names no program: {launcher} exits with “the following arguments are required: {wanted}”."
             ).format(launcher=launch.launcher, wanted=wanted),
-            cure=_CURE,
+            cure=self.cures,
             spans=launch.place.span(),
         )
 
@@ -41,5 +37,5 @@ class LaunchWithoutProgram(Hazard):
             yield self.log_finding(
                 line,
                 translated("The launcher was given no program to start: its command ended before the program's name."),
-                cure=_CURE,
+                cure=self.cures,
             )

@@ -3,12 +3,6 @@ from gonogo.evidence.log.role import Role
 from gonogo.hazards.facts.shell_lines import is_shell_script
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Severity, translated
 
-_SIGHUP = Pattern(
-    r"got sig(?:nal|val) ?: ?1\b|Received (?:Signals\.SIGHUP|SIGHUP|1) death signal"
-    r"|closing signal (?:Signals\.)?SIGHUP"
-    r"|[Ss]ignal 1 \(SIGHUP\)|signals?\.SIGHUP: ?1|\bSIGHUP\b.*(?:received|died|killed)|(?:received|got"
-    r"|by) (?:signal )?SIGHUP\b"
-)
 _BACKGROUND_PATTERN = Pattern(r"^[^&]*(?:>&\d|\d>&\d|&>{1,2})?[^&]*[^&>]&[ \t]*(?:$|[;#)]|\w)")
 _SURVIVES_SIGHUP_PATTERN = Pattern(r"\bsetsid\b|\btmux\b|\bscreen -|\bdisown\b|^[ \t]*wait\b|\bsystemd-run\b")
 
@@ -48,7 +42,7 @@ class LauncherKilledBySighup(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The launcher's own message that it received signal 1."""
-        found = log.find(_SIGHUP)
+        found = log.find(self.patterns["sighup"])
         if found is None:
             return
         # Rich and logging fail too when the terminal is gone; an earlier error is the workers' own.

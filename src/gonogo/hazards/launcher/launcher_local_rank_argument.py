@@ -1,24 +1,9 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text, translated
 
-_UNRECOGNIZED_LOCAL_RANK_PATTERN = Pattern(
-    r"unrecognized arguments:.*[-\x{2013}\x{2014}]{1,2}local[-_]rank|[Nn]o such option:? '?--local[-_]rank"
-    r"|Could not consume arg: --local[-_]rank|not used by the HfArgumentParser:.*--local[-_]rank"
-    r"|[Uu]nknown (?:command line flag|option|argument)s?:? *\[?'?(?:--)?local[-_]rank"
-    r"|ambiguous option: --local[-_]rank"
-)
 _HYPHENATED_LOCAL_RANK_PATTERN = Pattern(r"local-rank")
 _OTHER_PARSERS = (
     *("*.HfArgumentParser", "fire.Fire", "*add_config_arguments_local_rank", "*.parse_args_into_dataclasses"),
-)
-_TORCHRUN = translated(
-    "Start with torchrun instead of python -m torch.distributed.launch, and read int(os.environ['LOCAL_RANK'])"
-)
-_NO_LOCAL_RANK_CURE = translated(
-    "With the deepspeed launcher: pass --no_local_rank, and read int(os.environ['LOCAL_RANK'])"
-)
-_ACCEPT_BOTH_SPELLINGS = translated(
-    "Or accept both spellings: parser.add_argument('--local-rank', '--local_rank', type=int, default=0)"
 )
 
 
@@ -61,7 +46,10 @@ class LauncherLocalRankArgument(Hazard):
                 else translated("has no such argument"),
             ),
             certainty=Certainty.LIKELY,
-            cure=(_NO_LOCAL_RANK_CURE if launch.launcher == "deepspeed" else _TORCHRUN, _ACCEPT_BOTH_SPELLINGS),
+            cure=(
+                self.texts["no_local_rank_cure"] if launch.launcher == "deepspeed" else self.texts["torchrun"],
+                self.texts["accept_both_spellings"],
+            ),
             spans=(launch.place.span(), parsers[0].place.span()),
             fixes=self.fix(translated("keep the launcher from passing --local_rank"), options.adding("--no_local_rank"))
             if launch.launcher == "deepspeed" and options.end is not None and options.end.source.writable
@@ -70,7 +58,7 @@ class LauncherLocalRankArgument(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The parser's error about that argument."""
-        found = log.find(_UNRECOGNIZED_LOCAL_RANK_PATTERN)
+        found = log.find(self.patterns["unrecognized_local_rank"])
         if found is None:
             return
         hyphen = _HYPHENATED_LOCAL_RANK_PATTERN.search(found.text) is not None
@@ -79,7 +67,7 @@ class LauncherLocalRankArgument(Hazard):
             translated(
                 "The launcher adds {argument} to the script's arguments, but the script's parser does not accept it."
             ).format(argument="--local-rank" if hyphen else "--local_rank"),
-            cure=(_TORCHRUN, _NO_LOCAL_RANK_CURE, _ACCEPT_BOTH_SPELLINGS),
+            cure=(self.texts["torchrun"], self.texts["no_local_rank_cure"], self.texts["accept_both_spellings"]),
         )
 
 

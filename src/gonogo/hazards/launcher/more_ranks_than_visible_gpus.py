@@ -8,10 +8,6 @@ from gonogo.hazards.facts.launch_facts import TORCHRUN, accelerate_setting, slur
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, RehearsalRecord, Run, Text, translated
 
 _ASKED_FOR = Pattern(r"device (\d{1,4}) was asked for")
-_INVALID_DEVICE_PATTERN = Pattern(
-    r"invalid device ordinal|Invalid device [Ii][Dd]|You requested (?i:gpus?): \[|But your machine only has"
-    r"|requested .* gpus but only .* (?:are )?available|num_processes.* (?:greater|more) than .*(?:GPU|device)s"
-)
 _INVALID_ORDINAL_PATTERN = Pattern(
     r"CUDA error: invalid device ordinal|invalid device ordinal|But your machine only has"
 )
@@ -24,13 +20,6 @@ _SET_DEVICE_CALLS = (
 )
 _PER_NODE_OPTIONS = ("nproc_per_node", "num_gpus", "num_accelerators")
 _PROCESS_COUNT_OPTIONS = (*_PER_NODE_OPTIONS, "num_processes", "include")
-_CURE = (
-    translated(
-        "Start as many processes as GPUs are visible: --nproc_per_node (torchrun), --num_gpus (deepspeed), "
-        "--num_processes (accelerate), GPUS_PER_NODE or NPROC_PER_NODE in the script; or list more in "
-        "CUDA_VISIBLE_DEVICES"
-    ),
-)
 _CONFIRM = (
     translated(
         "nvidia-smi -L (or CUDA_VISIBLE_DEVICES) lists fewer GPUs than the number of processes that the "
@@ -51,7 +40,7 @@ class MoreRanksThanVisibleGpus(Hazard):
                     "{count} processes are started on a node; the one with local rank {local} takes GPU {local}, which "
                     "is not visible."
                 ).format(count=record.ranks_per_node, local=failed.first.local_rank),
-                cure=_CURE,
+                cure=self.cures,
                 spans=failure_places(failure),
                 ranks=failed.ranks,
             )
@@ -112,14 +101,14 @@ class MoreRanksThanVisibleGpus(Hazard):
                 translated(
                     "Ranks {ranks} share one GPU: with more processes than GPUs, the GPU numbers wrap around.{counts}"
                 ).format(ranks=duplicate.names, counts=counts if known else ""),
-                cure=_CURE,
+                cure=self.cures,
                 certainty=certainty,
                 confirm=_CONFIRM,
             )
             return
         evidence = (
-            next(log.errors_of(says=_INVALID_DEVICE_PATTERN), None)
-            or log.find(_INVALID_DEVICE_PATTERN)
+            next(log.errors_of(says=self.patterns["invalid_device"]), None)
+            or log.find(self.patterns["invalid_device"])
             or find_truncated_error(log, *_SET_DEVICE_CALLS)
         )
         if evidence is None:
@@ -129,7 +118,7 @@ class MoreRanksThanVisibleGpus(Hazard):
             translated("A rank uses the GPU whose number is its local rank, but there is no such GPU.{counts}").format(
                 counts=counts if known else ""
             ),
-            cure=_CURE,
+            cure=self.cures,
             certainty=_certainty_of_ordinal(log, evidence, too_many),
             confirm=_CONFIRM,
         )

@@ -6,23 +6,7 @@ from gonogo.hazards.facts.shell_lines import is_shell_script
 from gonogo.hazards.log_rule import log_mentions
 from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Pattern, Run, Text, translated
 
-_IN_USE = Pattern(
-    r"server socket has failed to (?:listen|bind).*|Tried to launch distributed communication on port"
-    r"|launch distributed communication on port .* another process|EADDRINUSE|RuntimeError: Address already in use"
-    r"|TCPStore.*[Aa]ddress already in use|EJ0003|Port `\d+` is already in use"
-)
 _ADDRESS_IN_USE_PATTERN = Pattern(r"(?i)address already in use|地址已被占用|地址已在使用")
-_DISTRIBUTED_PATTERN = Pattern(
-    r"(?i)c10d|TCPStore|rendezvous|init_process_group|torch/distributed|torchrun|master_port|deepspeed"
-    r"|DistNetworkError|accelerate"
-)
-_LAUNCH_PATTERN = Pattern(
-    r"(?i)rendezvous|torch/distributed/(?:run|launch|launcher|elastic)|torchrun|launch distributed communication|EJ0003"
-    r"|_env_rendezvous|c10d_rendezvous|deepspeed|accelerate|init_process_group|\[c10d\]|Port `\d+` is already in use"
-)
-_SERVER = Pattern(
-    r"(?i)vllm|sglang|lmdeploy|ray::|get_open_port|stateless_init|uvicorn|gradio|flask|tensorboard|streamlit|jupyter|node:net|aiohttp|werkzeug|asyncio/base_events"
-)
 _OTHER_REASON = Pattern(r"(?i)permission denied|EACCES|EADDRNOTAVAIL|cannot assign requested address")
 _PORT = Pattern(
     r"port:? ?`?(\d{2,5})\b|\[?::\]?:(\d{2,5})\b|0\.0\.0\.0:(\d{2,5})\b|:(\d{4,5})\b|\('[\w.:]*', (\d{2,5})\)"
@@ -31,10 +15,6 @@ _REMOTE_LAUNCHER_PATTERN = Pattern(r"\b(?:ssh|srun|pdsh|mpirun)\b")
 
 _STANDALONE = translated("Or let torchrun pick a free one: --standalone")
 
-_OTHER_PORT = translated(
-    "Start with another port: --master_port 29511 (torchrun, deepspeed), --main_process_port 29511 (accelerate), "
-    "MASTER_PORT=29511 (swift, LLaMA-Factory)"
-)
 _ONE_LAUNCHER = translated("Under srun start one launcher per node (--ntasks-per-node=1), not one per GPU")
 
 
@@ -80,7 +60,7 @@ class PortInUse(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """An error of the store or the launcher that it cannot listen on its port, but not a web server's."""
-        found = log.find(_IN_USE)
+        found = log.find(self.patterns["in_use"])
         certainty = Certainty.CERTAIN
         if found is not None and _OTHER_REASON.search(found.text):
             return
@@ -88,12 +68,12 @@ class PortInUse(Hazard):
             found = log.find(_ADDRESS_IN_USE_PATTERN)
             if found is None:
                 return
-            certainty = Certainty.LIKELY if log.find(_DISTRIBUTED_PATTERN) else Certainty.POSSIBLE
+            certainty = Certainty.LIKELY if log.find(self.patterns["distributed"]) else Certainty.POSSIBLE
         elif log.find(_ADDRESS_IN_USE_PATTERN) is None and not log.has("another process") and not log.has("EADDRINUSE"):
             certainty = Certainty.LIKELY
-        elif not log_mentions(log, _LAUNCH_PATTERN):
+        elif not log_mentions(log, self.patterns["launch"]):
             certainty = Certainty.POSSIBLE  # an engine that picks its own port fails with the same message
-        if log.find(_SERVER) or outside_training(log):
+        if log.find(self.patterns["server"]) or outside_training(log):
             certainty = Certainty.POSSIBLE
         port = next(
             (port for line in log.find_all(_ADDRESS_IN_USE_PATTERN) if (port := _port(line.text))), None
@@ -114,7 +94,7 @@ class PortInUse(Hazard):
             ).format(port=Text(f"Port {port}", f"端口 {port} ") if port else translated("A port")),
             cure=(
                 *((_ONE_LAUNCHER,) if log.setup.mentions(r"\bsrun\b|SLURM") else ()),
-                _OTHER_PORT,
+                self.texts["other_port"],
                 translated("Or end the stale job that holds it: lsof -i :PORT (or ss -ltnp) names the process"),
             ),
             certainty=certainty,

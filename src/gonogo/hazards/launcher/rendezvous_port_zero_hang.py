@@ -10,9 +10,6 @@ _DEEPSPEED_INIT_PATTERN = Pattern(r"Initializing TorchBackend in DeepSpeed|\[com
 _RENDEZVOUS_PATTERN = Pattern(
     r"Initializing TorchBackend|init_process_group|cdb=None|Distributed backend already initialized"
 )
-_PORT_ZERO_PATTERN = Pattern(
-    r"main_process_port[\"']?\s*[:=]?\s*[\"']?0(?:$|[^.\d])|--master[-_]port[= ]+0\b|MASTER_PORT=0\b"
-)
 _PORT_ZERO_SETUP_PATTERN = (
     r"main_process_port[\"']?\s*[:=]?\s*[\"']?0(?:[^\w.]|$)|--master[-_]port[= ]+0\b|\bMASTER_PORT=[\"']?0\b"
 )
@@ -57,26 +54,26 @@ class RendezvousPortZeroHang(Hazard):
         """Port 0 in the log or the setup, with a stall or a log that ends at the backend's initialization."""
         stall = find_stall(log)
         ends = log.find(_DEEPSPEED_INIT_PATTERN)
-        port = log.find(_PORT_ZERO_PATTERN)
+        port = log.find(self.patterns["port_zero"])
         port_zero = port is not None or log.setup.mentions(_PORT_ZERO_SETUP_PATTERN)
         if stall is not None and port_zero:
             certainty = Certainty.LIKELY if training_line(log) is None else Certainty.POSSIBLE
-            yield self._found(port_zero, stall.at_most(certainty), stall.evidence, *([port] if port else []))
+            yield self._build_finding(port_zero, stall.at_most(certainty), stall.evidence, *([port] if port else []))
             return
         if stall is not None and not stall.time_outs and (beside := _nearby_rendezvous_line(log, stall.line)):
-            yield self._found(port_zero, Certainty.POSSIBLE, stall.evidence, beside)
+            yield self._build_finding(port_zero, Certainty.POSSIBLE, stall.evidence, beside)
             return
         if ends is None or log.errors:
             return
         if not port_zero:
             last = [*log.find_all(_DEEPSPEED_INIT_PATTERN)][-1]
             if not any(line.text.strip() for line in log.lines_after(last.line, 6)):
-                yield self._found(port_zero, Certainty.POSSIBLE, last)
+                yield self._build_finding(port_zero, Certainty.POSSIBLE, last)
             return
         at_its_end = len(log.lines_after(ends.line, 40)) < 40
-        yield self._found(port_zero, Certainty.LIKELY if at_its_end else Certainty.POSSIBLE, port or ends, ends)
+        yield self._build_finding(port_zero, Certainty.LIKELY if at_its_end else Certainty.POSSIBLE, port or ends, ends)
 
-    def _found(self, port_zero: bool, certainty: Certainty, *evidence: LineMatch | LogLine) -> Finding:
+    def _build_finding(self, port_zero: bool, certainty: Certainty, *evidence: LineMatch | LogLine) -> Finding:
         first, *also = evidence
         return self.log_finding(
             first,

@@ -181,7 +181,11 @@ class CpuRamOomKilled(Hazard):
                 died := next(log.errors_of(says=_MAP_WORKER_DIED_PATTERN), None) or log.find(_MAP_WORKER_DIED_PATTERN)
             ) is not None:
                 yield self.log_finding(
-                    died, _MAP_WORKER_DIED, cure=_MAP_CURES, certainty=Certainty.POSSIBLE, confirm=_CONFIRM
+                    died,
+                    self.texts["map_worker_died"],
+                    cure=_MAP_CURES,
+                    certainty=Certainty.POSSIBLE,
+                    confirm=self.texts["confirm"],
                 )
             return
         if outside_training(log):
@@ -193,25 +197,18 @@ class CpuRamOomKilled(Hazard):
             translated("{what}{offload}{loading}").format(
                 what=_HOST_MEMORY_EXHAUSTED
                 if said
-                else _TERMINATED_IN_POD
+                else self.texts["terminated_in_pod"]
                 if log.find(_POD_LIMIT_PATTERN)
-                else _SIGNAL_9,
-                offload=_OFFLOAD_NOTE if offloads else Text("", ""),
+                else self.texts["signal_9"],
+                offload=self.texts["offload_note"] if offloads else Text("", ""),
                 loading=_WHILE_LOADING if log.find(_LOADING_PATTERN) else Text("", ""),
             ),
             cure=_LOG_CURES,
             certainty=certainty,
-            confirm=_CONFIRM,
+            confirm=self.texts["confirm"],
         )
 
 
-_CONFIRM = translated(
-    "dmesg -T | grep -i 'killed process' (or the container's OOMKilled state, or htop during a run) shows it"
-)
-_MAP_WORKER_DIED = translated(
-    "A data preparation process died without an error of its own: usually the kernel killed it, because each "
-    "such process holds part of the data; a crash in a library's native code looks the same."
-)
 _MAP_CURES = (
     translated(
         "Use fewer preprocessing processes (num_proc, preprocessing_num_workers, dataset_num_proc), smaller map "
@@ -220,18 +217,6 @@ _MAP_CURES = (
     translated("With one process, an error in the program itself shows its traceback"),
 )
 _HOST_MEMORY_EXHAUSTED = translated("The host's memory (RAM, or the container's share of it) ran out.")
-_SIGNAL_9 = translated(
-    "A process was killed by signal 9 and left no error of its own: usually the kernel sent it because "
-    "host memory ran out; a person, a scheduler enforcing a limit, or a launcher on timeout can send it "
-    "too."
-)
-_TERMINATED_IN_POD = translated(
-    "A worker in a Kubernetes pod received SIGTERM, which Ray attributes to the pod's memory limit; whoever "
-    "terminates the pod sends it too."
-)
-_OFFLOAD_NOTE = translated(
-    " The config offloads to the CPU: 16 bytes per parameter for the optimizer, summed over all ranks of a node."
-)
 _WHILE_LOADING = translated(" Every rank that reads the weights itself holds a copy of the model.")
 _LOG_CURES = (
     translated(

@@ -7,17 +7,6 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severi
 
 _EVAL_MEMORY_OPTIONS = ("eval_accumulation_steps", "batch_eval_metrics", "eval_do_concat_batches")
 
-_CURES = (
-    translated(
-        "Keep what the metric needs, not the logits: preprocess_logits_for_metrics=lambda logits, labels: "
-        "logits.argmax(-1); or prediction_loss_only=True if the loss is enough"
-    ),
-    translated(
-        "Move the outputs to the host as they are produced: eval_accumulation_steps=1 (the host must hold them)"
-    ),
-    translated("Set per_device_eval_batch_size=1 (the default is 8), and evaluate fewer samples"),
-)
-
 
 class GpuOomEvalLogits(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -59,7 +48,7 @@ class GpuOomEvalLogits(Hazard):
                 ),
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
-                cure=_CURES,
+                cure=self.cures,
                 spans=(
                     place.span() if place is not None else trainer.place.span(),
                     load.place.span(translated("a language model")),
@@ -78,7 +67,7 @@ class GpuOomEvalLogits(Hazard):
                 "{sizes}{where}. Memory runs out in evaluation, which keeps every batch's logits until it ends."
             ).format(sizes=short.sizes, where=short.where),
             certainty=certainty,
-            cure=(*_CURES, *short.sharing_and_fragmentation_cures),
+            cure=(*self.cures, *short.sharing_and_fragmentation_cures),
             confirm=translated(
                 "The run passes with eval_strategy=no, and memory grows from batch to batch during an evaluation"
             ),

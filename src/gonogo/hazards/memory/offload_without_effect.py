@@ -17,14 +17,6 @@ _TENSOR_PLACE_LABELS = {
     "master-weights": translated("the fp32 master weights"),
 }
 
-_CURE = (
-    translated("Check which config is in effect: the engine prints it at the start (zero_optimization)"),
-    translated(
-        "Let DeepSpeed create the optimizer (an optimizer section, or the Trainer's), and load checkpoints with "
-        "engine.load_checkpoint"
-    ),
-)
-
 
 class OffloadWithoutEffect(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
@@ -39,7 +31,7 @@ class OffloadWithoutEffect(Hazard):
                     ).format(steps=rank.steps, what=what, where=where, stage=run.strategy, optimizer=run.optimizer),
                     certainty=Certainty.LIKELY,
                     severity=Severity.WARNING,
-                    cure=_CURE,
+                    cure=self.cures,
                     ranks=(rank.rank,),
                 )
                 return
@@ -62,7 +54,7 @@ class OffloadWithoutEffect(Hazard):
                     ),
                     certainty=Certainty.CERTAIN,
                     severity=Severity.WARNING,
-                    cure=_CURE,
+                    cure=self.cures,
                     spans=rank_file_span(rank),
                     ranks=tuple(
                         one.rank for one in run.ranks if any(_has_expected_on_cpu(c.misplaced) for c in one.placements)

@@ -4,13 +4,6 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, translated
 
 _CONNECT_TIMEOUT_PATTERN = Pattern(r"\bEI0006\b|Communication_Error_Get_Socket|Getting socket times out")
-_NOTIFY_TIMEOUT_PATTERN = Pattern(
-    r"\bEI0002\b|wait execution of the Notify register times out|Notify register has not received"
-)
-_HCCL_TIMEOUT_PATTERN = Pattern(
-    r"error code is (?:107020|507046|507012)\b|\b107020\b.*|WorkHCCL\(.*(?:ran for|timed out)"
-    r"|HCCL.{0,40}(?:[Tt]ime-?out|超时)"
-)
 _HCCL = Pattern(r"(?i)hccl|ascend|\bnpu|昇腾")
 _CONNECT_TIMED_OUT = translated("The ranks could not connect in time (HCCL_CONNECT_TIMEOUT)")
 _COMPLETING = translated("A collective did not complete in time (HCCL_EXEC_TIMEOUT)")
@@ -50,11 +43,11 @@ class NpuHcclTimeout(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """HCCL's codes for a peer that did not connect or did not answer in time."""
-        connect, notify = log.find(_CONNECT_TIMEOUT_PATTERN), log.find(_NOTIFY_TIMEOUT_PATTERN)
+        connect, notify = log.find(_CONNECT_TIMEOUT_PATTERN), log.find(self.patterns["notify_timeout"])
         found = connect or notify
         certainty = Certainty.CERTAIN
         if found is None:
-            found = log.find(_HCCL_TIMEOUT_PATTERN)
+            found = log.find(self.patterns["hccl_timeout"])
             if found is None or log.find(_HCCL) is None:
                 return
             certainty = Certainty.LIKELY if "507" not in found.match.group(0) else Certainty.POSSIBLE

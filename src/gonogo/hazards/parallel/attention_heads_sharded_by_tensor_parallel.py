@@ -4,14 +4,6 @@ from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, failur
 from gonogo.hazards.rule import Finding, Findings, Hazard, Pattern, RehearsalRecord, Text, translated
 
 _VIEW = Pattern(r"shape '\[(?P<shape>[-\d, ]+)\]' is invalid for input of size (?P<size>\d+)")
-_CURE = (
-    translated(
-        "Use a tensor-parallel size that divides the attention heads and the key-value heads "
-        "(num_attention_heads and num_key_value_heads in config.json), and FSDP or data parallelism for the "
-        "other ranks"
-    ),
-    translated("In your own model, use view(batch, tokens, -1, head_dim), or divide the heads by the mesh's size"),
-)
 
 
 class AttentionHeadsShardedByTensorParallel(Hazard):
@@ -38,7 +30,7 @@ class AttentionHeadsShardedByTensorParallel(Hazard):
                 yield self._unsharded_head_count_finding(failed_group, shape[-2], parts)
 
     def _cut(self, failed_group: FailedRanks, columns: int, width: int) -> Finding:
-        return self._said(
+        return self._build_finding(
             failed_group,
             translated(
                 "A rank has {columns} columns of the projection, and a head is {width} wide: the number of heads "
@@ -47,7 +39,7 @@ class AttentionHeadsShardedByTensorParallel(Hazard):
         )
 
     def _unsharded_head_count_finding(self, failed_group: FailedRanks, num_heads: int, parts: int) -> Finding:
-        return self._said(
+        return self._build_finding(
             failed_group,
             translated(
                 "The view expects all {heads} heads of the model; the columns are split into {parts} parts, "
@@ -55,10 +47,10 @@ class AttentionHeadsShardedByTensorParallel(Hazard):
             ).format(heads=num_heads, parts=parts),
         )
 
-    def _said(self, failed_group: FailedRanks, cause: Text) -> Finding:
+    def _build_finding(self, failed_group: FailedRanks, cause: Text) -> Finding:
         return self.finding(
             cause,
-            cure=_CURE,
+            cure=self.cures,
             spans=failure_places(failed_group.failure),
             ranks=failed_group.ranks,
             module=failed_group.failure.module,

@@ -87,7 +87,7 @@ class ProgramRaises(Hazard):
                 title=translated("The program raised {type}").format(type=class_of(failure) or failure.type),
                 certainty=Certainty.LIKELY if assumed else Certainty.CERTAIN,
                 cure=(
-                    *([_REHEARSE_ALL_RANKS] if assumed and is_of_other_ranks(assumed) else []),
+                    *([self.texts["rehearse_all_ranks"]] if assumed and is_of_other_ranks(assumed) else []),
                     *_cures(failure, failed.first.versions),
                 ),
                 spans=failure_places(failure),
@@ -132,9 +132,6 @@ def _message_line(error: LoggedError) -> str:
     return text if len(text) <= _MAX_MESSAGE_LENGTH else f"{text[:_MAX_MESSAGE_LENGTH]}…"
 
 
-_REHEARSE_ALL_RANKS = translated(
-    "Rehearse with --ranks all: each rank then sends its own data, and no assumption is needed"
-)
 _NO_NAME = Pattern(r"No module named '(\w+)\.[\w.]+'|cannot import name '\w+' from '(\w+)")
 
 

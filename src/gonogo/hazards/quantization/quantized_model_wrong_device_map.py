@@ -6,14 +6,6 @@ from gonogo.hazards.facts.device_map import local_rank_device_map_edits
 from gonogo.hazards.facts.training_script import has_several_processes_per_node, is_trainer, trained_pretrained_calls
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
 
-_WRONG_DEVICE_PATTERN = Pattern(
-    r"can't train a model that has been loaded in (?:8-bit|4-bit|8-bit or 4-bit|quantized) ?(?:precision)? "
-    r"(?:on a different device|on multiple devices|with CPU or disk offload)"
-)
-# A terminal may have wrapped the message onto the next line.
-_TRUNCATED_MESSAGE_PATTERN = Pattern(
-    r"can't train a model that has been loaded in (?:8-bit|4-bit|8-bit or 4-bit)(?: precision)?\s*$"
-)
 _ON_CPU = Pattern(r"Expected a cuda device, but got: cpu")
 
 _QUANTIZATION_ARGUMENTS = ("quantization_config", "load_in_4bit", "load_in_8bit")
@@ -58,9 +50,9 @@ class QuantizedModelWrongDeviceMap(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """accelerate's error; less certain: a quantized layer that runs on the CPU during training."""
         evidence: LoggedError | LineMatch | None = (
-            next(log.errors_of(says=_WRONG_DEVICE_PATTERN), None)
-            or log.find(_WRONG_DEVICE_PATTERN)
-            or log.find(_TRUNCATED_MESSAGE_PATTERN)
+            next(log.errors_of(says=self.patterns["wrong_device"]), None)
+            or log.find(self.patterns["wrong_device"])
+            or log.find(self.patterns["truncated_message"])
         )
         if evidence is not None:
             text = evidence.message if isinstance(evidence, LoggedError) else evidence.text

@@ -2,15 +2,6 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.log_rule import LoggedHazard, log_mentions
 from gonogo.hazards.rule import Certainty, Findings, Pattern, Text
 
-_SHAPE_MISMATCH_PATTERN = Pattern(
-    r"(?s)Shape mismatch for megatron param (?P<bridged>\S+?):.*?Expected shape: torch\.Size\(\[(?P<e"
-    r"xpected>[\d, ]+)\]\)"
-    r".*?Got shape: torch\.Size\(\[(?P<got>[\d, ]+)\]\)"
-)
-_SIZE_MISMATCH_PATTERN = Pattern(
-    r"(?s)size mismatch for (?P<bridged>\S+?): copying a param with shape torch\.Size\(\[(?P<got>[\d, ]+)\]\) from "
-    r"checkpoint, the shape in current model is torch\.Size\(\[(?P<expected>[\d, ]+)\]\)"
-)
 _QUANTIZATION_PATTERN = Pattern(r"(?i)nvfp4|mxfp4|\bawq\b|gptq|[-_]int[48]\b|bnb-4bit|[-_]4bit|w4a16|quantized")
 
 
@@ -21,8 +12,8 @@ class QuantizedWeightsGivenToConverter(LoggedHazard):
         for error in log.errors:
             # Only the first line of a message may carry a rank's prefix (or lack it).
             text = "\n".join([error.message, *(line.text for line in log.lines_after(error.raised.at, 4))])
-            match = _SHAPE_MISMATCH_PATTERN.search(text) or (
-                _SIZE_MISMATCH_PATTERN.search(error.message) if quantized else None
+            match = self.patterns["shape_mismatch"].search(text) or (
+                self.patterns["size_mismatch"].search(error.message) if quantized else None
             )
             if match is None or not _looks_packed(str(match.group("expected")), str(match.group("got"))):
                 continue

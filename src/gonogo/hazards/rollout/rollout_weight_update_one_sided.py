@@ -16,7 +16,7 @@ class RolloutWeightUpdateOneSided(Hazard):
             yield self.finding(
                 cause.format(path=path),
                 certainty=Certainty.CERTAIN if alone else Certainty.LIKELY,
-                cure=_THREAD if alone else _REQUEST_AND_BROADCAST_CURE,
+                cure=self.texts["thread"] if alone else self.texts["request_and_broadcast_cure"],
                 spans=failure_places(failed.failure),
                 ranks=failed.ranks,
                 confirm=() if alone else _CONFIRM,
@@ -77,12 +77,5 @@ _CAUSES = (
             "rendezvous times out."
         ),
     ),
-)
-_THREAD = translated(
-    "Send the request from a separate thread, join the group or broadcast the weights meanwhile, then "
-    "wait for the response (as TRL's VLLMClient does)"
-)
-_REQUEST_AND_BROADCAST_CURE = translated(
-    "For each synchronization, send one request that names the tensors, and broadcast exactly those tensors"
 )
 _CONFIRM = translated("No other process sends the request in its place")

@@ -2,22 +2,18 @@ import ast
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.zero_usage import is_engine, text_of
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Severity, Text, translated
-
-_MISSING_IPG_BUFFER_PATTERN = Pattern(
-    r"'\w*ZeroOptimizer\w*' object has no attribute '(?:ipg_index|ipg_buffer|ipg_\w+)'"
-)
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text, translated
 
 
 class DsBackwardPastEngine(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """ZeRO's hooks in a bucket that only the engine's own backward sets up."""
-        found = next(log.errors_of("AttributeError", says=_MISSING_IPG_BUFFER_PATTERN), None)
+        found = next(log.errors_of("AttributeError", says=self.patterns["missing_ipg_buffer"]), None)
         for error in log.errors_of("IndexError", "TypeError", "KeyError"):
             last = error.innermost
             if last is not None and "zero/stage" in last.path and "bucket.buffer[" in last.code:
                 found = found or error
-        evidence = found or log.find(_MISSING_IPG_BUFFER_PATTERN)
+        evidence = found or log.find(self.patterns["missing_ipg_buffer"])
         if evidence is not None:
             yield self.log_finding(
                 evidence,

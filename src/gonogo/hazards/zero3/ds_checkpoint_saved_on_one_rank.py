@@ -17,11 +17,6 @@ from gonogo.hazards.rule import (
     translated,
 )
 
-_CALL_ON_ALL_RANKS = translated(
-    "Move the call out of the condition, so that all ranks make it, and keep only the rest, such as printing, on rank 0"
-)
-
-
 _DIVERGENCE_REASON = translated("save_checkpoint is a collective call: each rank writes its own part.")
 
 
@@ -33,7 +28,9 @@ class DsCheckpointSavedOnOneRank(Hazard):
             return
         side, _ = divergence.rank_test
         if "save_checkpoint" in side.functions:
-            yield self.divergence_finding(divergence, side, cure=_CALL_ON_ALL_RANKS, reason=_DIVERGENCE_REASON)
+            yield self.divergence_finding(
+                divergence, side, cure=self.texts["call_on_all_ranks"], reason=_DIVERGENCE_REASON
+            )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
         """Run on all ranks what only one does."""
@@ -70,7 +67,7 @@ class DsCheckpointSavedOnOneRank(Hazard):
                 if run.zero_stage == 0 or is_behind_option(script, call.node)
                 else Certainty.CERTAIN,
                 severity=Severity.ERROR,
-                cure=_CALL_ON_ALL_RANKS,
+                cure=self.texts["call_on_all_ranks"],
                 spans=(call.place.span(), script.place(test).span(translated("only one rank gets here"))),
                 fixes=self.fix(translated("Save on all ranks"), edit, safe=False) if edit else None,
             )

@@ -13,13 +13,6 @@ from gonogo.hazards.zero3._zero3_in_log import zero3
 _OF_OTHERS = ("OSError", "ImportError", "ModuleNotFoundError", "FileNotFoundError", "KeyError", "OutOfMemoryError")
 _LOADING_FRAMES = ("from_pretrained", "partition_parameters.py", "_load_pretrained_model")
 
-_CURE = (
-    translated("Score the saved predictions in a separate process"),
-    translated(
-        "Or disable ZeRO-3 while loading: call "
-        "transformers.integrations.deepspeed.unset_hf_deepspeed_config(), then set the config again"
-    ),
-)
 _METRIC_MODEL_CALLS = (
     *("bert_score.score", "bert_score.BERTScorer", "sentence_transformers.SentenceTransformer"),
     *("sentence_transformers.CrossEncoder", "comet.load_from_checkpoint", "transformers.pipeline"),
@@ -43,7 +36,7 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
                     "is built under zero.Init with empty weights, which no engine gathers."
                 ).format(what=what),
                 certainty=Certainty.LIKELY,
-                cure=_CURE,
+                cure=self.cures,
                 spans=(call.place.span(), stage_span(run)),
                 confirm=translated("The metric is computed in the training run"),
             )
@@ -75,7 +68,7 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
                     "The metric's own model was loaded while ZeRO-3's config was active, so from_pretrained "
                     "built it under zero.Init with empty parameters, which no engine gathers."
                 ),
-                cure=_CURE,
+                cure=self.cures,
                 certainty=certainty,
             )
 

@@ -12,39 +12,12 @@ from gonogo.hazards.facts.zero_usage import (
     stage_span,
     text_of,
 )
-from gonogo.hazards.rule import (
-    Certainty,
-    Finding,
-    Findings,
-    Hazard,
-    Pattern,
-    RehearsalRecord,
-    Run,
-    Script,
-    Text,
-    translated,
-)
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, RehearsalRecord, Run, Script, Text, translated
 from gonogo.hazards.zero3._zero3_in_log import first_match, zero3
 
-_INVALID = Pattern(
-    r"Function (\w{1,64}) returned an invalid gradient at index \d{1,4} - "
-    r"got \[0\] but expected shape compatible with (\[[\d, ]{1,64}\])"
-)
-_INVALID_GRADIENT_PATTERN = Pattern(
-    r"(?:(\w{1,64}) )?returned an invalid gradient at index \d{1,4} - (?:"
-    r"got \[[01]\] but expected shape compatible with \[\d[\d, ]*\]"
-    r"|got \[\d[\d, ]*\] but expected shape compatible with \[0\])"
-)
 _DETACHING_ATTRIBUTES = frozenset({"item", "detach", "detach_", "data", "tolist", "numpy"})
 _LOGGING_FUNCTIONS = frozenset({"print", "float", "int", "log", "info", "debug", "warning", "append", "add_scalar"})
 _MAX_DEPTH = 4
-_CURE = (
-    translated("Remove the term from the loss: under ZeRO-3 not all parameters need to take part in it"),
-    translated(
-        "If the part must run on every rank, call its module on a dummy input inside the model's forward and add "
-        "its output times 0.0, instead of touching its parameters"
-    ),
-)
 
 
 class Zero3DirectParamUseInvalidGradient(Hazard):
@@ -74,7 +47,7 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
                 "“returned an invalid gradient … got [0]”."
             ).format(term=text_of(script, use.node), module=text_of(script, use.module)),
             certainty=Certainty.CERTAIN if direct and not small else Certainty.LIKELY,
-            cure=_CURE,
+            cure=self.cures,
             spans=(
                 script.place(use.node).span(translated("empty under ZeRO-3")),
                 script.place(loss_statement).span(translated("the loss includes it"))
@@ -94,7 +67,7 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
         """A gradient of shape [0] for a whole parameter, in a backward under ZeRO-3."""
         for failed in failed_ranks(record):
             failure = failed.failure
-            invalid = _INVALID.search(failure.message)
+            invalid = self.patterns["invalid"].search(failure.message)
             if invalid is None or failed.zero_stage not in (None, 3):
                 continue
             term = innermost(failure.origin, "user")
@@ -111,7 +84,7 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
                     else translated("a parameter"),
                     place=Text(f" It did so in: {term.text}", f"所在代码：{term.text}") if term and term.text else "",
                 ),
-                cure=_CURE,
+                cure=self.cures,
                 spans=places(
                     (term, translated("parameters are used here, partitioned")),
                     (failure.innermost("user"), translated("the backward that fails")),
@@ -123,10 +96,10 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A gradient of shape [0] for a whole parameter, or the other way round."""
-        evidence = first_match(log, _INVALID_GRADIENT_PATTERN, "RuntimeError")
+        evidence = first_match(log, self.patterns["invalid_gradient"], "RuntimeError")
         if evidence is None:
             return
-        found = _INVALID_GRADIENT_PATTERN.search(
+        found = self.patterns["invalid_gradient"].search(
             evidence.message if isinstance(evidence, LoggedError) else evidence.text
         )
         function = (found and found.group(1)) or "?"
@@ -145,7 +118,7 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
                 "the forward) read the parameter directly, outside its module's forward, while ZeRO-3 had it "
                 "partitioned."
             ).format(function=function),
-            cure=_CURE,
+            cure=self.cures,
             certainty=certainty,
             confirm=translated(
                 "The loss sums parameters: sum(p.sum() for p in module.parameters()) * 0, or a penalty on weights"

@@ -17,10 +17,6 @@ from gonogo.hazards.facts.zero_usage import (
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text, translated
 from gonogo.hazards.zero3._empty_parameter_uses import UseOfEmptyParameter, find_empty_parameter_uses
 
-_CURE = (
-    translated("Call the module instead of reading its weight, or compute with the weight inside the model's forward"),
-    translated("Outside a forward, gather it on all ranks: with deepspeed.zero.GatheredParameters([weight])"),
-)
 _MATMUL_FUNCTIONS = ("linear", "embedding", "matmul", "mm", "bmm", "einsum", "@")
 _COMPUTES = (*_MATMUL_FUNCTIONS, "normalize", "cosine_similarity", "mse_loss", "cat", "stack", "dist", "cdist", "addmm")
 
@@ -59,7 +55,7 @@ class Zero3DirectParamUseOutsideForward(Hazard):
                     "partitioned it, and it is an empty tensor of shape [0]."
                 ).format(code=text_of(script, use.node), module=text_of(script, use.module), operator=operator),
                 certainty=Certainty.CERTAIN if sure and operator in _MATMUL_FUNCTIONS else Certainty.LIKELY,
-                cure=_CURE,
+                cure=self.cures,
                 spans=(script.place(use.node).span(), stage_span(run)),
                 confirm=() if sure else (translated("The module belongs to the model that is trained"),),
             )

@@ -32,16 +32,7 @@ _GENERATION_FRAMES = (
     "trainer_seq2seq",
 )
 _GENERATION_METHODS = frozenset({"generate", "_sample", "_beam_search", "_greedy_search"})
-_DIVERGENCE_REASON = translated(
-    "Each token needs the weights of all ranks, and a rank that has finished generating leaves the others "
-    "waiting in the gather."
-)
 
-_UNEQUAL_GENERATE_CALLS = translated(
-    "Each token needs the weights of all ranks, but the ranks do not call generate equally often: one with no "
-    "prompts left leaves the others waiting in the gather. synced_gpus=True helps within a call of generate, not "
-    "here."
-)
 _EQUAL_GENERATE_CALLS_CURES = (
     translated(
         "Call generate the same number of times on every rank: agree on the maximum (all_reduce of the number of "
@@ -62,7 +53,11 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
             return
         side = divergence.most_informative_side(*generating)
         often = len(generating) < len(divergence.sides) and _is_first_generate_call(side)
-        cure, because = (_EQUAL_GENERATE_CALLS_CURES, _UNEQUAL_GENERATE_CALLS) if often else (_CURE, _DIVERGENCE_REASON)
+        cure, because = (
+            (_EQUAL_GENERATE_CALLS_CURES, self.texts["unequal_generate_calls"])
+            if often
+            else (_CURE, self.texts["divergence_reason"])
+        )
         yield self.divergence_finding(divergence, side, cure=cure, reason=because)
 
     def in_script(self, script: Script, run: Run) -> Findings:

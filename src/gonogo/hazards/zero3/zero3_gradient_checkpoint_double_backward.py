@@ -3,16 +3,6 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Scrip
 from gonogo.hazards.zero3._checkpointing import double_recomputation_findings
 from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback
 
-_CURE = (
-    translated('Set gradient_checkpointing_kwargs={"use_reentrant": False}, or turn gradient checkpointing off'),
-    translated("Or run the model once, on the concatenated batch"),
-)
-
-_IPG_BUCKET_ASSERTION_PATTERN = Pattern(
-    r"assert len\(set\(p\.ds_id for p in (?:self\.params_in_ipg_bucket|bucket\.params)"
-    r"|assert .{0,60}params_in_ipg_bucket"
-    r"|params_in_ipg_bucket.{0,60}AssertionError|AssertionError.{0,60}params_in_ipg_bucket"
-)
 _IPG_BUCKET_PATTERN = Pattern(r"params_in_ipg_bucket")
 _BACKWARD_CALL_PATTERN = Pattern(r"optimizer\.backward\(loss")
 _GRADIENT_REDUCTION_FUNCTIONS = ("reduce_and_partition_ipg_grads", "reduce_independent_p_g_buckets")
@@ -23,7 +13,7 @@ class Zero3GradientCheckpointDoubleBackward(Hazard):
         """The model run twice for one loss, under reentrant checkpointing and ZeRO-3."""
         if run.zero_stage == 3:
             yield from double_recomputation_findings(
-                self, script, run, "assert len(set(p.ds_id for p in params_in_ipg_bucket))", _CURE
+                self, script, run, "assert len(set(p.ds_id for p in params_in_ipg_bucket))", self.cures
             )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -35,7 +25,7 @@ class Zero3GradientCheckpointDoubleBackward(Hazard):
             if (
                 last
                 and "stage3.py" in last.path
-                and (_IPG_BUCKET_PATTERN.search(last.code) or _IPG_BUCKET_ASSERTION_PATTERN.search(last.code))
+                and (_IPG_BUCKET_PATTERN.search(last.code) or self.patterns["ipg_bucket_assertion"].search(last.code))
             ):
                 evidence = error
             elif (
@@ -44,7 +34,9 @@ class Zero3GradientCheckpointDoubleBackward(Hazard):
                 evidence, certainty = error, Certainty.LIKELY
         if evidence is None and (cut := find_cut_traceback(log, "zero/stage3.py", code=_IPG_BUCKET_PATTERN)):
             evidence, certainty = cut, Certainty.LIKELY
-        if evidence is None and (evidence := log.find(_IPG_BUCKET_ASSERTION_PATTERN) or log.find(_IPG_BUCKET_PATTERN)):
+        if evidence is None and (
+            evidence := log.find(self.patterns["ipg_bucket_assertion"]) or log.find(_IPG_BUCKET_PATTERN)
+        ):
             certainty = Certainty.LIKELY if log.has("AssertionError") else Certainty.POSSIBLE
         bare = any(not (error.frames or error.message) for error in log.errors_of("AssertionError"))
         if (
@@ -61,7 +53,7 @@ class Zero3GradientCheckpointDoubleBackward(Hazard):
                 "A parameter's gradient reached ZeRO-3's bucket twice before it was reduced: reentrant gradient "
                 "checkpointing while the model runs twice in a step (chosen and rejected, or two losses)."
             ),
-            cure=_CURE,
+            cure=self.cures,
             certainty=certainty,
             confirm=translated(
                 "The last frame is the assertion on params_in_ipg_bucket, and the run works without gradient "

@@ -4,9 +4,6 @@ from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, H
 from gonogo.hazards.zero3._checkpointing import checkpointing
 from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, zero3
 
-_METADATA_DIFFERS_PATTERN = Pattern(
-    r"(?:Recomputed values for the following tensors\s+)?have different metadata than during the forward"
-)
 _TENSOR_COUNT_DIFFERS_PATTERN = Pattern(
     r"A different number of tensors was saved during the original forward and recomputation"
 )
@@ -14,12 +11,6 @@ _RECOMPUTED_EMPTY_PATTERN = Pattern(r"recomputed(?: metadata:?)?:? ?\{'shape': (
 _RECOMPUTED_SHAPE_PATTERN = Pattern(r"recomputed(?: metadata:?)?:? ?\{'shape': (?:torch\.Size\()?\[[^\]]*\]")
 _LORA = Pattern(r"(?i)\blora\b|\bpeft\b|lora_[AB]|adapter")
 _FSDP_FRAMES = ("fully_sharded_data_parallel.py", "torch/distributed/fsdp", "torch/distributed/_composable")
-_CURE = (
-    translated(
-        'Set gradient_checkpointing_kwargs={"use_reentrant": True}, with model.enable_input_require_grads() for PEFT'
-    ),
-    translated("Or use ZeRO-2, or a DeepSpeed release that includes PR #8148"),
-)
 _CONFIRM = (translated("The recomputed metadata in the message shows torch.Size([0])"),)
 
 
@@ -39,7 +30,7 @@ class Zero3GradientCheckpointRecompute(Hazard):
                 "CheckpointError."
             ).format(version=version.get("< 0.19")),
             certainty=Certainty.POSSIBLE,
-            cure=_CURE,
+            cure=self.cures,
             spans=(how.set_at, version.span(), stage_span(run)),
             confirm=_CONFIRM,
         )
@@ -47,14 +38,14 @@ class Zero3GradientCheckpointRecompute(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A recomputed shape of [0]; if the message states no shape, ZeRO-3 or LoRA makes it likely."""
         evidence: LoggedError | LineMatch | None = next(
-            log.errors_of(says=_METADATA_DIFFERS_PATTERN), None
-        ) or log.find(_METADATA_DIFFERS_PATTERN)
+            log.errors_of(says=self.patterns["metadata_differs"]), None
+        ) or log.find(self.patterns["metadata_differs"])
         empty = log.find(_RECOMPUTED_EMPTY_PATTERN)
         evidence = evidence or empty
         on = zero3(log)
         if evidence is None:
             if found := _find_without_shapes(log, on):
-                yield self._found(*found)
+                yield self._build_finding(*found)
             return
         if empty:
             certainty = Certainty.LIKELY if on is False else Certainty.CERTAIN
@@ -62,16 +53,16 @@ class Zero3GradientCheckpointRecompute(Hazard):
             return
         else:
             certainty = Certainty.LIKELY if on or log.find(_LORA) else Certainty.POSSIBLE
-        yield self._found(evidence, certainty)
+        yield self._build_finding(evidence, certainty)
 
-    def _found(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
+    def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             translated(
                 "Non-reentrant gradient checkpointing saved full parameters in the forward; when it recomputed "
                 "the block, ZeRO-3 had partitioned the frozen ones again, so they are empty."
             ),
-            cure=_CURE,
+            cure=self.cures,
             certainty=certainty,
             confirm=_CONFIRM,
         )

@@ -4,19 +4,10 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Scrip
 from gonogo.hazards.zero3._online_trainers import gathering_trainers
 from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, first_match, zero3
 
-_NO_OPTIMIZER = Pattern(
-    r"'\w*(?:For(?:Causal|Conditional|Sequence|Masked|Seq2Seq)\w*|PeftModel\w*|LMHead\w*|WithValueHead"
-    r"|Model)' object has "
-    r"no attribute 'optimizer'"
-)
 _ANY_MODEL = Pattern(r"'\w*Model' object has no attribute 'optimizer'")
 _RL = Pattern(r"(?i)\btrl\b|\bGRPO|\bPPO|\bRLOO|online[-_ ]?dpo|\bGKD")
 _READS_OPTIMIZER = Pattern(r"\.optimizer\b")
 _GENERATION_FRAMES = ("unwrap_model_for_generation", "remove_hooks", "add_hooks", "trl/models/utils.py")
-_CURE = (
-    translated('pip install "trl>=0.29" (0.16 is the first release without this bug)'),
-    translated("Until then set ds3_gather_for_generation=False, or pass the wrapped model (self.model_wrapped)"),
-)
 
 
 class Zero3HooksOnUnwrappedModel(Hazard):
@@ -34,7 +25,7 @@ class Zero3HooksOnUnwrappedModel(Hazard):
                     "attribute 'optimizer'”."
                 ).format(trl=trl.get("< 0.15")),
                 certainty=Certainty.LIKELY,
-                cure=_CURE,
+                cure=self.cures,
                 spans=(trl.span(), call.script.first_line_place(call.node).span(), stage_span(run)),
                 confirm=translated("It generates before the first step"),
             )
@@ -46,7 +37,7 @@ class Zero3HooksOnUnwrappedModel(Hazard):
             "to the DeepSpeed engine's optimizer."
         )
         confirm = (translated("The frames show trl/models/utils.py, remove_hooks or add_hooks"),)
-        if evidence := first_match(log, _NO_OPTIMIZER, "AttributeError"):
+        if evidence := first_match(log, self.patterns["no_optimizer"], "AttributeError"):
             framed = isinstance(evidence, LoggedError) and evidence.passes(*_GENERATION_FRAMES)
             if framed:
                 certainty = Certainty.CERTAIN
@@ -56,6 +47,6 @@ class Zero3HooksOnUnwrappedModel(Hazard):
                 stage3 = zero3(log)
                 likely = stage3 or log.find(_RL) or not log.find(_ANY_MODEL)
                 certainty = Certainty.LIKELY if likely and stage3 is not False else Certainty.POSSIBLE
-            yield self.log_finding(evidence, cause, cure=_CURE, certainty=certainty, confirm=confirm)
+            yield self.log_finding(evidence, cause, cure=self.cures, certainty=certainty, confirm=confirm)
         elif cut := find_cut_traceback(log, "trl/models/utils.py", "remove_hooks", "add_hooks", code=_READS_OPTIMIZER):
-            yield self.log_finding(cut, cause, cure=_CURE, certainty=Certainty.LIKELY, confirm=confirm)
+            yield self.log_finding(cut, cause, cure=self.cures, certainty=Certainty.LIKELY, confirm=confirm)

@@ -3,14 +3,6 @@ from gonogo.hazards.facts.zero_usage import stage_span
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, translated
 from gonogo.hazards.zero3._inflight import Cause, find_inflight_error
 
-_CURE = (
-    translated('pip install "deepspeed>=0.15.4" (PR #6662 uses one coordinator for both)'),
-    translated(
-        'Until then set "stage3_prefetch_bucket_size": 0, or call model.eval() before and model.train() after '
-        "each pass without gradients"
-    ),
-)
-
 
 class Zero3InflightParamsTrainEvalCoordinator(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
@@ -31,7 +23,7 @@ class Zero3InflightParamsTrainEvalCoordinator(Hazard):
                 "“still have inflight params” ends the run."
             ).format(version=version.get("< 0.15.4"), strategy=strategy.value),
             certainty=Certainty.POSSIBLE,
-            cure=_CURE,
+            cure=self.cures,
             spans=(version.span() or strategy.span(), strategy.span() if version.span() else None, stage_span(run)),
             confirm=translated("Some pass without gradients runs in training mode"),
         )
@@ -49,7 +41,7 @@ class Zero3InflightParamsTrainEvalCoordinator(Hazard):
                 "DeepSpeed's coordinator: parameters that one has prefetched are still in flight for the "
                 "other."
             ),
-            cure=_CURE,
+            cure=self.cures,
             certainty=causes[Cause.COORDINATORS],
             confirm=translated(
                 "The frame is get_param_coordinator(training=False).reset_step(), right after an evaluation or a "

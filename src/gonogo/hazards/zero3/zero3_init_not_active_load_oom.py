@@ -21,23 +21,8 @@ from gonogo.hazards.zero3._zero3_in_log import first_match, zero3
 
 _NOT_INITIALIZED_PATTERN = Pattern(r"Model was not initialized with `?Zero-?3`? despite being configured")
 _LOADING_PATTERN = Pattern(r"Loading checkpoint shards|Loading weights|Loading pipeline components|from_pretrained")
-_KILLED_PATTERN = Pattern(
-    r"(?i)exit(?:s with return )?code[ :=]*-9\b|\(exitcode: -9\)|return code ?=? ?-9\b|\bSIGKILL\b|signal 9\b"
-    r"|^killed\b|oom-?kill"
-    r"|killed due to (?:the node running low on )?memory|memory usage threshold|OutOfMemoryError: Task was killed"
-    r"|out of host memory"
-    r"|(?:CPU|host|system)(?: RAM| memory)? (?:OOM|out of memory)|CPU OOM|内存(?:溢出|不足|爆)"
-)
 _TRAINING_STARTED_PATTERN = Pattern(r"'loss': |\bloss[:=] ?\d|\*{3,} Running training")
 _ZERO_INIT_ACTIVE_PATTERN = Pattern(r"(?i)activating zero\.init")
-_CURE = (
-    translated(
-        "Create TrainingArguments, or an HfDeepSpeedConfig that you keep a reference to, before from_pretrained"
-    ),
-    translated(
-        "accelerate: set zero3_init_flag: true; without transformers: build the model inside with deepspeed.zero.Init()"
-    ),
-)
 
 
 class Zero3InitNotActiveLoadOom(Hazard):
@@ -78,7 +63,7 @@ class Zero3InitNotActiveLoadOom(Hazard):
         return self.finding(
             cause,
             severity=Severity.WARNING,
-            cure=_CURE[:1],
+            cure=self.cures[:1],
             spans=(
                 call.place.span(),
                 first.place.span(translated("transformers knows about ZeRO-3 from here on")) if first else None,
@@ -89,26 +74,26 @@ class Zero3InitNotActiveLoadOom(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """transformers' error, or a process that was killed while it loaded the model without zero.Init."""
         if evidence := first_match(log, _NOT_INITIALIZED_PATTERN, "ValueError"):
-            yield self._found(evidence, Certainty.LIKELY)
+            yield self._build_finding(evidence, Certainty.LIKELY)
             return
         if log.find(_ZERO_INIT_ACTIVE_PATTERN):
             return
         stage3 = zero3(log)
         if not stage3:
             return
-        killed = log.find(_KILLED_PATTERN)
+        killed = log.find(self.patterns["killed"])
         if killed and _was_loading(log, killed):
             ordered = _model_before_arguments(log.setup.script)
-            yield self._found(killed, Certainty.LIKELY if ordered else Certainty.POSSIBLE)
+            yield self._build_finding(killed, Certainty.LIKELY if ordered else Certainty.POSSIBLE)
 
-    def _found(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
+    def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             translated(
                 "from_pretrained did not know about ZeRO-3 when it loaded the model, so every rank loads the "
                 "whole checkpoint into host memory instead of its share."
             ),
-            cure=_CURE,
+            cure=self.cures,
             certainty=certainty,
             confirm=translated(
                 'The log lacks "Detected DeepSpeed ZeRO-3: activating zero.init() for this model", and the '

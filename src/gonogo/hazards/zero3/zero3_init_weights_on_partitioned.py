@@ -16,10 +16,6 @@ from gonogo.hazards.zero3._loading import is_zero3_configured_at
 from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, first_match, zero3
 
 _INDEX_OUT_OF_BOUNDS_PATTERN = Pattern(r"index \d+ is out of bounds for dimension 0 with size [01]\b")
-_EMPTY_WEIGHT_ERROR_PATTERN = Pattern(
-    r"index \d+ is out of bounds for dimension 0 with size [01]\b|[Pp]adding_idx|fewer than 2 dimensions"
-    r"|expected to be in range of \[-1, 0\]|size of tensor [ab] \(0\)|existing size \(0\)|\[0\]"
-)
 _WRAPPER_PATHS = ("torch/utils/_device.py", "torch/overrides.py", "torch/_dynamo/")
 """Wrappers that torch puts between a caller and an operator: their frames don't tell who called it."""
 _ZEROES_ROW = Pattern(r"\[[\w.]*padding_idx\]")
@@ -76,26 +72,26 @@ class Zero3InitWeightsOnPartitioned(Hazard):
         for error in log.errors_of("IndexError", "RuntimeError", "AssertionError", "ValueError"):
             if not error.passes(*INIT_FUNCTIONS) or error.passes(*RESIZE_FUNCTIONS, *AUXILIARY):
                 continue
-            if _EMPTY_WEIGHT_ERROR_PATTERN.search(error.message):
+            if self.patterns["empty_weight_error"].search(error.message):
                 # torch's own constructors reject a vocabulary of 0 with the same message, whatever made it 0
                 of_torch = error.innermost is not None and "torch/nn/modules/" in error.innermost.path
                 likely = Certainty.LIKELY if _INDEX_OUT_OF_BOUNDS_PATTERN.search(error.message) else Certainty.POSSIBLE
                 if on or not of_torch:
-                    yield self._found(error, Certainty.CERTAIN if on else likely)
+                    yield self._build_finding(error, Certainty.CERTAIN if on else likely)
         cut = find_cut_traceback(log, "transformers/", "init_weights", "initialize_weights", code=_ZEROES_ROW)
         if cut and not log.errors:
-            yield self._found(cut, Certainty.LIKELY)
+            yield self._build_finding(cut, Certainty.LIKELY)
         elif not log.errors and (on or not log.setup.launch) and (cut := _find_cut_initialization(log)):
-            yield self._found(cut, Certainty.POSSIBLE)
+            yield self._build_finding(cut, Certainty.POSSIBLE)
         bare = first_match(log, _INDEX_OUT_OF_BOUNDS_PATTERN, "IndexError")
         if bare is None or (isinstance(bare, LoggedError) and any(map(_is_not_wrapper_frame, bare.frames))):
             return
         if on or log.find(_WEIGHT_INIT_PATTERN):
-            yield self._found(bare, Certainty.LIKELY)
+            yield self._build_finding(bare, Certainty.LIKELY)
         elif isinstance(bare, LoggedError):
-            yield self._found(bare, Certainty.POSSIBLE)
+            yield self._build_finding(bare, Certainty.POSSIBLE)
 
-    def _found(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
+    def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             translated(

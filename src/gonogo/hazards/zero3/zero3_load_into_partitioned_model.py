@@ -15,14 +15,6 @@ from gonogo.hazards.zero3._loading import is_zero3_configured_at
 from gonogo.hazards.zero3._shape_mismatches import shape_mismatches
 from gonogo.hazards.zero3._zero3_in_log import zero3
 
-_CURE = (
-    translated("Load the weights with from_pretrained while ZeRO-3 is on, or use engine.load_checkpoint to resume"),
-    translated(
-        "Or load the weights before ZeRO-3 partitions the model, or module by module inside "
-        "deepspeed.zero.GatheredParameters(list(module.parameters(recurse=False)), modifier_rank=0)"
-    ),
-)
-
 
 class Zero3LoadIntoPartitionedModel(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -43,7 +35,7 @@ class Zero3LoadIntoPartitionedModel(Hazard):
                     "load_state_dict raises a size mismatch for every full tensor it is given."
                 ).format(model=text_of(script, receiver)),
                 certainty=Certainty.LIKELY if is_behind_option(script, call.node) else Certainty.CERTAIN,
-                cure=_CURE,
+                cure=self.cures,
                 spans=(call.place.span(), stage_span(run)),
             )
 
@@ -55,9 +47,9 @@ class Zero3LoadIntoPartitionedModel(Hazard):
         if not found and len(ones) > 1:
             found = [(ones[0], Certainty.CERTAIN if zero3(log) else Certainty.LIKELY)]
         for mismatch, certainty in found:
-            yield self._found(mismatch.evidence, mismatch.saved, mismatch.current, certainty)
+            yield self._build_finding(mismatch.evidence, mismatch.saved, mismatch.current, certainty)
 
-    def _found(
+    def _build_finding(
         self, evidence: LoggedError | LineMatch, saved_sizes: str, current_sizes: str, certainty: Certainty
     ) -> Finding:
         return self.log_finding(
@@ -66,7 +58,7 @@ class Zero3LoadIntoPartitionedModel(Hazard):
                 "The checkpoint's weights are full ([{saved}]), but the model they are loaded into is "
                 "partitioned by ZeRO-3 and its parameters are empty ([{current}])."
             ).format(saved=saved_sizes, current=current_sizes),
-            cure=_CURE,
+            cure=self.cures,
             certainty=certainty,
         )
 

@@ -3,17 +3,9 @@ import ast
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, shorten
 from gonogo.hazards.facts.zero_usage import is_behind_option, is_under_zero_condition, stage_span
-from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, RehearsalRecord, Run, Script, translated
+from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, RehearsalRecord, Run, Script, translated
 from gonogo.hazards.zero3._loading import is_zero3_configured_at, model_loads
 from gonogo.hazards.zero3._zero3_in_log import first_match
-
-_ZERO3_INCOMPATIBLE_PATTERN = Pattern(
-    r"(?i)DeepSpeed Zero-?3 is not compatible with (?:.{0,60}(?:low_cpu_mem|device_map)|\W?low_cpu|passing\b|\W*$)"
-)
-_CURE = (
-    translated("Drop device_map (and low_cpu_mem_usage) from the from_pretrained call"),
-    translated('For a quantized (QLoRA) model use ZeRO-2 with device_map={"": local_rank} instead of ZeRO-3'),
-)
 
 
 class Zero3LowCpuMemDeviceMap(Hazard):
@@ -49,7 +41,7 @@ class Zero3LowCpuMemDeviceMap(Hazard):
                 "all ranks there and refuses any other placement."
             ).format(given=", ".join(one.text for one in where if one is not None)),
             certainty=Certainty.CERTAIN if zero3_is_known else Certainty.LIKELY,
-            cure=_CURE,
+            cure=self.cures,
             spans=(*(one.span() for one in where if one is not None), stage_span(run), version),
             fixes=self.fix(translated("Drop {names}").format(names=", ".join(names)), *edits, safe=zero3_is_known)
             if len(edits) == len(names)
@@ -72,14 +64,14 @@ class Zero3LowCpuMemDeviceMap(Hazard):
                     "ZeRO-3 partitions every parameter across the {world} ranks while the model is built; "
                     "placing whole layers with device_map conflicts with that. transformers: {message}"
                 ).format(world=record.world_size, message=shorten(message)),
-                cure=_CURE,
+                cure=self.cures,
                 spans=failure_places(failed.failure),
                 ranks=failed.ranks,
             )
 
     def in_log(self, log: FailureLog) -> Findings:
         """transformers' error, which has no other cause."""
-        if evidence := first_match(log, _ZERO3_INCOMPATIBLE_PATTERN, "ValueError"):
+        if evidence := first_match(log, self.patterns["zero3_incompatible"], "ValueError"):
             yield self.log_finding(
                 evidence,
                 translated(
@@ -87,7 +79,7 @@ class Zero3LowCpuMemDeviceMap(Hazard):
                     "such as Unsloth's or a QLoRA recipe), but ZeRO-3 partitions every parameter across the "
                     "ranks as it is created."
                 ),
-                cure=_CURE,
+                cure=self.cures,
             )
 
 

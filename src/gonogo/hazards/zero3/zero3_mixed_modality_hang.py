@@ -16,38 +16,11 @@ from gonogo.hazards.facts.zero_usage import (
     stage_span,
     text_of,
 )
-from gonogo.hazards.rule import (
-    Certainty,
-    Finding,
-    Findings,
-    Fix,
-    Hazard,
-    Pattern,
-    RehearsalRecord,
-    Run,
-    Script,
-    translated,
-)
+from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Script, translated
 from gonogo.hazards.zero3._dummy_input import dummy_input_fixes
 
-_CURE = (
-    translated(
-        "Run the tower on every rank in every step: give batches without an image a small dummy one and add its output "
-        "times zero"
-    ),
-    translated("Or use batches of one modality at a time on all ranks (group_by_modality_length), or ZeRO-2"),
-)
 _TOWERS = ("vision", "visual", "image", "audio", "video", "speech", "encode_images")
 _SIZE_FUNCTIONS = ("shape", "size", "numel", "any", "sum", "len")
-
-
-_TOWER = Pattern(
-    r"(?i)vision|visual|image|pixel|picture|video|audio|speech|whisper|tower|projector|resampler|\bvit\b|multi_modal"
-)
-_DIVERGENCE_REASON = translated(
-    "ZeRO-3 gathers a tower's weights when it is run, but a rank whose batch has nothing for it (no image, no "
-    "audio) does not run it."
-)
 
 
 class Zero3MixedModalityHang(Hazard):
@@ -56,11 +29,14 @@ class Zero3MixedModalityHang(Hazard):
         divergence = rank_divergence(record)
         if divergence is None:
             return
-        towers = [side for side in divergence.sides if _TOWER.search(names_in_call(side))]
+        towers = [side for side in divergence.sides if self.patterns["tower"].search(names_in_call(side))]
         unlike = 0 < len(towers) < len(divergence.sides) or divergence.batches_differ
         if unlike and divergence.gathers and divergence.rank_test is None:
             yield self.divergence_finding(
-                divergence, divergence.most_informative_side(*towers), cure=_CURE, reason=_DIVERGENCE_REASON
+                divergence,
+                divergence.most_informative_side(*towers),
+                cure=self.cures,
+                reason=self.texts["divergence_reason"],
             )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
@@ -98,7 +74,7 @@ class Zero3MixedModalityHang(Hazard):
                     "not call it, and the ranks that call it wait for that rank's share of the weights."
                 ).format(call=text_of(script, node, 50), tower=tower.attr),
                 certainty=Certainty.POSSIBLE,
-                cure=_CURE,
+                cure=self.cures,
                 spans=(
                     script.place(node).span(),
                     script.place(test).span(translated("decided by the batch")),
@@ -124,7 +100,7 @@ class Zero3MixedModalityHang(Hazard):
                 "The ranks wait in ZeRO-3's gathering of parameters. If a rank's batch has no image (video, audio) "
                 "it does not call that tower, and the ranks that do call it wait for its share."
             ),
-            cure=_CURE,
+            cure=self.cures,
             certainty=stall.at_most(Certainty.LIKELY) if shown else Certainty.POSSIBLE,
             extra_evidence=tuple(one for one in (named, cache) if isinstance(one, LineMatch)),
             confirm=translated("With text-only or image-only data the run continues, as it does under ZeRO-2"),

@@ -28,7 +28,6 @@ from gonogo.hazards.rule import (
     translated,
 )
 
-_CURE = (translated("Run it on all ranks (generate with synced_gpus=True), and let only rank 0 show the result"),)
 _DIVERGENCE_REASON = translated("Each layer gathers its weights from all ranks when it is run.")
 
 
@@ -42,7 +41,7 @@ class Zero3ModelRunOnOneRank(Hazard):
         call = side.call
         runs_model = call is not None and (call.parameters or call.module) and not _in_forward(call, guard)
         if runs_model and divergence.zero_stage == 3:
-            yield self.divergence_finding(divergence, side, cure=_CURE, reason=_DIVERGENCE_REASON)
+            yield self.divergence_finding(divergence, side, cure=self.cures, reason=_DIVERGENCE_REASON)
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
         """Run on all ranks what only one does."""
@@ -67,7 +66,7 @@ class Zero3ModelRunOnOneRank(Hazard):
                 ).format(code=text_of(script, node.func) + "(…)"),
                 certainty=Certainty.LIKELY if is_behind_option(script, node) else Certainty.CERTAIN,
                 severity=Severity.ERROR,
-                cure=_CURE,
+                cure=self.cures,
                 spans=(
                     script.place(node).span(),
                     script.place(test).span(translated("only one rank gets here")),

@@ -22,13 +22,6 @@ from gonogo.hazards.rule import (
     translated,
 )
 
-_CURE = (
-    translated(
-        "Call deepspeed.utils.set_z3_leaf_modules(model, [TheSparseMoeBlock]) before training (Accelerate: "
-        "deepspeed_moe_layer_cls_names; newer LLaMA-Factory and ms-swift set it themselves)"
-    ),
-    translated("Or use ZeRO-2, with offload if memory is short"),
-)
 _MOE_LAYERS_VARIABLE = "ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES"
 # Newer versions of DeepSpeed treat the blocks of these models as leaves (zero/leaf_module_config.py).
 _LEAVES_BY_DEFAULT = ("mixtral", "qwen2_moe", "qwen3_moe")
@@ -37,9 +30,6 @@ _LEAVES_BY_DEFAULT = ("mixtral", "qwen2_moe", "qwen3_moe")
 _MAX_COLLECTIVES_PER_STEP = 100_000
 """More gathers than any model's first step makes: a run that has counted this many is long past it."""
 _EXPERT = Pattern(r"(?i)expert|\bmoe\b")
-_DIVERGENCE_REASON = translated(
-    "ZeRO-3 gathers each expert separately, and a rank that routes no tokens to an expert does not call it."
-)
 
 
 class Zero3MoeHang(Hazard):
@@ -51,7 +41,10 @@ class Zero3MoeHang(Hazard):
         reached = [side for side in divergence.sides if _EXPERT.search(names_in_call(side))]
         if reached and divergence.gathers and divergence.rank_test is None:
             yield self.divergence_finding(
-                divergence, divergence.most_informative_side(*reached), cure=_CURE, reason=_DIVERGENCE_REASON
+                divergence,
+                divergence.most_informative_side(*reached),
+                cure=self.cures,
+                reason=self.texts["divergence_reason"],
             )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
@@ -86,7 +79,7 @@ class Zero3MoeHang(Hazard):
                 "experts deadlock. No leaf modules are set."
             ).format(model=model.name),
             certainty=Certainty.LIKELY if older and model.config is not None else Certainty.POSSIBLE,
-            cure=_CURE,
+            cure=self.cures,
             spans=(
                 named or stage_span(run),
                 stage_span(run) if named else None,
@@ -109,7 +102,7 @@ class Zero3MoeHang(Hazard):
                 "The ranks wait in ZeRO-3's parameter gather. In a mixture of experts each rank gathers only the "
                 "experts that its own tokens reach, so the ranks gather different ones."
             ),
-            cure=_CURE,
+            cure=self.cures,
             certainty=stall.at_most(_certainty(log, stall)) if experts else Certainty.POSSIBLE,
             extra_evidence=tuple(
                 one for one in (experts, stall.trace_cache if experts else None) if isinstance(one, LineMatch)

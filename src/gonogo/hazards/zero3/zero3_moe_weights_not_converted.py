@@ -13,14 +13,6 @@ _FIXED_VERSIONS = ">=5.2"
 _CONVERSION_FAILED_PATTERN = Pattern(r"Failed to apply weight conversion for '([\w.]+)'")
 _UNPACK_ERROR_PATTERN = Pattern(r"not enough values to unpack \(expected 2, got 1\)")
 _DEEPSPEED_INTEGRATION_PATH = "transformers/integrations/deepspeed.py"
-_CAUSE = translated(
-    "transformers 5.1 can't merge the weights of the experts under ZeRO-3: it treats the result as a pair. The "
-    "checkpoint is correct."
-)
-_CURE = (
-    translated('pip install "transformers>=5.2", or 4.57 (with leaf modules set for the experts)'),
-    translated("Or use ZeRO-2, which loads differently"),
-)
 
 
 class Zero3MoeWeightsNotConverted(Hazard):
@@ -41,7 +33,7 @@ class Zero3MoeWeightsNotConverted(Hazard):
                 else translated("leaves all weights but the experts' at random values, and raises no error"),
             ),
             certainty=Certainty.LIKELY if model.config is not None else Certainty.POSSIBLE,
-            cure=_CURE,
+            cure=self.cures,
             spans=(span_of(environment, "transformers"), run.arguments.model.span(), stage_span(run)),
             fixes=version_fix(environment, "transformers", _FIXED_VERSIONS),
         )
@@ -56,7 +48,9 @@ class Zero3MoeWeightsNotConverted(Hazard):
                 and _CONVERSION_FAILED_PATTERN.search(failure.message)
                 and _UNPACK_ERROR_PATTERN.search(failure.message)
             ):
-                yield self.finding(_CAUSE, cure=_CURE, spans=failure_places(failure), ranks=failed.ranks)
+                yield self.finding(
+                    self.texts["cause"], cure=self.cures, spans=failure_places(failure), ranks=failed.ranks
+                )
         losing = [
             (rank, drawn) for rank in record.ranks for drawn in rank.drawn_weights if is_lost_in_conversion(drawn, rank)
         ]
@@ -72,7 +66,7 @@ class Zero3MoeWeightsNotConverted(Hazard):
                     source=lost.source,
                     names=abbreviated_names(lost.held),
                 ),
-                cure=_CURE,
+                cure=self.cures,
                 spans=places((innermost(lost.frames, "user"), None)),
                 ranks=tuple(dict.fromkeys(rank.rank for rank, _ in losing)),
             )
@@ -86,7 +80,10 @@ class Zero3MoeWeightsNotConverted(Hazard):
             of_zero3 = error.passes(_DEEPSPEED_INTEGRATION_PATH)
             if _UNPACK_ERROR_PATTERN.search(error.message) and (of_zero3 or on):
                 yield self.log_finding(
-                    error, _CAUSE, cure=_CURE, certainty=Certainty.CERTAIN if of_zero3 else Certainty.LIKELY
+                    error,
+                    self.texts["cause"],
+                    cure=self.cures,
+                    certainty=Certainty.CERTAIN if of_zero3 else Certainty.LIKELY,
                 )
                 return
         reported = find_load_report(log)
@@ -106,7 +103,7 @@ class Zero3MoeWeightsNotConverted(Hazard):
                     "experts' weights under ZeRO-3: weights that its report lists as MISSING are randomly "
                     "initialized, although the checkpoint contains them."
                 ),
-                cure=_CURE,
+                cure=self.cures,
                 certainty=Certainty.LIKELY,
                 confirm=translated(
                     "pip show transformers prints 5.0.0, and the first loss is near ln(vocabulary size)"

@@ -16,14 +16,6 @@ from gonogo.hazards.rule import (
     translated,
 )
 
-_CURE = (
-    translated('Install a DeepSpeed release without the bug: pip install "deepspeed>=0.14.3" (or ==0.14.0)'),
-    translated(
-        "If you can't change the version: remove offload_optimizer from the DeepSpeed JSON if GPU memory allows "
-        "it, or set gradient_clipping (Trainer: max_grad_norm) to 0"
-    ),
-)
-
 
 class Zero3OffloadClipGradDeviceRegression(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
@@ -51,7 +43,7 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
                 limit=translated("set by the run") if limit is None else limit,
             ),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
-            cure=_CURE,
+            cure=self.cures,
             spans=(
                 version.span(translated("0.14.1 and 0.14.2 are faulty"))
                 or (package.place.span() if package.place else None),
@@ -84,7 +76,7 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
                     device=next(device for device in mismatch.devices if device != "cpu"),
                     limit="?" if limit is None else limit,
                 ),
-                cure=_CURE,
+                cure=self.cures,
                 spans=places(
                     (clipping, translated("gradient on cpu, factor on the accelerator")),
                     (failure.innermost("user"), translated("reached from here")),
@@ -114,7 +106,7 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
                 "left on the accelerator. The bug is in DeepSpeed, in 0.14.1 and 0.14.2; neither the script nor the "
                 "model puts a tensor on the wrong device."
             ).format(version=f" {version}" if version else ""),
-            cure=_CURE,
+            cure=self.cures,
             certainty=certainty,
             confirm=(
                 translated("pip show deepspeed prints 0.14.1 or 0.14.2"),

@@ -10,10 +10,6 @@ _ZERO_FRAMES = (
     "strategies/deepspeed",
 )
 _UNRELATED_FRAMES = ("GatheredParameters", "partition_parameters.py", "ppo", "nn/parallel/distributed.py")
-_CURE = (
-    translated('Install another DeepSpeed: pip install "deepspeed!=0.5.5" (0.5.4, or 0.5.6 and later)'),
-    translated("Or train without offload_optimizer and offload_param"),
-)
 
 
 class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
@@ -33,7 +29,7 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
                 "DeepSpeed 0.5.5 passes NCCL a CPU tensor when ZeRO-3 offloads: the first optimizer step "
                 "fails with “Tensors must be CUDA and dense”. 0.5.4 and 0.5.6 are not affected."
             ),
-            cure=_CURE,
+            cure=self.cures,
             spans=(
                 version.span() or offload.span(),
                 offload.span(translated("offloaded here")) if version.span() else None,
@@ -57,7 +53,7 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
                 "gradients and left on the CPU. "
                 "The bug is in DeepSpeed, in 0.5.5."
             ).format(version=f" {version}" if version else ""),
-            cure=_CURE,
+            cure=self.cures,
             certainty=certainty,
             confirm=translated("pip show deepspeed prints 0.5.5, and the config offloads under stage 3"),
         )

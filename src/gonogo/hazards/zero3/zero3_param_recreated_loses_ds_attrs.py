@@ -2,20 +2,9 @@ import ast
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.zero_usage import is_inside_module_class, stage_span, text_of
-from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Run, Script, translated
 from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, first_match
 
-_LOST_ATTRIBUTE_PATTERN = Pattern(
-    r"'(\w{0,40}(?:Parameter|Params4bit|Int8Params|Tensor|DTensor))' object has no attribute '(ds_\w+"
-    r"|all_gather_coalesced|partition|all_gather)'"
-)
-_MISSING_DS_ATTRIBUTE_PATTERN = Pattern(
-    r"'(\w{1,60})' object has no attribute '(ds_grads_remaining|ds_id|applied_pre_backward_ref_cnt)'"
-)
-# Code that reads one of DeepSpeed's attributes can fail in only one way; an assertion can fail in two.
-_DS_ATTRIBUTE_ACCESS_PATTERN = Pattern(
-    r"^(?:if|for|return|while|elif)\b.*\.(ds_(?:status|id|persist|active_sub_modules|secondary\w+))\b"
-)
 _QUANTIZED_TYPES = ("Params4bit", "Int8Params")
 
 
@@ -67,19 +56,22 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A parameter (or module) that lacks the attributes that DeepSpeed sets."""
         on_module = False
-        evidence = first_match(log, _LOST_ATTRIBUTE_PATTERN, "AttributeError")
+        evidence = first_match(log, self.patterns["lost_attribute"], "AttributeError")
         if evidence is None:
-            evidence, on_module = first_match(log, _MISSING_DS_ATTRIBUTE_PATTERN, "AttributeError"), True
+            evidence, on_module = first_match(log, self.patterns["missing_ds_attribute"], "AttributeError"), True
         if evidence is None:
-            evidence, on_module = find_cut_traceback(log, "deepspeed/", code=_DS_ATTRIBUTE_ACCESS_PATTERN), False
+            evidence, on_module = (
+                find_cut_traceback(log, "deepspeed/", code=self.patterns["ds_attribute_access"]),
+                False,
+            )
         if evidence is None:
             return
         if isinstance(evidence, LoggedError) and not evidence.type and evidence.innermost:
-            read = _DS_ATTRIBUTE_ACCESS_PATTERN.search(evidence.innermost.code)
-            yield self._found(evidence, "Parameter", read.group(1) if read else "ds_id", Certainty.LIKELY)
+            read = self.patterns["ds_attribute_access"].search(evidence.innermost.code)
+            yield self._build_finding(evidence, "Parameter", read.group(1) if read else "ds_id", Certainty.LIKELY)
             return
         text = evidence.message if isinstance(evidence, LoggedError) else evidence.text
-        found = (_MISSING_DS_ATTRIBUTE_PATTERN if on_module else _LOST_ATTRIBUTE_PATTERN).search(text)
+        found = (self.patterns["missing_ds_attribute"] if on_module else self.patterns["lost_attribute"]).search(text)
         holder, attribute = (found.group(1), found.group(2)) if found else ("Parameter", "ds_id")
         if attribute == "ds_numel":
             certainty = Certainty.POSSIBLE  # just as likely a parameter that zero.Init never saw
@@ -87,9 +79,11 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
             certainty = Certainty.POSSIBLE
         else:
             certainty = Certainty.CERTAIN if not on_module and attribute.startswith("ds_") else Certainty.LIKELY
-        yield self._found(evidence, holder, attribute, certainty)
+        yield self._build_finding(evidence, holder, attribute, certainty)
 
-    def _found(self, evidence: LoggedError | LineMatch, owner: str, attribute: str, certainty: Certainty) -> Finding:
+    def _build_finding(
+        self, evidence: LoggedError | LineMatch, owner: str, attribute: str, certainty: Certainty
+    ) -> Finding:
         return self.log_finding(
             evidence,
             translated(

@@ -14,10 +14,6 @@ _TRACE_RECORDING_FUNCTIONS = (
 )
 _RECORDING_NAMED = Pattern(r"record_parameters|__step_id_module_fetched_for|partitioned_param_coordinator")
 _GENERATING_TRAINER_PATTERN = Pattern(r"(?i)\btrl\b|\bGRPO|\bPPO|\bRLOO|\bGKD|deepspeed")
-_CURE = (
-    translated('pip install "trl>=0.29", or "deepspeed>=0.19"'),
-    translated("Until then set ds3_gather_for_generation=False, generate with vLLM, or use ZeRO-2"),
-)
 
 
 class Zero3ParamTraceEmptyDeque(Hazard):
@@ -37,7 +33,7 @@ class Zero3ParamTraceEmptyDeque(Hazard):
                     "deque”."
                 ).format(trl=trl.get("< 0.29")),
                 certainty=Certainty.POSSIBLE,
-                cure=_CURE,
+                cure=self.cures,
                 spans=(trl.span(), call.script.first_line_place(call.node).span(), stage_span(run)),
                 confirm=translated("record_parameters in partitioned_param_coordinator.py fails"),
             )
@@ -64,7 +60,7 @@ class Zero3ParamTraceEmptyDeque(Hazard):
                 "ZeRO-3's hooks were removed for generation and then restored, but its record of the module "
                 "order was not reset; the next forward finds a module that was never fetched."
             ),
-            cure=_CURE,
+            cure=self.cures,
             certainty=certainty,
             confirm=translated("The last frame is record_parameters in partitioned_param_coordinator.py"),
         )

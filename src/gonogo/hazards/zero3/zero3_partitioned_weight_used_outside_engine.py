@@ -12,16 +12,6 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, transl
 from gonogo.hazards.zero3._empty_parameter_uses import UseOfEmptyParameter, find_empty_parameter_uses
 from gonogo.hazards.zero3._loading import assigned_variable, is_passed_to, is_zero3_configured_at, model_loads
 
-_CURE = (
-    translated(
-        "Pass that model to DeepSpeed too: accelerator.prepare(model), or deepspeed.initialize(model=..., "
-        "config=config_without_optimizer)"
-    ),
-    translated(
-        "Or load it unpartitioned: before TrainingArguments / HfDeepSpeedConfig exist, or under accelerate's "
-        "zero3_init_context_manager(enable=False)"
-    ),
-)
 _WRAP = (
     *(
         "deepspeed.initialize",
@@ -63,7 +53,7 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
                     "must be 2-D”."
                 ).format(name=name),
                 certainty=Certainty.LIKELY,
-                cure=_CURE,
+                cure=self.cures,
                 spans=(
                     call.place.span(translated("loaded under zero.Init")),
                     script.place(use).span(translated("called here")),
@@ -85,7 +75,7 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
                     "engine that would gather them: a teacher, reference or reward model, an encoder, or the bare "
                     "model."
                 ),
-                cure=_CURE,
+                cure=self.cures,
                 certainty=certainty,
                 confirm=translated(
                     "The frames above the error call a model other than the trained one, or the run was started with a "

@@ -15,24 +15,8 @@ from gonogo.hazards.rule import (
 )
 from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, first_match, zero3
 
-_ZERO3_INCOMPATIBLE_PATTERN = Pattern(
-    r"(?i)(?:ZeRO-?3|FSDP) (?:or \S+ )?(?:is|are) (?:incompatible|not compatible) with (?:\S+ )?(?:PTQ|quanti[sz]"
-    r"|QLoRA|GPTQ|AWQ|4-?bit|8-?bit)"
-    r"|PTQ-quantized models"
-)
-_SEVERAL_DTYPES_PATTERN = Pattern(
-    r"expected there to be only one unique element in (?:<generator object|\{items\}|\.\.\.)"
-)
 _INTEGERS = Pattern(r"[Oo]nly Tensors of floating point and complex dtype can require gradients")
 _NOT_INITIALISED = Pattern(r"Model was not initialized with `?Zero-?3`? despite being configured")
-_COLLECTIVE_DTYPE_PATTERN = Pattern(
-    r"output tensor must have the same type as input tensor|output tensor size must be equal to world_size times input"
-    r"|(?:Unconvertible NCCL type|data type is not supported for NCCL process group:?) ?\S*(?:Float8|Byte|Char|float8)"
-)
-_QUANTIZATION_PATTERN = Pattern(
-    r"(?i)bitsandbytes|\bbnb_?|load_in_[48]bit|quantization_bit|[48]-?bit\b|\bq_?lora\b|gptq|\bawq\b|\bint[48]\b"
-    r"|\bfp8\b|quanto|量化"
-)
 _QUANTIZATION_FRAMES = (
     "bitsandbytes/",
     "auto_gptq/",
@@ -50,10 +34,6 @@ _ZERO_FRAMES = (
 )
 
 _PACKED_QUANTIZATION_METHODS = ("gptq", "awq", "aqlm", "hqq", "bitsandbytes", "bnb")
-_CURE = (
-    translated("Use ZeRO-2 (or DDP) for QLoRA, or FSDP with bnb_4bit_quant_storage set to the compute dtype"),
-    translated("Or train an unquantized checkpoint under ZeRO-3"),
-)
 
 
 class Zero3QuantizedModel(Hazard):
@@ -113,7 +93,7 @@ class Zero3QuantizedModel(Hazard):
         return self.finding(
             cause,
             certainty=certainty,
-            cure=_CURE,
+            cure=self.cures,
             spans=(span or stage_span(run), stage_span(run) if span else None),
             confirm=()
             if certainty is Certainty.CERTAIN
@@ -130,38 +110,38 @@ class Zero3QuantizedModel(Hazard):
         on = zero3(log)
         quantized = (
             log.passes(*_QUANTIZATION_FRAMES)
-            or bool(log.find(_QUANTIZATION_PATTERN))
-            or log.setup.mentions(_QUANTIZATION_PATTERN.text)
+            or bool(log.find(self.patterns["quantization"]))
+            or log.setup.mentions(self.patterns["quantization"].text)
         )
-        if evidence := first_match(log, _ZERO3_INCOMPATIBLE_PATTERN):
-            yield self._found(evidence, Certainty.CERTAIN)
+        if evidence := first_match(log, self.patterns["zero3_incompatible"]):
+            yield self._build_finding(evidence, Certainty.CERTAIN)
             return
-        if evidence := first_match(log, _SEVERAL_DTYPES_PATTERN, "RuntimeError"):
-            yield self._found(evidence, Certainty.CERTAIN if quantized else Certainty.LIKELY)
+        if evidence := first_match(log, self.patterns["several_dtypes"], "RuntimeError"):
+            yield self._build_finding(evidence, Certainty.CERTAIN if quantized else Certainty.LIKELY)
             return
         if cut := find_cut_traceback(log, "deepspeed/runtime/", "get_only_unique_item"):
-            yield self._found(cut, Certainty.CERTAIN if quantized else Certainty.LIKELY)
+            yield self._build_finding(cut, Certainty.CERTAIN if quantized else Certainty.LIKELY)
             return
         if on is False:
             return
-        for says, alone in ((_INTEGERS, False), (_NOT_INITIALISED, True), (_COLLECTIVE_DTYPE_PATTERN, False)):
+        for says, alone in ((_INTEGERS, False), (_NOT_INITIALISED, True), (self.patterns["collective_dtype"], False)):
             evidence = first_match(log, says, "RuntimeError", "ValueError", "TypeError")
             if evidence is None:
                 continue
             in_zero = isinstance(evidence, LoggedError) and evidence.passes(*_ZERO_FRAMES)
             if quantized and (on or in_zero or alone):
-                yield self._found(evidence, Certainty.LIKELY)
+                yield self._build_finding(evidence, Certainty.LIKELY)
             elif alone or in_zero or (on and says is _INTEGERS):
-                yield self._found(evidence, Certainty.POSSIBLE)
+                yield self._build_finding(evidence, Certainty.POSSIBLE)
 
-    def _found(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
+    def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             translated(
                 "The model's weights are quantized (bitsandbytes, GPTQ, AWQ or fp8): packed integers of several "
                 "dtypes, which ZeRO-3 can neither partition nor gather together."
             ),
-            cure=_CURE,
+            cure=self.cures,
             certainty=certainty,
             confirm=translated(
                 "load_in_4bit / load_in_8bit / quantization_bit is set, or the checkpoint's config.json has "

@@ -8,21 +8,12 @@ from gonogo.hazards.zero3._empty_parameter_uses import RESIZE_FUNCTIONS
 from gonogo.hazards.zero3._loading import is_zero3_configured_at
 from gonogo.hazards.zero3._zero3_in_log import first_match, zero3
 
-_EMPTY_TENSOR_PATTERN = Pattern(
-    r"'weight' must be 2-?D|with size 0\b|torch\.Size\(\[0\]\)|\(0\)|\[0\]|\[-1, 0\]|input of size 0\b"
-    r"|Padding_idx must be"
-    r"|expected to be in range of \[-1, 0\]|fewer than 2 dimensions|ds_\w+"
-)
 _EMPTY_VOCABULARY_PATTERN = Pattern(r"shape '\[-1, 0\]' is invalid for input of size [1-9]")
 _RESIZES = Pattern(r"resize_token_embeddings|resize_embedding")
 
 # Releases that read the size from the partitioned weight, and the first fixed one after each.
 _FAULTY_RELEASES = ((">=4.32,<4.34", "4.34.0"), (">=4.43,<4.43.3", "4.43.3"))
 _EMBEDDING_GETTERS = ("get_input_embeddings", "get_output_embeddings")
-_GATHER_CURE = translated(
-    "Read and write embeddings inside with deepspeed.zero.GatheredParameters(embedding.weight, modifier_rank=0), "
-    "and take sizes from len(tokenizer)"
-)
 
 
 class Zero3ResizeEmbeddings(Hazard):
@@ -51,7 +42,7 @@ class Zero3ResizeEmbeddings(Hazard):
                 ).format(code=ast.unparse(statement)[:70]),
                 severity=Severity.WARNING if (called := _surely_called(script, statement)) else Severity.NOTE,
                 certainty=Certainty.LIKELY if called else Certainty.POSSIBLE,
-                cure=_GATHER_CURE,
+                cure=self.texts["gather_cure"],
                 spans=(
                     script.place(statement).span(),
                     script.place(source).span(translated("the partitioned embedding")),
@@ -77,7 +68,7 @@ class Zero3ResizeEmbeddings(Hazard):
                         f"Install transformers {fixed_version} or later",
                         f"安装 transformers {fixed_version} 或更新版本",
                     ),
-                    _GATHER_CURE,
+                    self.texts["gather_cure"],
                 ),
                 spans=(version.span(translated("a release with this bug")), call.place.span(), stage_span(run)),
                 fixes=self.fix(
@@ -95,7 +86,7 @@ class Zero3ResizeEmbeddings(Hazard):
         found: list[tuple[LoggedError | LineMatch, Certainty]] = []
         for error in log.errors_of("RuntimeError", "IndexError", "AssertionError", "ValueError", "AttributeError"):
             if error.passes(*RESIZE_FUNCTIONS):
-                if _EMPTY_TENSOR_PATTERN.search(error.message):
+                if self.patterns["empty_tensor"].search(error.message):
                     found.append((error, Certainty.CERTAIN if on else Certainty.LIKELY))
                 elif on:
                     found.append((error, Certainty.LIKELY))

@@ -30,9 +30,6 @@ _CALL_ON_ALL_RANKS = translated("Call it on all ranks, and keep only the use of 
 _SAVES_WEIGHTS = frozenset(
     {"save_16bit_model", "save_fp16_model", "_zero3_consolidated_16bit_state_dict", "save_pretrained", "save_model"}
 )
-_DIVERGENCE_REASON = translated(
-    "ZeRO-3 has partitioned the weights across all ranks; gathering them is a collective call."
-)
 
 
 class Zero3WeightsGatheredOnOneRank(Hazard):
@@ -43,7 +40,9 @@ class Zero3WeightsGatheredOnOneRank(Hazard):
             return
         side, _ = divergence.rank_test
         if divergence.zero_stage == 3 and _gathers_full_weights(side):
-            yield self.divergence_finding(divergence, side, cure=_CALL_ON_ALL_RANKS, reason=_DIVERGENCE_REASON)
+            yield self.divergence_finding(
+                divergence, side, cure=_CALL_ON_ALL_RANKS, reason=self.texts["divergence_reason"]
+            )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
         """Run on all ranks what only one does."""

@@ -7,17 +7,6 @@ from gonogo.hazards.zero3._empty_parameter_uses import UseOfEmptyParameter, find
 from gonogo.hazards.zero3._zero3_in_log import first_match, is_single_process
 
 _NOT_CONVERTED = Pattern(r"'Parameter' object has no attribute 'ds_numel'")
-_CAUSE = translated(
-    "ZeRO-3's config made from_pretrained build the model with empty parameters, but the process was not started "
-    "by a distributed launcher, so Trainer did not wrap the model in a DeepSpeed engine and nothing gathers them."
-)
-_CURE = (
-    translated(
-        "Start it with a distributed launcher, even for one GPU: deepspeed --num_gpus 1 train.py, torchrun "
-        "--nproc_per_node 1 train.py, or accelerate launch"
-    ),
-    translated("LLaMA-Factory: FORCE_TORCHRUN=1 llamafactory-cli train ...; ms-swift: NPROC_PER_NODE=1 swift sft ..."),
-)
 _CONFIRM = (
     translated(
         "The launch line is plain python, swift or llamafactory-cli, and the frames show no deepspeed/runtime/engine.py"
@@ -48,9 +37,9 @@ class Zero3WithoutDistributedLauncher(Hazard):
             title = translated("Set NPROC_PER_NODE=1")
             fixes = (self.fix(title, launch.setting_variable("NPROC_PER_NODE", "1"), safe=False),)
         yield self.finding(
-            _CAUSE,
+            self.texts["cause"],
             certainty=Certainty.LIKELY,
-            cure=_CURE[launch.launcher == "swift"],
+            cure=self.cures[launch.launcher == "swift"],
             spans=(launch.place.span(), run.config_field.span()),
             fixes=fixes,
         )
@@ -60,6 +49,10 @@ class Zero3WithoutDistributedLauncher(Hazard):
         for use in find_empty_parameter_uses(log):
             certainty = use.causes.get(UseOfEmptyParameter.NO_LAUNCHER)
             if certainty is not None:
-                yield self.log_finding(use.evidence, _CAUSE, cure=_CURE, certainty=certainty, confirm=_CONFIRM)
+                yield self.log_finding(
+                    use.evidence, self.texts["cause"], cure=self.cures, certainty=certainty, confirm=_CONFIRM
+                )
         if (evidence := first_match(log, _NOT_CONVERTED, "AttributeError")) and is_single_process(log) is not False:
-            yield self.log_finding(evidence, _CAUSE, cure=_CURE, certainty=Certainty.POSSIBLE, confirm=_CONFIRM)
+            yield self.log_finding(
+                evidence, self.texts["cause"], cure=self.cures, certainty=Certainty.POSSIBLE, confirm=_CONFIRM
+            )

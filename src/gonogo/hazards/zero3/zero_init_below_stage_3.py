@@ -3,10 +3,6 @@ from gonogo.evidence.rehearsal.failures import failed_ranks, places, setting
 from gonogo.hazards.facts.zero_usage import is_under_zero_condition, stage_span
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, translated
 
-_CURE = (
-    translated("Build the model without deepspeed.zero.Init, or pass enabled=(stage == 3)"),
-    translated('Or train with "stage": 3'),
-)
 _GRADIENT_PARTITIONING_FUNCTION = "initialize_gradient_partitioning_data_structures"
 
 
@@ -24,7 +20,7 @@ class ZeroInitBelowStage3(Hazard):
                     "ZeRO-{stage} engine never gathers them."
                 ).format(stage=run.zero_stage),
                 certainty=Certainty.LIKELY,
-                cure=_CURE,
+                cure=self.cures,
                 spans=(call.place.span(), stage_span(run)),
                 confirm=translated("This is the model that is trained"),
             )
@@ -42,7 +38,7 @@ class ZeroInitBelowStage3(Hazard):
                     "{parameter} is empty: the model was built under deepspeed.zero.Init, but the ZeRO-{stage} "
                     "engine does not gather parameters."
                 ).format(parameter=empty.parameter, stage=stage),
-                cure=_CURE,
+                cure=self.cures,
                 spans=places((failure.innermost("user"), translated("reached from here"))),
                 ranks=failed.ranks,
             )
@@ -60,7 +56,7 @@ class ZeroInitBelowStage3(Hazard):
                     "ZeRO-1 or ZeRO-2 finds parameters without elements: the model was built under "
                     "deepspeed.zero.Init, which is for ZeRO-3 only."
                 ),
-                cure=_CURE,
+                cure=self.cures,
                 certainty=Certainty.LIKELY,
                 confirm=translated("The model is built inside zero.Init"),
             )

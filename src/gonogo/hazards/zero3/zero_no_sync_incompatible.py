@@ -2,12 +2,9 @@ from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.training_framework import uses_trainer
 from gonogo.hazards.facts.zero_usage import is_engine, stage_span, text_of
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Run, Script, translated
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Script, translated
 from gonogo.hazards.zero3._zero3_in_log import first_match
 
-_NO_SYNC_INCOMPATIBLE_PATTERN = Pattern(
-    r"no_sync(?:\(\))? context manager is incompatible|assert not self\.zero_optimization_partition_"
-)
 _REFUSES = translated("refuses no_sync under ZeRO-2/3")
 _ENTERS = translated("enters no_sync between accumulated micro-batches")
 _UPGRADE = translated('Upgrade: transformers>=4.48 and accelerate>=1.9; or pip install "deepspeed<0.16"')
@@ -101,7 +98,9 @@ class ZeroNoSyncIncompatible(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's error, which has no other cause; or a traceback that was cut where no_sync is entered."""
-        evidence: LoggedError | LineMatch | None = first_match(log, _NO_SYNC_INCOMPATIBLE_PATTERN, "AssertionError")
+        evidence: LoggedError | LineMatch | None = first_match(
+            log, self.patterns["no_sync_incompatible"], "AssertionError"
+        )
         certainty = Certainty.CERTAIN
         if evidence is None:
             evidence, certainty = _find_cut_traceback(log), Certainty.LIKELY

@@ -1,20 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, translated
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 from gonogo.hazards.zero3._checkpointing import double_recomputation_findings
 from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, first_match
-
-_ALREADY_REDUCED_PATTERN = Pattern(
-    r"[Tt]he parameter \S{0,200} ?has already been reduced|Gradient computed twice for this partition"
-    r"|Multiple gradient reduction is currently not supported|assert self\.params_already_reduced\["
-)
-
-_CURE = (
-    translated(
-        'Set gradient_checkpointing_kwargs={"use_reentrant": False}, or turn gradient checkpointing off for the '
-        "module that is called twice"
-    ),
-    translated("Or call it once, on the concatenated inputs"),
-)
 
 
 class ZeroParamAlreadyReduced(Hazard):
@@ -22,12 +9,12 @@ class ZeroParamAlreadyReduced(Hazard):
         """The model run twice for one loss, under reentrant checkpointing and ZeRO-2."""
         if run.zero_stage == 2:
             yield from double_recomputation_findings(
-                self, script, run, "The parameter … has already been reduced", _CURE
+                self, script, run, "The parameter … has already been reduced", self.cures
             )
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's assertion in stage_1_and_2.py."""
-        evidence: LoggedError | LineMatch | None = first_match(log, _ALREADY_REDUCED_PATTERN, "AssertionError")
+        evidence: LoggedError | LineMatch | None = first_match(log, self.patterns["already_reduced"], "AssertionError")
         certainty = Certainty.CERTAIN
         if evidence is None:
             evidence = find_cut_traceback(
@@ -41,6 +28,6 @@ class ZeroParamAlreadyReduced(Hazard):
                     "A gradient hook fired twice in one backward pass: reentrant gradient checkpointing around a "
                     "module that is called twice in the step, or that shares its weights."
                 ),
-                cure=_CURE,
+                cure=self.cures,
                 certainty=certainty,
             )

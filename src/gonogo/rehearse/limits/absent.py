@@ -58,7 +58,7 @@ def explain_missing_inputs(rank: RankRecord, record: RehearsalRecord, world: Pro
     assert failure is not None
     for one in rank.absent[:_MAX_LOOKUPS]:
         if _is_machine_specific(one, failure, record, world) and _is_related_to_failure(one, failure):
-            told = _told(one, is_prepared=world.prepared.environment != NO_ENVIRONMENT)
+            told = _describe_lookup(one, is_prepared=world.prepared.environment != NO_ENVIRONMENT)
             yield with_producer(told, one.name, world.cwd) if one.kind == "file" else told
 
 
@@ -147,7 +147,7 @@ def _leads_to_failure(lookup: FailedLookup, failure: Failure) -> bool:
     )
 
 
-def _told(lookup: FailedLookup, *, is_prepared: bool) -> Text:
+def _describe_lookup(lookup: FailedLookup, *, is_prepared: bool) -> Text:
     if lookup.kind == "module":
         return _MODULE_NOT_INSTALLED.format(name=lookup.name, package=distribution_of(lookup.name))
     if lookup.kind == "program":

@@ -1,6 +1,6 @@
 """The certificate of a failure: the conditions under which the real run fails too, and the evidence for each.
 
-It is computed by one pure function, :func:`build_certificate`, from a rank's record and the project's files. Whether
+It is computed by :func:`apply_limits` from a rank's record and the project's files. Whether
 a failure may be due to this machine is decided by failed lookups, by the packages and the Python that ran, by the
 values in the failing statement, and by what the rehearsal assumed. The exception's message is used only to find the
 reason that the user reads.
@@ -123,11 +123,6 @@ def apply_limits(record: RehearsalRecord, world: ProjectWorld) -> None:
         first = next((one for one in told if one.named), next(iter(told), None))
         if first is not None:
             _mark_unsupported(rank, first)
-
-
-def build_certificate(rank: RankRecord, record: RehearsalRecord, world: ProjectWorld) -> list[Obligation]:
-    """The conditions under which a rank's failure is the real run's, and whether each one is met. A pure function."""
-    return _assemble_certificate(list(broken_obligations(rank, record, world)), _needed(rank, record), world)
 
 
 def certificate_line(certificate: Sequence[Obligation]) -> Text | None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
-from gonogo.finding import Report, translated
+from gonogo.finding import Report
 from gonogo.finding.rehearsal import Device, MemoryTimeline, ModuleMemory, RehearsedRank, group_by_phase
+from gonogo.finding.text import Text, load_texts
 from gonogo.finding.words import CATEGORIES, PHASE_NAMES
 from gonogo.report.html.curves import curve_data
 from gonogo.report.html.what_if import WORDS, what_if_data
@@ -15,34 +16,11 @@ from gonogo.report.table import short_place
 from gonogo.report.untrusted import clean_line
 
 _MAX_STALLS = 200
-_CHART_LABELS = {
+_CHART_LABELS: dict[str, Text] = {
     **CATEGORIES,
     **WORDS,
     **{f"phase {name}": text for name, text in PHASE_NAMES.items()},
-    "reserved": translated("reserved"),
-    "capacity": translated("capacity"),
-    "allocations": translated("allocations"),
-    "step number": translated("step"),
-    "in step": translated(" (step {n})"),
-    "comma": translated(", "),
-    "colon": translated(": "),
-    "reached by": translated("caused by"),
-    "at": translated("at"),
-    "peak": translated("peak"),
-    "steps": translated("steps"),
-    "rank": translated("rank"),
-    "slowest": translated("slowest: {value} (rank {rank})"),
-    "most": translated("max: {value} (rank {rank})"),
-    "median of ranks": translated("median over ranks: {value}"),
-    "stood": translated("rank {rank} stalled for {value}"),
-    "outside": translated("outside any module"),
-    "all": translated("all"),
-    "lanes": translated("modules over time: which module allocated the memory in use at each moment"),
-    "before": translated("before"),
-    "after": translated("after"),
-    "phases": translated("phases, in order"),
-    "moment": translated("moment"),
-    "not run": translated("not run"),
+    **load_texts(__file__),
 }
 
 

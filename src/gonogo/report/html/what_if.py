@@ -15,6 +15,7 @@ import msgspec
 
 from gonogo.finding import Report, translated
 from gonogo.finding.rehearsal import AlsoRehearsed, MemoryCurve, Rehearsal, RehearsedRank, downsample_timeline
+from gonogo.finding.text import Text, load_texts
 from gonogo.report.html.markup import element, heading, text
 from gonogo.report.untrusted import clean_line
 
@@ -40,36 +41,7 @@ _ACCUMULATION_STEPS = (1, 2, 4, 8, 16, 32, 64, 128)
 _ZERO_STAGES = ("0", "1", "2", "3")
 _DEVICES = ("none", "cpu", "nvme")
 _OFFLOAD_DEVICES = {"cpu": "cpu", "nvme": "nvme"}
-WORDS = {
-    "fits": translated("fits"),
-    "may fit": translated("may not fit"),
-    "too large": translated("does not fit"),
-    "no bf16": translated("does not run: {gpu} has no bfloat16"),
-    "of": translated("{used} of {total}"),
-    "rehearsed": translated("Rehearsed with exactly these settings."),
-    "other gpu": translated("The same tensors as rehearsed, against the memory of this GPU."),
-    "derived": translated(
-        "Derived from the rehearsal: model states stay as they are, and activations grow with batch and "
-        "length; how many of the temporary tensors grow with them is not known, hence the uncertainty band."
-    ),
-    "quadratic": translated("Attention is eager: its scores grow with the square of the length."),
-    "not rehearsed": translated(
-        "Not rehearsed: a different ZeRO stage or offload setting holds different tensors, which can't be derived."
-    ),
-    "accumulates": translated(
-        "Not derived: with and without gradient accumulation, different buffers are kept between micro-batches."
-    ),
-    "rolls out": translated(
-        "Not derived: this training also generates, and its memory does not scale with its batch size."
-    ),
-    "tokens a step": translated("at most {tokens} tokens per GPU and optimizer step"),
-    "gpu memory": translated("GPU memory used"),
-    "time": translated("time per step: about {seconds} s (estimate), {speed} tokens/s per GPU"),
-    "host": translated("host memory used per node: {host}, as rehearsed"),
-    "none": translated("GPU"),
-    "cpu": translated("CPU"),
-    "nvme": translated("NVMe"),
-}
+WORDS: dict[str, Text] = load_texts(__file__)
 
 
 def what_if_data(report: Report) -> dict[str, Any] | None:

@@ -43,7 +43,7 @@ class StepTime(msgspec.Struct, frozen=True):
 
     @property
     def limit(self) -> str:
-        """What takes longest: one of :data:`BOTTLENECKS`."""
+        """The name of the part that takes longest."""
         parts = {
             "compute": self.compute,
             "communication": self.communication,
@@ -53,9 +53,6 @@ class StepTime(msgspec.Struct, frozen=True):
             "generation": self.generation,
         }
         return max(parts, key=lambda name: parts[name])
-
-
-BOTTLENECKS = ("compute", "communication", "host_link", "host_optimizer", "nvme", "generation")
 
 
 _BETWEEN_TWO = ("send", "recv", "recv_any_source")

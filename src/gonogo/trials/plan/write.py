@@ -28,8 +28,10 @@ from gonogo.trials.plan.search import PlanResult
 from gonogo.trials.plan.solve import SolveResult
 from gonogo.trials.plan.strategy import deepspeed_config
 from gonogo.trials.plan.task.script import SCRIPT, lines_of, script_of
-from gonogo.trials.plan.training_script import TRAINING_SCRIPT
 from gonogo.virtual.measuring.jobs import Facts
+
+_TRAINING_SCRIPT = Path(__file__).with_name("train.py.txt")
+"""The training script for users: short, complete, and theirs to edit."""
 
 
 def check_folder(folder: Path) -> None:
@@ -141,7 +143,10 @@ def files_of(choice: Choice, request: PlanRequest, facts: Facts) -> dict[str, st
         arguments |= task_arguments(choice.strategy, request)
         written |= {SCRIPT: script_of(request.task.task), **task_files(choice, request, facts, arguments)}
     else:
-        written |= {"train.py": TRAINING_SCRIPT, **launch_files(choice, request, facts, arguments)}
+        written |= {
+            "train.py": _TRAINING_SCRIPT.read_text(encoding="utf-8"),
+            **launch_files(choice, request, facts, arguments),
+        }
     if "launch_swift.sh" in written:
         plain = {name: value for name, value in config.items() if name != "optimizer"}
         written[SWIFT_CONFIG] = json.dumps(plain, indent=2) + "\n"

@@ -86,7 +86,7 @@ class FailedLookups:
             return
         self._busy = True
         try:
-            found = _asking(sys._getframe(1))
+            found = _calling_frame(sys._getframe(1))
             if found is not None:
                 asked, stack = found
                 phase, step = self.moment()
@@ -331,7 +331,7 @@ class _LastFinder:
         return iter(())
 
 
-def _asking(frame: FrameType | None) -> tuple[Frame, tuple[tuple[int, CodeType, int], ...]] | None:
+def _calling_frame(frame: FrameType | None) -> tuple[Frame, tuple[tuple[int, CodeType, int], ...]] | None:
     """The innermost frame that is neither gonogo's nor the standard library's, and the stack from there on."""
     asked: Frame | None = None
     stack: list[tuple[int, CodeType, int]] = []

@@ -187,26 +187,26 @@ def names(rehearsal: EngineContext, llm: type[LLM]) -> dict[str, Any]:
             """Always False."""
             return False
 
-    def still(**values: Any) -> dict[str, Any]:
+    def in_all_releases(**values: Any) -> dict[str, Any]:
         return {name: (value, ALWAYS, STILL) for name, value in values.items()}
 
     ranks = (1, 8, 16, 32, 64, 128, 256, 320, 512)
     return {
-        "vllm.engine.arg_utils": still(AsyncEngineArgs=arguments, EngineArgs=arguments),
-        "vllm.v1.engine.async_llm": still(AsyncLLM=client),
-        "vllm.entrypoints.cli.serve": still(cmd_init=lambda: [_Serve()], run_headless=run_headless),
-        "vllm.entrypoints.openai.api_server": still(build_app=build_app, init_app_state=init_app_state),
+        "vllm.engine.arg_utils": in_all_releases(AsyncEngineArgs=arguments, EngineArgs=arguments),
+        "vllm.v1.engine.async_llm": in_all_releases(AsyncLLM=client),
+        "vllm.entrypoints.cli.serve": in_all_releases(cmd_init=lambda: [_Serve()], run_headless=run_headless),
+        "vllm.entrypoints.openai.api_server": in_all_releases(build_app=build_app, init_app_state=init_app_state),
         "vllm.entrypoints.harmony_utils": {"get_encoding": (lambda: None, (0, 11), (0, 13))},
         "vllm.entrypoints.openai.parser.harmony_utils": {"get_encoding": (lambda: None, (0, 13), STILL)},
-        "vllm.inputs": still(TokensPrompt=dict),
-        "vllm.usage.usage_lib": still(UsageContext=UsageContext),
+        "vllm.inputs": in_all_releases(TokensPrompt=dict),
+        "vllm.usage.usage_lib": in_all_releases(UsageContext=UsageContext),
         "vllm.utils.argparse_utils": {"FlexibleArgumentParser": (VllmArgumentParser, (0, 11), STILL)},
         "vllm.utils": {"FlexibleArgumentParser": (VllmArgumentParser, ALWAYS, (0, 12))},
-        "vllm.platforms": still(current_platform=Platform()),
-        "vllm.config.lora": still(MaxLoRARanks=ranks),
+        "vllm.platforms": in_all_releases(current_platform=Platform()),
+        "vllm.config.lora": in_all_releases(MaxLoRARanks=ranks),
         "vllm.distributed.parallel_state": {},
-        "vllm.model_executor.layers.fused_moe.layer": still(FusedMoE=type("FusedMoE", (), {})),
-        "vllm.model_executor.layers.linear": still(LinearBase=type("LinearBase", (), {})),
-        "vllm.model_executor.layers.quantization.fp8": still(Fp8Config=type("Fp8Config", (), {})),
-        "vllm.model_executor.model_loader.utils": still(process_weights_after_loading=lambda *_, **__: None),
+        "vllm.model_executor.layers.fused_moe.layer": in_all_releases(FusedMoE=type("FusedMoE", (), {})),
+        "vllm.model_executor.layers.linear": in_all_releases(LinearBase=type("LinearBase", (), {})),
+        "vllm.model_executor.layers.quantization.fp8": in_all_releases(Fp8Config=type("Fp8Config", (), {})),
+        "vllm.model_executor.model_loader.utils": in_all_releases(process_weights_after_loading=lambda *_, **__: None),
     }

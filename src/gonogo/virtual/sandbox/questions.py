@@ -20,7 +20,6 @@ _LOCAL_FOLDER_ASSUMPTION = translated("the hub has no repository {name}, which i
 _WEIGHTS_FILE = "model.safetensors"
 _PLACEHOLDER_COMMIT = "0" * 40
 """The commit hash of generated repositories."""
-_SELF_TOLD = ("model_info", "dataset_info")
 
 
 class _Names(Protocol):

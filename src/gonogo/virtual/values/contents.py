@@ -40,7 +40,7 @@ class Uniform:
         self.scalar = scalar
 
 
-CHOSEN_NUMBER = translated("an unknown number: from a choice among unknown scores")
+CHOSEN_NUMBER = translated("a number that was chosen by unknown scores (argmax, topk)")
 
 
 def limit_of(device: torch.device) -> int:
