@@ -1,8 +1,7 @@
 """A GAN whose generator is judged by the wrapped discriminator, whose weights are frozen for that.
 
-truth: NO-GO
-says: Expected to have finished reduction
-why: the wrapper waits for gradients of weights that are frozen, so its next forward raises.
+truth: GO
+why: no hook of a frozen weight runs, so the wrapper has begun no reduction that its next forward would miss.
 """
 
 import torch
