@@ -362,7 +362,7 @@ download("val")
 """,
     )
     assert not is_certain(rank)
-    (told,) = [one.text.en for one in rank.certificate if not one.met]
+    (told,) = [one.shown for one in rank.certificate if not one.met and one.needed]
     file = "cache/questions-val.jsonl" if names == "asked for" else "cache/val.jsonl"
     assert "https://questions.invalid/data/val.jsonl" in told
     assert f"mkdir -p cache && curl -L -o {file} https://questions.invalid/data/val.jsonl" in told
