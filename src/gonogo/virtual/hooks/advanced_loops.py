@@ -141,6 +141,8 @@ def _find_counter_value(frame: FrameType, test: LoopTest) -> _CounterTarget | st
     whole = test.node.test
     parts = [part for part in conjuncts(whole) if names_in(part) & counters]
     used = {name for part in parts for name in names_in(part) & counters}
+    if not parts and all(any("rank" in words(name) for name in names_in(part)) for part in conjuncts(whole)):
+        return "never"  # a rank is the same in each step
     if len(used) != 1 or not all(map(is_arithmetic, parts)):
         return None
     counter = used.pop()
