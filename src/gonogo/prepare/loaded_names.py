@@ -37,7 +37,7 @@ def may_be_loaded(run: Run, option: str) -> bool:
 def _parsers_results(run: Run, option: str) -> set[str]:
     """The names under which the program's own files have its arguments.
 
-    None if its argparse does not declare the option, or code outside of these files gets the arguments too.
+    Empty if its argparse does not declare the option, or code outside of these files gets the arguments too.
     """
     found = {
         node.id
@@ -115,8 +115,8 @@ def _loads(run: Run, script: Script, node: ast.expr, depth: int) -> bool:
 def _functions(run: Run, name: str) -> Iterator[tuple[Script, ast.FunctionDef | ast.AsyncFunctionDef]]:
     """The functions of that name in the run's files."""
     for script in run.scripts:
-        for kind in _FUNCTION_NODES:
-            yield from ((script, node) for node in script.nodes(kind) if node.name == name)
+        yield from ((script, node) for node in script.nodes(ast.FunctionDef) if node.name == name)
+        yield from ((script, node) for node in script.nodes(ast.AsyncFunctionDef) if node.name == name)
 
 
 def _reads(script: Script, scope: ast.AST | None, names: set[str]) -> Iterator[ast.Name]:

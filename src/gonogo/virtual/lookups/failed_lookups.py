@@ -443,9 +443,9 @@ def lookups_before_failure(
     user = next((frame for frame in reversed(frames) if frame is not None and frame.owner == "user"), None)
     told = {one.name for one in found}
     downloads = [one for one in found if one.kind == "address"]
-    for one in downloads:  # neither the host nor the path there is a file here
-        url = urlsplit(one.name)
-        told |= {os.path.abspath(path) for path in (url.hostname or one.name, url.path, one.into) if path}
+    for download in downloads:  # neither the host nor the path there is a file here
+        url = urlsplit(download.name)
+        told |= {os.path.abspath(path) for path in (url.hostname or download.name, url.path, download.into) if path}
     phase, step = failed_lookups.moment()
     for path in argument_paths:
         if user is not None and not told & {path, os.path.abspath(path)}:
