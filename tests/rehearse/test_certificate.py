@@ -331,3 +331,38 @@ def test_a_hazard_needs_all_unless_it_judges_the_record_itself() -> None:
 def test_the_cases_are_of_several_kinds() -> None:
     kinds = [case.kind for case in CASES]
     assert all(kinds.count(kind) >= 3 for kind in set(kinds))
+
+
+@pytest.mark.parametrize("names", ["asked for", "as the address"])
+def test_a_download_is_told_by_its_file_and_its_address(tmp_path: Path, names: str) -> None:
+    path = 'f"questions-{split}.jsonl"' if names == "asked for" else '"val.jsonl"'
+    asked = "not os.path.exists(path)" if names == "asked for" else "True"
+    rank = own_fault(
+        tmp_path,
+        f"""\
+import os
+import urllib.request
+
+
+def fetch(url, path, size=1024):
+    with urllib.request.urlopen(url) as answer, open(path, "wb") as file:
+        file.write(answer.read(size))
+
+
+def download(split):
+    os.makedirs("cache", exist_ok=True)
+    address = f"https://questions.invalid/data/{{split}}.jsonl"
+    path = os.path.join("cache", {path})
+    if {asked}:
+        fetch(address, path)
+    return open(path).read()
+
+
+download("val")
+""",
+    )
+    assert not is_certain(rank)
+    (told,) = [one.shown for one in rank.certificate if not one.met and one.needed]
+    file = "cache/questions-val.jsonl" if names == "asked for" else "cache/val.jsonl"
+    assert "https://questions.invalid/data/val.jsonl" in told
+    assert f"mkdir -p cache && curl -L -o {file} https://questions.invalid/data/val.jsonl" in told

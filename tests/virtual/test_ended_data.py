@@ -68,6 +68,75 @@ for epoch in range(150):
         train(x)
 model(torch.randn(2, 9, device="cuda"))
 """,
+    "hands_out_none": f"""{AHEAD}
+def ahead(loader):
+    batches = iter(loader)
+    try:
+        batch = next(batches)
+    except StopIteration:
+        yield
+    for following in batches:
+        yield batch
+        batch = following
+    yield batch
+for epoch in range(150):
+    for x, in ahead(rows):
+        train(x)
+""",
+    "reads_ahead_in_an_object": f"""{AHEAD}
+class Ahead:
+    def __init__(self, loader):
+        self.batches = iter(loader)
+        self.preload()
+    def preload(self):
+        self.following = next(self.batches, None)
+    def next(self):
+        batch = self.following
+        self.preload()
+        return batch
+for epoch in range(150):
+    batches = Ahead(rows)
+    x, = batches.next()
+    while x is not None:
+        train(x)
+        following = batches.next()
+        x = None if following is None else following[0]
+""",
+    "fails_beside_none": f"""{AHEAD}
+def ahead(loader):
+    batches = iter(loader)
+    yield next(batches, None)
+    yield from batches
+for epoch in range(150):
+    for batch in ahead(rows):
+        if batch is not None:
+            train(batch[0])
+None + 1
+""",
+    "accelerate_hands_out_none": f"""{AHEAD}
+import sys
+sys.path.insert(0, {{folder!r}})
+from accelerate.data_loader import DataLoaderShard
+shard = DataLoaderShard(rows)
+for epoch in range(150):
+    for x, in shard:
+        train(x)
+torch.save(model.state_dict(), "model.pt")
+""",
+    "accelerate_dispatches_whole_batches": f"""{AHEAD}
+import sys
+sys.path.insert(0, {{folder!r}})
+from accelerate.data_loader import DataLoaderDispatcher
+dispatcher = DataLoaderDispatcher(rows)
+for epoch in range(150):
+    for x in dispatcher:
+        assert len(x) == 32
+        train(x)
+    with torch.no_grad():
+        for x in dispatcher:
+            assert len(x) == 32
+torch.save(model.state_dict(), "model.pt")
+""",
     "fewer_rows_than_a_batch": """
 import torch
 rows = torch.utils.data.TensorDataset(torch.randn(4, 8))
@@ -136,6 +205,52 @@ for x, in StatefulDataLoader(rows, batch_size=8, num_workers=2):
     optimizer.step()
 """,
 }
+ACCELERATE = """
+class DataLoaderShard:
+    def __init__(self, base):
+        self.base = base
+    def end(self):
+        pass
+    def __iter__(self):
+        batches = iter(self.base)
+        try:
+            batch = next(batches)
+        except StopIteration:
+            yield
+        while True:
+            try:
+                following = next(batches)
+                yield batch
+                batch = following
+            except StopIteration:
+                yield batch
+                break
+class State:
+    process_index, num_processes = 0, 4
+class DataLoaderDispatcher(DataLoaderShard):
+    split_batches = False
+    state = State()
+    def fetch(self, batches):
+        import torch
+        read = []
+        for _ in range(4):
+            try:
+                read.append(next(batches)[0])
+            except StopIteration:
+                return None
+        return torch.cat(read)
+    def __iter__(self):
+        batches = iter(self.base)
+        following = self.fetch(batches)
+        while True:
+            batch = following
+            if batch is None:
+                raise TypeError("Unsupported types (NoneType)")
+            following = self.fetch(batches)
+            yield batch
+            if following is None:
+                return
+"""
 STATEFUL = """
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
@@ -153,6 +268,10 @@ def test_what_comes_after_is_rehearsed_and_what_fails_of_it_is_not_certain(tmp_p
     package = tmp_path / "site" / "torchdata" / "stateful_dataloader"
     package.mkdir(parents=True)
     (package / "stateful_dataloader.py").write_text(STATEFUL)
+    package = tmp_path / "site" / "accelerate"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "data_loader.py").write_text(ACCELERATE)
     programs = {name: text.replace("{folder!r}", repr(str(tmp_path / "site"))) for name, text in PROGRAMS.items()}
     records = rehearse_all(tmp_path, programs, stack="import torch\n")
     assert records["epochs"].outcome == "completed", output_of(tmp_path, "epochs")
@@ -163,6 +282,12 @@ def test_what_comes_after_is_rehearsed_and_what_fails_of_it_is_not_certain(tmp_p
     assert records["one_batch_ahead"].outcome == "completed"  # timm's loader; a pass without a batch was gonogo's doing
     assert records["looks_at_the_first"].outcome == "completed", output_of(tmp_path, "looks_at_the_first")
     assert records["after_one_batch_ahead"].outcome == "raised"
+    for name in ("hands_out_none", "reads_ahead_in_an_object"):
+        assert records[name].outcome == "completed", output_of(tmp_path, name)
+    assert records["fails_beside_none"].outcome == "raised"
+    for name in ("accelerate_hands_out_none", "accelerate_dispatches_whole_batches"):
+        assert records[name].outcome == "completed", output_of(tmp_path, name)
+        assert "save" in records[name].phases
     beside = less["beside_all_labels"]
     assert beside is not None
     assert beside.what == "the data, which a rehearsal ends after 2 batches"

@@ -141,11 +141,12 @@ def test_tests_that_need_different_numbers_are_led_to_one_after_another(tmp_path
         "for step in range(100):\n    stepped()\n    if step % 10 == 0:\n        print(step)\n",
         "for step in range(100):\n    stepped()\n    if step % 1 == 0:\n        save(step)\n",
         "for step in range(100):\n    if step == 50:\n        save(step)\n    stepped()\n",
+        "for step in range(100):\n    stepped()\n    if get_rank() == 0:\n        save(step)\n",
     ],
-    ids=["never reached", "neither saves nor evaluates", "reached anyhow", "before the step"],
+    ids=["never reached", "neither saves nor evaluates", "reached anyhow", "before the step", "of the rank"],
 )
 def test_what_needs_no_leading_is_left_alone(tmp_path: Path, source: str) -> None:
-    leader, _ = _run(tmp_path, source, print=lambda number: None)
+    leader, _ = _run(tmp_path, source, print=lambda number: None, get_rank=lambda: 1)
     assert not leader.led
     assert not leader.unmet
 

@@ -148,8 +148,8 @@ def test_the_end_of_data_that_a_generator_hands_on_is_the_rehearsals(steps: int,
     life, _ = life_on_host()
     for _ in range(steps):
         life.step_done("the optimizer")
-    error = _through_a_generator(life.ended if ended else StopIteration)
-    assert error is not life.end
+    error = _through_a_generator((lambda: life.end.end(1)) if ended else StopIteration)
+    assert error is not life.end.exception
     assert life.is_caused_by_ended_data(error) == is_of_it
 
 
@@ -157,7 +157,7 @@ def test_an_end_of_the_programs_own_after_the_datas_is_a_failure() -> None:
     life, _ = life_on_host()
     for _ in range(2):
         life.step_done("the optimizer")
-    _through_a_generator(life.ended)
+    _through_a_generator(lambda: life.end.end(1))
     with pytest.raises(StopIteration) as own:
         next(iter(()))
     assert not life.is_caused_by_ended_data(own.value)

@@ -16,6 +16,7 @@ from gonogo.evidence.script.identifiers import is_main_guard, last_name, words
 from gonogo.evidence.script.script import Call, Script
 from gonogo.evidence.shell.state import NOT_SET
 from gonogo.prepare import settings_files
+from gonogo.prepare.loaded_names import may_be_loaded
 from gonogo.prepare.required_inputs import NamedInput, kind_of_option
 
 _JOINED_PATHS_PATTERN = re.compile(r"\.{0,2}/[^:,]*(?:[:,]\.{0,2}/[^:,]*)+")
@@ -56,7 +57,7 @@ def _named_in_arguments(run: Run) -> Iterator[NamedInput]:
     for name in run.arguments.names():
         field = run.arguments.get(name)
         kind = kind_of_option(name)
-        if kind is None:
+        if kind is None or (kind == "model" and not may_be_loaded(run, name)):
             continue
         if kind == "data" and (entries := _entries(field)):
             yield from (named for entry in entries for named in _named_in_entry(entry, _field_location(field), name))

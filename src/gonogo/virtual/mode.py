@@ -98,6 +98,8 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     propagation.propagate_choice(out)
                 return out
             out = self.run(operator, args, kwargs or _NO_KWARGS)
+            if operator.writes_lists:
+                private.increment_versions(args[0])
             if operator.multiplies and self.workspaces is not None:
                 self.workspaces.used_by(operator.name, args, out)
             return out

@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 import sys
 from abc import ABCMeta
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -179,6 +179,13 @@ def _foreach_on_meta(name: str, args: Any) -> list[torch.Tensor] | None:
     if name == "aten::_foreach_norm":
         return [tensor.new_empty(()) for tensor in args[0]]
     return [torch.empty_like(tensor) for tensor in args[0]]
+
+
+def increment_versions(tensors: Sequence[torch.Tensor]) -> None:
+    """Tell autograd that tensors were changed in place, as CUDA's ``_foreach_`` kernels do."""
+    for tensor in tensors:
+        if not tensor.is_inference():
+            torch.autograd.graph.increment_version(tensor)
 
 
 def register_stream_classes(stream: type, event: type) -> None:

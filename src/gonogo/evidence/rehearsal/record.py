@@ -239,6 +239,8 @@ class FailedLookup(msgspec.Struct, frozen=True):
     """Whether it is in a folder to which the program itself has written."""
     handed: bool = False
     """Whether the path was passed to the call that failed, rather than looked up by a function that reports it."""
+    into: str = ""
+    """For an address: the file into which the program would have written what it fetches."""
 
 
 class AdvancedLoop(msgspec.Struct, frozen=True):

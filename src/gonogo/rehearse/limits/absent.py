@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,6 +43,10 @@ _NO_NETWORK = translated(
 _NO_NETWORK_AFTER_PREPARE = translated(
     "the program tried to get {name} over the network, but gonogo prepare generated nothing for it: download "
     "what it needs, and use its folder in the command"
+)
+_DOWNLOAD = translated(
+    "the program downloads {address}, which a rehearsal does not: put the file where it looks for it, in {path} "
+    "({command})"
 )
 _GENERATED_FILE = translated(
     "the program read {name}, which gonogo generated in place of a file that is not here, before it failed: put the "
@@ -154,6 +159,11 @@ def _describe_lookup(lookup: FailedLookup, *, is_prepared: bool) -> Text:
         return NO_PROGRAM.format(path=lookup.name)
     if lookup.kind == "library":
         return _NO_LIBRARY.format(name=lookup.name)
+    if lookup.kind == "address" and lookup.into:
+        folder = os.path.dirname(lookup.into)
+        made = f"mkdir -p {shlex.quote(folder)} && " if folder else ""
+        command = f"{made}curl -L -o {shlex.quote(lookup.into)} {shlex.quote(lookup.name)}"
+        return _DOWNLOAD.format(address=lookup.name, path=lookup.into, command=command)
     if lookup.kind == "address":
         return (_NO_NETWORK_AFTER_PREPARE if is_prepared else _NO_NETWORK).format(name=lookup.name)
     return (PATH_MISSING if is_prepared else NO_SUCH_FILE).format(path=lookup.name)

@@ -39,7 +39,7 @@ class Operator:
     __slots__ = (
         "compares", "composite", "data_dependent", "fills", "foreach", "func", "handler", "inplace_view", "is_empty",
         "known_factory", "multiplies", "name", "of_numbers", "uniform", "view", "view_of_first", "write_names",
-        "writes",
+        "writes", "writes_lists",
     )  # fmt: skip
 
     def __init__(self, func: Any, handler: Any) -> None:
@@ -62,6 +62,8 @@ class Operator:
         """Always shares the storage of its first argument, and takes no other tensor."""
         self.compares = self.name in _COMPARISONS
         self.foreach = self.name.startswith("_foreach_")
+        self.writes_lists = self.foreach and self.writes == (0,)
+        """Whether its kernel has to say that it changes its operands: of a list, autograd doesn't."""
         builtin = func.namespace == "aten"
         self.multiplies = builtin and self.name in CUBLAS_OPERATORS
         self.known_factory = builtin and self.name in KNOWN_FACTORIES

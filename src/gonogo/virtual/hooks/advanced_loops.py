@@ -71,7 +71,7 @@ class LoopAdvancer:
     def _lead(self, frame: FrameType, counter_values: dict[str, int]) -> None:
         """Set the frame's counters, each once per step; a test that needs another number waits for the next step."""
         path = frame.f_code.co_filename
-        tree = _parse_file(path)
+        tree = parse_file(path)
         if tree is None:
             return
         for test in loop_tests_after(tree, frame.f_lineno):
@@ -105,7 +105,7 @@ class LoopAdvancer:
             if _is_users(trace.tb_frame.f_code.co_filename, trace.tb_frame.f_code.co_name):
                 last = trace
             trace = trace.tb_next
-        tree = _parse_file(last.tb_frame.f_code.co_filename) if last is not None else None
+        tree = parse_file(last.tb_frame.f_code.co_filename) if last is not None else None
         if last is None or tree is None:
             return False
         counters = {one.counter for one in self.led}
@@ -117,7 +117,8 @@ class LoopAdvancer:
 
 
 @cache
-def _parse_file(path: str) -> ast.Module | None:
+def parse_file(path: str) -> ast.Module | None:
+    """A file of Python; None if it can't be read or parsed."""
     try:
         with open(path, "rb") as file:
             return ast.parse(file.read())
@@ -140,6 +141,8 @@ def _find_counter_value(frame: FrameType, test: LoopTest) -> _CounterTarget | st
     whole = test.node.test
     parts = [part for part in conjuncts(whole) if names_in(part) & counters]
     used = {name for part in parts for name in names_in(part) & counters}
+    if not parts and all(any("rank" in words(name) for name in names_in(part)) for part in conjuncts(whole)):
+        return "never"  # a rank is the same in each step
     if len(used) != 1 or not all(map(is_arithmetic, parts)):
         return None
     counter = used.pop()

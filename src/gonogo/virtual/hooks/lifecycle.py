@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import gc
-import inspect
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import CodeType
 from typing import Any
 
 import torch.distributed as dist
@@ -17,6 +14,7 @@ from gonogo.evidence.rehearsal.loading import LoaderSharedMemory
 from gonogo.evidence.rehearsal.record import AdvancedLoop, Assumption, OmittedPart, Phase, TensorPlace
 from gonogo.finding import translated
 from gonogo.virtual.hooks.advanced_loops import LoopAdvancer
+from gonogo.virtual.hooks.ended_data import EndedData
 from gonogo.virtual.hooks.last_batch import LastBatchTracker
 from gonogo.virtual.hooks.training_facts import TrainingFacts
 from gonogo.virtual.memory.tracking import MemoryRecord
@@ -88,31 +86,6 @@ def attach_phase(error: BaseException, phase: Phase) -> None:
         error.gonogo_phase = phase  # type: ignore[attr-defined]
 
 
-def _ended_in_generator(error: BaseException) -> bool:
-    """Whether Python converted it from a StopIteration that left a generator (PEP 479)."""
-    return type(error) is RuntimeError and isinstance(error.__cause__, StopIteration)
-
-
-def _generator_calls() -> set[tuple[CodeType, int]]:
-    """The call sites of all generators that are running now: calling code object and line."""
-    calls = set()
-    frame = sys._getframe(1)
-    while frame.f_back is not None:
-        if frame.f_code.co_flags & inspect.CO_GENERATOR:
-            calls.add((frame.f_back.f_code, frame.f_back.f_lineno))
-        frame = frame.f_back
-    return calls
-
-
-def _raise_location(error: BaseException) -> tuple[CodeType, int] | None:
-    entry = error.__traceback__
-    if entry is None:
-        return None
-    while entry.tb_next is not None:
-        entry = entry.tb_next
-    return entry.tb_frame.f_code, entry.tb_lineno
-
-
 class Lifecycle:
     """Phase and step of the program. ``target``: the number of optimizer steps to make."""
 
@@ -153,9 +126,9 @@ class Lifecycle:
         self.loading: LoaderSharedMemory | None = None
         self.batches_left: int | None = None
         """How many there were where the rehearsal ended the data, if that is known."""
-        self.end: StopIteration | None = None
-        """What ended the program's data last, where the rehearsal did."""
-        self._ended_generators: set[tuple[CodeType, int]] = set()
+        self.end = EndedData()
+        self.batches_at_once = 1
+        """How many batches of the loader that is being opened make one of the program's."""
         self.data_ended: Assumption | None = None
         """Where the rehearsal first ended data before its end."""
         self.world = 1
@@ -240,6 +213,15 @@ class Lifecycle:
                 self._after_save = True
                 for record in self.memory.devices.values():
                     record.steady = False
+
+    @contextmanager
+    def reading_at_once(self, count: int) -> Iterator[None]:
+        """Within the block, a loader is opened of whose batches ``count`` make one of the program's."""
+        before, self.batches_at_once = self.batches_at_once, count
+        try:
+            yield
+        finally:
+            self.batches_at_once = before
 
     def expect(self, *phases: Phase) -> None:
         """Expect that a real run, as configured, reaches these phases."""
@@ -356,12 +338,6 @@ class Lifecycle:
         self.ahead.was_ended = True
         self.data_ended = Assumption(what.en, self.ledger.place(), 1, what.zh)
 
-    def ended(self) -> StopIteration:
-        """The exception that ends the program's data, to be raised when it requests a batch."""
-        self.end = StopIteration()
-        self._ended_generators = _generator_calls()
-        return self.end
-
     def should_repeat_data(self, *, anew: bool) -> bool:
         """Whether to give one batch to a program that iterates over its data again after the requested steps.
 
@@ -379,18 +355,14 @@ class Lifecycle:
     def is_caused_by_ended_data(self, error: BaseException) -> bool:
         """Whether a program failed because the rehearsal ended its data after the requested steps.
 
-        An empty loop leaves variables undefined, averages divide by zero, and there is no first batch. A loop that
-        counts its steps calls ``next`` and is ended by the StopIteration; if the program iterates through a generator
-        of its own, Python raises a new StopIteration at the same call.
+        An empty loop leaves variables undefined, averages divide by zero, and there is no first batch.
         """
-        end = error.__cause__ if _ended_in_generator(error) else error
-        if self.end is not None and end is self.end:
+        if self.end.is_end(error, enough=self.enough):
             return True
-        if self.enough and type(end) is StopIteration and _raise_location(end) in self._ended_generators:
-            return True
+        if not (self._gave_nothing and self.enough) or self.moment()[0] == "save":
+            return False
         kinds = (UnboundLocalError, ZeroDivisionError, StopIteration)
-        empty = isinstance(error, kinds) and self.moment()[0] != "save"
-        return self._gave_nothing and self.enough and empty
+        return isinstance(error, kinds) or self.end.is_due_to_empty_pass(error)
 
     def moment(self) -> tuple[Phase, int]:
         """The current phase and step; after a save, memory counts as the save's until the next phase begins."""

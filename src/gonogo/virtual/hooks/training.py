@@ -19,6 +19,7 @@ from gonogo.evidence.rehearsal.record import ROLLOUT_PHASES, Assumption, Omitted
 from gonogo.finding import Text, translated
 from gonogo.virtual import private
 from gonogo.virtual.hooks.batches.evaluation_growth import EvaluationGrowth
+from gonogo.virtual.hooks.batches.loader_wrappers import follow_wrappers
 from gonogo.virtual.hooks.batches.odd_batches import MAX_ODD_BATCHES, OddBatches
 from gonogo.virtual.hooks.batches.pass_costs import PassCosts
 from gonogo.virtual.hooks.data_workers import in_this_process, measure_loading
@@ -242,6 +243,7 @@ def _follow_data(patches: Patches, lifecycle: Lifecycle, mode: VirtualMode) -> N
         _follow_loader(patches, owner, owner._get_iterator, lifecycle, mode)
 
     patches.on_undo(after_import("torchdata.stateful_dataloader.stateful_dataloader", stateful))
+    follow_wrappers(patches, lifecycle)
 
 
 def _follow_loader(
@@ -327,6 +329,7 @@ class BatchIterator:
         self._mode = mode
         self._loader = loader
         self._given = 0
+        self._at_once = lifecycle.batches_at_once
         self._ahead: list[Any] = []
         """Batches that were read to see whether there are any."""
         self._until: int | None = None
@@ -357,9 +360,11 @@ class BatchIterator:
     def __next__(self) -> Any:
         life = self._life
         evaluating = life.model_in_eval_mode or not torch.is_grad_enabled()
-        if life.in_evaluation or (evaluating and life.step):
+        if self._given % self._at_once:
+            pass  # part of a batch that has been begun
+        elif life.in_evaluation or (evaluating and life.step):
             if (
-                self._given >= EVALUATION_BATCHES
+                self._given >= EVALUATION_BATCHES * self._at_once
                 and not self._must_continue()
                 and not self._growth.goes_on(self._given)
                 and not self._should_read_whole_pass()
@@ -389,6 +394,7 @@ class BatchIterator:
         finally:
             life.activity = before
         self._given += 1
+        life.end.batch_given()
         self._costs.note()
         life.loading = measure_loading(self._loader, batch, life.loading)
         self._bytes = bytes_of(batch)
@@ -419,7 +425,7 @@ class BatchIterator:
     def _end(self) -> StopIteration:
         if self._life.data_ended is None and self._batches_left(1):
             self._life.end_data(self._given)
-        return self._life.ended()
+        return self._life.end.end(self._given)
 
     def _evaluation_batches_left(self) -> int | None:
         """How many batches of an evaluation are left; None if the data has no length."""

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib.util import source_from_cache
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Literal, NamedTuple
+from urllib.parse import urlsplit
 
 from gonogo.evidence.rehearsal.record import FailedLookup, Frame, Phase
 from gonogo.virtual.patching.patches import Patches
@@ -34,6 +35,7 @@ from gonogo.virtual.stack import OURS, is_standard_library, owner_of
 Kind = Literal["file", "folder", "module", "library", "program", "address", "made"]
 _MAX_LOOKUPS = 4096
 _MAX_DEPTH = 150
+_MAX_TEXT = 4096
 _MAX_RECORDED = 200
 _stat = posix.stat
 _PATH_POSITION_BY_EVENT = {"open": 0, "os.scandir": 0, "os.listdir": 0, "os.chdir": 0, "sqlite3.connect": 0}
@@ -62,6 +64,8 @@ class _UnansweredLookup(NamedTuple):
     stack: tuple[tuple[int, CodeType, int], ...]
     phase: Phase
     step: int
+    into: str
+    """The file into which what an address has was to be written."""
 
 
 class FailedLookups:
@@ -80,7 +84,7 @@ class FailedLookups:
         self.moment: Callable[[], tuple[Phase, int]] = lambda: ("load", 0)
         self._busy = False
 
-    def note(self, kind: Kind, name: str) -> None:
+    def note(self, kind: Kind, name: str, into: str = "") -> None:
         """Record a failed lookup of the function that is running."""
         if self._busy:
             return
@@ -93,7 +97,7 @@ class FailedLookups:
                 key = (kind, name, asked.path, asked.line)
                 kept = self._by_user if asked.owner == "user" else self._by_libraries
                 kept.pop(key, None)
-                kept[key] = _UnansweredLookup(kind, name, asked, stack, phase, step)
+                kept[key] = _UnansweredLookup(kind, name, asked, stack, phase, step, into)
                 if len(kept) > _MAX_LOOKUPS:
                     del kept[next(iter(kept))]
         finally:
@@ -115,6 +119,10 @@ class FailedLookups:
         # a module that is missing because of that is recorded as a module.
         if not _is_found(path) and not _is_recompilable(path) and path not in sys.path:
             self.note("file", path)
+
+    def lacks(self, path: str) -> bool:
+        """Whether a file was looked for in vain, and still isn't there."""
+        return any(one.kind == "file" and one.name == path for one in self.latest_first()) and not _exists(path)
 
     def listed(self, path: str) -> None:
         """Record the listing of a folder to which the program has written: other ranks may have written there as
@@ -179,8 +187,51 @@ def _mode_of(path: str) -> int:
 
 
 def record_unreachable_host(host: str) -> None:
-    """Record a host that the kernel or the resolver could not reach."""
-    _record_lookup("address", host)
+    """Record a host that the kernel or the resolver could not reach, with the file that was to be fetched from it."""
+    if _ACTIVE_LOOKUPS:
+        lookups = _ACTIVE_LOOKUPS[-1]
+        url, into = _download(sys._getframe(1), host, lookups)
+        lookups.note("address", url or host, into)
+
+
+def _download(frame: FrameType | None, host: str, lookups: FailedLookups) -> tuple[str, str]:
+    """The address at a host that the running functions have in a variable, and the file there that is to be written.
+
+    Such a file is in a variable beside the address, and was looked for in vain, or is named like the address's end.
+    """
+    url = ""
+    while frame is not None:
+        if not is_standard_library(frame.f_code.co_filename):
+            texts = [_text_of(value) for value in frame.f_locals.values()]
+            url = next((text for text in texts if _is_at(text, host)), url)
+            if url and url in texts:
+                named = os.path.basename(urlsplit(url).path)
+                for text in texts:
+                    if text and text != url and (os.path.basename(text) == named or lookups.lacks(text)):
+                        return url, _shown(text)
+        frame = frame.f_back
+    return url, ""
+
+
+def _text_of(value: Any) -> str:
+    if isinstance(value, pathlib.PurePath):
+        return str(value)
+    return value if type(value) is str and len(value) < _MAX_TEXT and "\n" not in value else ""
+
+
+def _is_at(text: str, host: str) -> bool:
+    """Whether a text is the address of a file at this host."""
+    if not text.startswith(("http://", "https://", "ftp://")):
+        return False
+    with contextlib.suppress(ValueError):
+        return urlsplit(text).hostname == host.lower()
+    return False
+
+
+def _shown(path: str) -> str:
+    """A path as it would be typed in the program's folder."""
+    folder = os.path.join(os.getcwd(), "")
+    return path.removeprefix(folder)
 
 
 def _record_lookup(kind: Kind, name: Any) -> None:
@@ -386,13 +437,18 @@ def lookups_before_failure(
                     one.phase,
                     one.step,
                     one.kind == "folder" or os.path.dirname(os.path.abspath(one.name)) in failed_lookups.written,
+                    into=one.into,
                 )
             )
     user = next((frame for frame in reversed(frames) if frame is not None and frame.owner == "user"), None)
     told = {one.name for one in found}
+    downloads = [one for one in found if one.kind == "address"]
+    for download in downloads:  # neither the host nor the path there is a file here
+        url = urlsplit(download.name)
+        told |= {os.path.abspath(path) for path in (url.hostname or download.name, url.path, download.into) if path}
     phase, step = failed_lookups.moment()
     for path in argument_paths:
-        if user is not None and path not in told:
+        if user is not None and not told & {path, os.path.abspath(path)}:
             found.insert(0, FailedLookup("file", path, user, user, user.line, True, phase, step, False, True))
     return found[:_MAX_RECORDED]
 

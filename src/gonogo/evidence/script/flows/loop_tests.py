@@ -38,9 +38,7 @@ class LoopTest(msgspec.Struct, frozen=True, eq=False):
 
 def loop_tests_after(tree: ast.Module, line: int) -> Iterator[LoopTest]:
     """The tests that follow a line within the loops around it, in source order."""
-    scope = _function_at(tree, line)
-    around = [node for node in _own_nodes(scope) if isinstance(node, Loop) and _contains_line(node, line)]
-    around.sort(key=lambda loop: -loop.lineno)
+    around = [loop for loop in loops_around(tree, line) if line >= loop.body[0].lineno]
     found: dict[ast.If, LoopTest] = {}
     for number, loop in enumerate(around):
         for node in _own_nodes(loop):
@@ -50,6 +48,13 @@ def loop_tests_after(tree: ast.Module, line: int) -> Iterator[LoopTest]:
                     found[node] = LoopTest(node, kind, tuple(around[number:]))
     # A nested test comes after the one around it, which leads to both.
     yield from sorted(found.values(), key=lambda one: one.node.lineno)
+
+
+def loops_around(tree: ast.Module, line: int) -> list[Loop]:
+    """The loops that contain a line, in their head or body, in the same function, innermost first."""
+    scope = _function_at(tree, line)
+    around = [node for node in _own_nodes(scope) if isinstance(node, Loop) and _contains_line(node, line)]
+    return sorted(around, key=lambda loop: -loop.lineno)
 
 
 def counter_names(loops: Sequence[Loop]) -> set[str]:
@@ -163,8 +168,8 @@ def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
 
 
 def _contains_line(node: Loop, line: int) -> bool:
-    body = node.body
-    return body[0].lineno <= line <= (body[-1].end_lineno or body[-1].lineno)
+    last = node.body[-1]
+    return node.lineno <= line <= (last.end_lineno or last.lineno)
 
 
 def _function_at(tree: ast.Module, line: int) -> ast.AST:

@@ -1,0 +1,66 @@
+"""accelerate's wrappers of a data loader, under which the rehearsal gives whole passes or none.
+
+The one that dispatches reads a batch for each rank before it hands any out, and raises if it gets none; the other one
+handed out ``None`` in that case until 1.12.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from gonogo.virtual.hooks.lifecycle import Lifecycle
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
+
+_WRAPPERS = ("DataLoaderShard", "DataLoaderDispatcher")
+
+
+def follow_wrappers(patches: Patches, lifecycle: Lifecycle) -> None:
+    """Let the wrappers hand out nothing in a pass in which the rehearsal gives no batch."""
+
+    def follow(module: Any) -> None:
+        for name in _WRAPPERS:
+            owner = getattr(module, name, None)
+            if owner is not None:
+                patches.set(owner, "__iter__", _followed(owner.__iter__, lifecycle))
+
+    patches.on_undo(after_import("accelerate.data_loader", follow))
+
+
+def _followed(original: Callable[[Any], Iterator[Any]], lifecycle: Lifecycle) -> Callable[[Any], Iterator[Any]]:
+    @functools.wraps(original)
+    def iterate(loader: Any) -> Iterator[Any]:
+        before = lifecycle.end.empty_passes
+        batches = original(loader)
+        try:
+            with lifecycle.reading_at_once(_batches_at_once(loader)):
+                first = next(batches)
+        except StopIteration:
+            return
+        except Exception:
+            # Ranks that don't read are told by the one that does, whose own failure says if there is no data at all.
+            if lifecycle.end.empty_passes == before and (_reads(loader) or not lifecycle.enough):
+                raise
+            first = None
+        if first is None and (lifecycle.end.empty_passes > before or not _reads(loader)):
+            batches.close()  # type: ignore[attr-defined]
+            loader.end()
+            return
+        yield first
+        yield from batches
+
+    return iterate
+
+
+def _reads(loader: Any) -> bool:
+    """Whether this rank reads the data itself."""
+    return not hasattr(loader, "split_batches") or loader.state.process_index == 0
+
+
+def _batches_at_once(loader: Any) -> int:
+    """How many batches a wrapper reads for one that it hands out."""
+    if not hasattr(loader, "split_batches") or loader.split_batches or getattr(loader, "submesh_tp", None):
+        return 1
+    return int(loader.state.num_processes)
