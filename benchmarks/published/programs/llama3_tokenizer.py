@@ -1,4 +1,4 @@
-"""An untrained tokenizer in the format of Llama 3's original ``tokenizer.model``: 128,000 ranks, as tiktoken reads them.
+"""An untrained tokenizer in the format of Llama 3's own ``tokenizer.model``: 128,000 ranks, as tiktoken reads them.
 
     python llama3_tokenizer.py FILE
 
