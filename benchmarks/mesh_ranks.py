@@ -19,7 +19,6 @@ import contextlib
 import ctypes
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -100,7 +99,7 @@ def measure(project: Path, command: list[str], ranks: str) -> Measured:
     """Rehearse. Raises SystemExit where the rehearsal is no GO."""
     with tempfile.TemporaryDirectory() as folder:
         options = ["--gpus", "8xH100-80G", "--environment", "none", "--ranks", ranks, "--keep", folder]
-        started, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        started = time.monotonic()
         run = subprocess.Popen(
             [sys.executable, "-m", "gonogo", "rehearse", *options, "--timeout", "20000", "--", *command],
             cwd=project, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -109,19 +108,19 @@ def measure(project: Path, command: list[str], ranks: str) -> Measured:
         told: list[str] = []
         reader = threading.Thread(target=lambda: told.append(run.stdout.read() if run.stdout else ""))
         reader.start()
-        most = 0
+        most, spent = 0, {}
         while run.poll() is None:
-            most = max(most, sum(map(_held, psutil.Process().children(recursive=True))))
+            processes = psutil.Process().children(recursive=True)
+            most = max(most, sum(map(_held, processes)))
+            spent |= {process: times for process in processes if (times := _spent(process))}
             time.sleep(_BETWEEN_SAMPLES)
         seconds = time.monotonic() - started
         reader.join()
         _reap()
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if run.returncode:
             raise SystemExit(f"--ranks {ranks}: exit status {run.returncode}\n{''.join(told)}")
         record = json.loads((Path(folder) / "rehearsal.json").read_text())
-    processors = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Measured([rank["rank"] for rank in record["ranks"]], seconds, processors, most)
+    return Measured([rank["rank"] for rank in record["ranks"]], seconds, sum(spent.values()), most)
 
 
 def _held(process: psutil.Process) -> int:
@@ -132,8 +131,17 @@ def _held(process: psutil.Process) -> int:
         return 0  # it has ended
 
 
+def _spent(process: psutil.Process) -> float:
+    """The processors' time of a process until now: nobody waits for the ranks, whose namespace ends with them."""
+    try:
+        times = process.cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system)
+
+
 def _adopt() -> None:
-    """Make this process the parent of those whose own ends before them: their processors' time counts once reaped."""
+    """Make this process the parent of those whose own ends before them, so that they are found among its children."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 

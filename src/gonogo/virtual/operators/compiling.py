@@ -46,6 +46,7 @@ class CompiledRegion:
 
     @classmethod
     def is_running(cls) -> bool:
+        """Whether code that is running now was compiled."""
         return cls.of_modules or cls._depth > 0
 
     @classmethod

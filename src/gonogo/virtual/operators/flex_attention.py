@@ -67,7 +67,7 @@ def _patch(patches: Patches, assume: Callable[[Text], object], computed: Compute
             raise UnsupportedOperator(_WHAT, _OF_TENSOR_CLASS)
         assume(_ASSUMED)
         tensors = [one for one in mask if isinstance(one, torch.Tensor)]
-        out, sums, maxima = _Attention.apply(computed, query, key, value, *tensors)
+        out, sums, maxima = _Attention.apply(computed, query, key, value, *tensors)  # type: ignore[no-untyped-call]
         return (out, sums, maxima) if with_maxima else (out, sums)
 
     @functools.wraps(block_mask)
@@ -125,7 +125,7 @@ class _Attention(torch.autograd.Function):
 def _selectively_checkpointed(computed: Computed, *operands: torch.Tensor) -> Any:
     """Run the kernel as the innermost mode of selective checkpointing wants it: saved, taken, or run again."""
     kernel = _kernel(computed)
-    modes = [mode for mode in private.dispatch_modes() if isinstance(mode, _CHECKPOINTING)]
+    modes: list[Any] = [mode for mode in private.dispatch_modes() if isinstance(mode, _CHECKPOINTING)]
     return modes[-1].__torch_dispatch__(kernel, (), operands, {}) if modes else kernel(*operands)
 
 
