@@ -74,6 +74,8 @@ def _patch(patches: Patches, assume: Callable[[Text], object], computed: Compute
     def create_block_mask(*args: Any, **kwargs: Any) -> Any:
         given = inspect.signature(block_mask).bind(*args, **kwargs)
         given.apply_defaults()
+        if given.arguments["device"] is None:  # from torch 2.9 on, the default
+            given.arguments["device"] = torch.accelerator.current_accelerator() or "cpu"
         if torch.device(given.arguments["device"]).type == "cpu":
             return block_mask(*args, **kwargs)
         assume(_ASSUMED)
