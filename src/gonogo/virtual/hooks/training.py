@@ -360,6 +360,7 @@ class BatchIterator:
         if life.in_evaluation or (evaluating and life.step):
             if (
                 self._given >= EVALUATION_BATCHES
+                and not life.counts_evaluation
                 and not self._must_continue()
                 and not self._growth.goes_on(self._given)
                 and not self._should_read_whole_pass()
