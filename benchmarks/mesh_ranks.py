@@ -6,22 +6,31 @@
 The program is the one below, of torch alone: 24 blocks in two pipeline stages, each block divided between two
 tensor-parallel ranks, two data-parallel ranks, eight micro-batches a step. With `--megatron` it is Megatron-LM's
 `pretrain_gpt.py` with the same mesh, 12 layers, mock data and no Transformer Engine. Prints the ranks that were
-rehearsed, seconds from start to end, the processors' time in it, and the ratios of each to rank 0 alone. The
-processors' time says more where the machine does other work as well; with fewer cores than ranks, the seconds follow
-it.
+rehearsed, seconds from start to end, the processors' time in it, the most memory that its processes held together,
+and the ratios of each to rank 0 alone. The processors' time says more where the machine does other work as well; with
+fewer cores than ranks, the seconds follow it. The first run fills gonogo's own caches: with ``--repeat 2`` the better
+of two counts.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import ctypes
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+_PR_SET_CHILD_SUBREAPER = 36
+_BETWEEN_SAMPLES = 0.5
 
 PROGRAM = """\
 import os
@@ -47,9 +56,12 @@ stage = torch.nn.Sequential(*(block() for _ in range(12)))
 for layer in stage:
     fully_shard(layer, mesh=mesh["dp"])
 place = mesh["pp"].get_local_rank()
-batch = torch.empty(8, 1024, device="meta")  # told, since rank 0 alone can't be told by another stage
+# Told, since rank 0 alone can't be told by another stage: also which of them have gradients, which torch 2.13 takes
+# from these.
+takes = torch.empty(8, 1024, device="meta", requires_grad=place > 0)
+gives = torch.empty(8, 1024, device="meta", requires_grad=True)
 schedule = Schedule1F1B(
-    PipelineStage(stage, place, 2, device, input_args=batch, output_args=batch, group=mesh["pp"].get_group()),
+    PipelineStage(stage, place, 2, device, input_args=takes, output_args=gives, group=mesh["pp"].get_group()),
     n_microbatches=8, loss_fn=torch.nn.functional.mse_loss,
 )
 optimizer = torch.optim.AdamW(stage.parameters())
@@ -74,22 +86,69 @@ MEGATRON = [
 ]  # fmt: skip
 
 
-def measure(project: Path, command: list[str], ranks: str) -> tuple[list[int], float, float]:
-    """The ranks rehearsed, seconds, and the processors' seconds. Raises SystemExit where the rehearsal is no GO."""
+class Measured(NamedTuple):
+    """What one rehearsal took."""
+
+    ranks: list[int]
+    seconds: float
+    processors: float
+    memory: int
+
+
+def measure(project: Path, command: list[str], ranks: str) -> Measured:
+    """Rehearse. Raises SystemExit where the rehearsal is no GO."""
     with tempfile.TemporaryDirectory() as folder:
         options = ["--gpus", "8xH100-80G", "--environment", "none", "--ranks", ranks, "--keep", folder]
-        started, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
-        run = subprocess.run(
+        started = time.monotonic()
+        run = subprocess.Popen(
             [sys.executable, "-m", "gonogo", "rehearse", *options, "--timeout", "20000", "--", *command],
-            cwd=project, capture_output=True, text=True,
+            cwd=project, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             env={**os.environ, "NO_COLOR": "1", "CUDA_DEVICE_MAX_CONNECTIONS": "1"},
         )  # fmt: skip
-        seconds, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+        told: list[str] = []
+        reader = threading.Thread(target=lambda: told.append(run.stdout.read() if run.stdout else ""))
+        reader.start()
+        most, spent = 0, {}
+        while run.poll() is None:
+            processes = psutil.Process().children(recursive=True)
+            most = max(most, sum(map(_held, processes)))
+            spent |= {process: times for process in processes if (times := _spent(process))}
+            time.sleep(_BETWEEN_SAMPLES)
+        seconds = time.monotonic() - started
+        reader.join()
+        _reap()
         if run.returncode:
-            raise SystemExit(f"--ranks {ranks}: exit status {run.returncode}\n{run.stdout}{run.stderr}")
+            raise SystemExit(f"--ranks {ranks}: exit status {run.returncode}\n{''.join(told)}")
         record = json.loads((Path(folder) / "rehearsal.json").read_text())
-    processors = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return [rank["rank"] for rank in record["ranks"]], seconds, processors
+    return Measured([rank["rank"] for rank in record["ranks"]], seconds, sum(spent.values()), most)
+
+
+def _held(process: psutil.Process) -> int:
+    """A process's memory, with its part of what it shares with others."""
+    try:
+        return int(process.memory_full_info().pss)
+    except psutil.Error:
+        return 0  # it has ended
+
+
+def _spent(process: psutil.Process) -> float:
+    """The processors' time of a process until now: nobody waits for the ranks, whose namespace ends with them."""
+    try:
+        times = process.cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system)
+
+
+def _adopt() -> None:
+    """Make this process the parent of those whose own ends before them, so that they are found among its children."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _reap() -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, 0)[0]:
+            pass
 
 
 def main() -> None:
@@ -98,20 +157,23 @@ def main() -> None:
     parser.add_argument("--megatron", type=Path, metavar="FOLDER", help="a clone of Megatron-LM")
     parser.add_argument("--repeat", type=int, default=1)
     options = parser.parse_args()
-    best: dict[str, tuple[list[int], float, float]] = {}
+    _adopt()
+    best: dict[str, Measured] = {}
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "train.py").write_text(PROGRAM, encoding="utf-8")
         command = MEGATRON if options.megatron else ["torchrun", "--nproc_per_node", "8", "train.py"]
         for _ in range(options.repeat):
             for ranks in ("0", "auto"):
                 found = measure(options.megatron or Path(folder), command, ranks)
-                best[ranks] = min(best.get(ranks, found), found, key=lambda one: one[2])
-    _, alone, alone_processors = best["0"]
-    print(f"{'--ranks':8} {'rehearsed':>14} {'seconds':>9} {'CPU s':>7} {'ratio':>6} {'CPU ratio':>10}")
-    for ranks, (rehearsed, seconds, processors) in best.items():
-        names = ", ".join(map(str, rehearsed))
-        shares = f"{seconds / alone:6.2f} {processors / alone_processors:10.2f}"
-        print(f"{ranks:8} {names:>14} {seconds:9.1f} {processors:7.1f} {shares}")
+                best[ranks] = min(best.get(ranks, found), found, key=lambda one: one.processors)
+    alone = best["0"]
+    print("| --ranks | rehearsed | seconds | CPU s | ratio | CPU ratio | memory, GiB | ratio |")
+    print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for ranks, found in best.items():
+        cells = [ranks, ", ".join(map(str, found.ranks)), f"{found.seconds:.1f}", f"{found.processors:.1f}"]
+        cells += [f"{found.seconds / alone.seconds:.2f}", f"{found.processors / alone.processors:.2f}"]
+        cells += [f"{found.memory / (1 << 30):.2f}", f"{found.memory / alone.memory:.2f}"]
+        print(f"| {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":

@@ -328,6 +328,19 @@ class TestSilencing:
         assert len(done.stderr.strip().splitlines()) == 1
 
 
+def test_a_script_takes_the_shells_variables_for_which_it_has_a_default(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As torchtitan's run_train.sh and its CONFIG_FILE; a name that the script doesn't ask for so stays unknown."""
+    (here / "train.py").write_text("import torch\n")
+    (here / "launch.sh").write_text("deepspeed train.py --deepspeed ${CONFIG:-good.json} --out $PLACE\n")
+    (here / "good.json").write_text(HEALTHY)
+    (here / "bad.json").write_text(TWO_DTYPES)
+    assert "bad.json" not in str(check(command=["bash", "launch.sh"]).report.findings)
+    monkeypatch.setenv("CONFIG", "bad.json")
+    assert "bad.json" in str(check(command=["bash", "launch.sh"]).report.findings)
+
+
 def test_a_hazards_own_fault_is_told_and_costs_its_answer_alone(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GONOGO_DEBUG")
     copy_of("slam_omni_dummy_loss", here)

@@ -190,7 +190,12 @@ def run(row: dict[str, Any], mirrors: Path | None, cache: Path) -> dict[str, Any
         for name in row.get("remove", []):
             (folder / name).unlink(missing_ok=True)
         if "build" in row:
-            subprocess.run(shlex.split(row["build"]), cwd=folder, env=environment_of(row, cache), check=True)
+            subprocess.run(
+                shlex.split(str(row["build"]).format(programs=PROGRAMS)),
+                cwd=folder,
+                env=environment_of(row, cache),
+                check=True,
+            )
     refused = beside(row, mirrors, cache)
     return {"verdict": "skipped", "told": refused} if refused is not None else rehearsed(row, folder, cache)
 

@@ -274,3 +274,13 @@ def test_what_a_release_of_torch_refuses_is_not_certain_where_a_nightly_build_is
     )
     assert (said is not None) == told
     assert said is None or "--environment none" in said
+
+
+def test_a_file_that_is_not_here_is_no_matter_of_torchs_release(project: Path) -> None:
+    """torchrun's @record puts a frame of torch above each failure of the program."""
+    (project / "README.md").write_text(f"Install:\n```\n{_NIGHTLY_LINE}```\n")
+    record = record_of(
+        project, "FileNotFoundError", "Tokenizer path './assets/hf/some' does not exist",
+        library="/env/site-packages/torch/distributed/elastic/multiprocessing/errors/__init__.py",
+    )  # fmt: skip
+    assert "./assets/hf/some does not exist on this machine" in (why(record) or "")

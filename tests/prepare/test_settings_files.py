@@ -51,6 +51,14 @@ def test_a_folder_without_one_is_missing(folder: Path) -> None:
     assert _listed(folder, _TOKENIZERS["fast"])["conf/tok"] == ("model", "missing")
 
 
+def test_a_folder_of_assets_needs_the_tokenizer_alone(folder: Path) -> None:
+    (folder / "a.toml").write_text('[model]\nhf_assets_path = "./conf/tok"\n')
+    assert _listed(folder, "import torch\n", "--job.config_file", "a.toml")["./conf/tok"] == ("model", "here")
+    (folder / "a.toml").write_text('[model]\nhf_assets_path = "./assets/hf/Llama-3.1-8B"\n')
+    found = _listed(folder, "import torch\n", "--job.config_file", "a.toml")
+    assert found["./assets/hf/Llama-3.1-8B"] == ("model", "can-be-made")
+
+
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [

@@ -107,6 +107,17 @@ def test_a_folder_that_torchvision_does_not_find_is_one_of_pictures(project: Pat
     assert len(list((project / "gonogo-prepared" / "data").glob("*/class_a/*.png"))) == 4
 
 
+def test_a_published_models_folder_that_the_program_looks_for_is_made(project: Path) -> None:
+    """torchtitan's own check, far from the launch, whose configuration file names the folder."""
+    (project / "train.py").write_text(PROGRAM)
+    record = failed(project, "FileNotFoundError", 3)
+    assert record.failure is not None
+    said = "Tokenizer path './assets/hf/Llama-3.1-8B' does not exist"
+    record.failure = Failure("FileNotFoundError", said, record.failure.frames, "load", 0)
+    assert prepared(project, ["python", "train.py"], record) == [f"{project}/assets/hf/Llama-3.1-8B"]
+    assert "Llama-3.1-8B does not exist" in told(record, project)
+
+
 def test_no_rows_are_made_for_a_file_that_has_none(project: Path) -> None:
     """nanochat's tokenizer is a pickle, which its own script leaves: JSON in its place would fail as the program's."""
     (project / "train.py").write_text(f'{PROGRAM}def read(row):\n    return row["text"]\n')

@@ -109,7 +109,6 @@ PROGRAMS = {
 }
 
 REFUSED = {
-    "flex": "torch's flex_attention",
     "superoffload": "DeepSpeed's SuperOffload",
     "zenflow": "DeepSpeed's ZenFlow",
     "pipeline": "DeepSpeed's PipelineModule",

@@ -85,3 +85,23 @@ def test_meshes_of_parameters(names: tuple[str, ...] | None, shape: tuple[int, .
     module = FSDPModule()
     module.weight = OfMesh()
     assert strategy_of(None, module, []) == said
+
+
+@pytest.mark.parametrize(
+    ("root", "shape", "said"),
+    [(("dp_shard", "cp"), (4, 2), "FSDP2 4 × CP 2"), (("dp_shard",), (8,), "FSDP2"), (("cp",), (8,), "FSDP2 1 × CP 8")],
+)
+def test_a_flattened_dimension_is_divided_as_its_root_is(
+    root: tuple[str, ...], shape: tuple[int, ...], said: str
+) -> None:
+    """torchtitan shards parameters over ``dp_shard_cp``, also where no rank shares a sample's tokens."""
+
+    class OfMesh(nn.Parameter):
+        device_mesh = SimpleNamespace(
+            mesh_dim_names=("dp_shard_cp",), shape=(8,),
+            _get_root_mesh=lambda: SimpleNamespace(mesh_dim_names=root, shape=shape),
+        )  # fmt: skip
+
+    module = FSDPModule()
+    module.weight = OfMesh()
+    assert strategy_of(None, module, []) == said

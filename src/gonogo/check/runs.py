@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -27,7 +28,7 @@ from gonogo.evidence.launch.jobs.workload import Workload, unfilled_variables
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.launch.manifest import is_manifest, template_note
 from gonogo.evidence.notebook import SUFFIX as NOTEBOOK
-from gonogo.evidence.paths import exists, is_folder
+from gonogo.evidence.paths import exists, is_file, is_folder
 from gonogo.evidence.run import Run
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Skipped, Text, translated
@@ -35,6 +36,10 @@ from gonogo.finding.errors import UserError
 
 _LAUNCH_SIZE_VARIABLES = ("NPROC_PER_NODE", "NNODES", "FORCE_TORCHRUN")
 """Environment variables from which ms-swift and LLaMA-Factory take the number of processes."""
+_VARIABLE_WITH_DEFAULT = re.compile(r"\$\{([A-Za-z_]\w*):?[-=]")
+"""``${CONFIG_FILE:-debug.toml}``: what the script takes from the shell in which it is started."""
+_SHELL_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch")
+_MAX_SCRIPT_BYTES = 1 << 20
 _PROGRAM_FROM_INPUT = translated("its program is read from standard input")
 _PROGRAM_NOT_HERE = translated("no such file: the program that the command starts was not checked")
 _MODULE_NOT_HERE = translated("no such module in the project: the program that the command starts was not checked")
@@ -108,11 +113,11 @@ class _Gatherer:
         self.typed = True
         from gonogo.evidence.launch.reading import launches_of_command
 
-        sizes = {name: os.environ[name] for name in _LAUNCH_SIZE_VARIABLES if name in os.environ}
-        launches = launches_of_command(command, self.files.base, sizes)
+        given = self._variables_taken_by(command)
+        launches = launches_of_command(command, self.files.base, given)
         if not launches and (own := own_console_script(command[0], self.files.base)) is not None:
             words = ["python", "-m", own.partition(":")[0], *command[1:]]
-            launches = launches_of_command(words, self.files.base, sizes)
+            launches = launches_of_command(words, self.files.base, given)
         if not launches and Path(command[0]).name in SHELLS:
             script = next((word for word in command[1:] if not word.startswith("-")), None)
             if script is not None and "-c" not in command and not exists(self.files.base / script):
@@ -136,6 +141,15 @@ class _Gatherer:
             self._look_for_program(launch)
         for source in dict.fromkeys(launch.source for launch in launches):
             self.placeholders += placeholders_in(source, [one for one in launches if one.source is source])
+
+    def _variables_taken_by(self, command: Sequence[str]) -> dict[str, str]:
+        """Variables of this shell that the command takes: sizes, and those for which its scripts have a default."""
+        names = set(_LAUNCH_SIZE_VARIABLES)
+        for word in command:
+            path = self.files.base / word
+            if word.endswith(_SHELL_SUFFIXES) and is_file(path) and path.stat().st_size <= _MAX_SCRIPT_BYTES:
+                names.update(_VARIABLE_WITH_DEFAULT.findall(path.read_text(encoding="utf-8", errors="replace")))
+        return {name: os.environ[name] for name in sorted(names) if name in os.environ}
 
     def _look_for_program(self, launch: Launch) -> None:
         """Report a launch's program as a gap if it doesn't exist here, since it was not checked."""

@@ -32,6 +32,7 @@ from gonogo.prepare.inferred.producers import with_producer
 from gonogo.prepare.named_inputs import (
     SHELL_VARIABLE_OPTION,
     TOKENIZER_ONLY,
+    TOKENIZER_OPTIONS,
     find_named_inputs,
     is_hub_name,
     whole_path,
@@ -138,7 +139,7 @@ def _required_input(
         name = f"--{named.option}" if named.option else f"? ({named.kind})"
         yield RequiredInput(named.kind, name, named.place, state="unknown", why=_UNTOLD)
     elif named.kind == "model":
-        tokenizer = named.option == TOKENIZER_ONLY
+        tokenizer = named.option.rpartition(".")[2] in (TOKENIZER_ONLY, *TOKENIZER_OPTIONS)
         yield required_model(named.value, named.place, folder, options, tokenizer_only=tokenizer)
     elif named.kind == "variable":
         here = named.value in os.environ

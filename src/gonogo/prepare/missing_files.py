@@ -28,6 +28,7 @@ _MISSING_FILE_PATTERN = re.compile(
     r"No such file or directory: ['\"](?P<quoted>[^'\"\n]+)['\"]"
     r"|(?:unable to open file: name = |Not found: )['\"](?P<named>[^'\"\n]+)['\"]"  # h5py, SentencePiece
     r"|Unable to find ['\"](?P<sought>/[^'\"\n]+)['\"]"  # datasets
+    r"|['\"](?P<tested>[^'\"\s]*/[^'\"\s]*)['\"] (?:does not|doesn't) exist"  # checks that programs make themselves
 )
 _NO_CHECKPOINT = translated(
     "it resumes from {path}, which has no checkpoint on this machine but may have one on the target "

@@ -27,6 +27,8 @@ _FILE_SUFFIX_PATTERN = re.compile(r"\.(?:json|jsonl|csv|tsv|txt|parquet|arrow|ta
 _MODEL_ARGUMENTS = ("model", "ref_model", "teacher_model", "reward_model", "reward_funcs")
 TOKENIZER_ONLY = "tokenizer"
 """The ``option`` of a folder from which a call reads only the tokenizer."""
+TOKENIZER_OPTIONS = ("hf_assets_path",)
+"""Options that name such a folder: torchtitan trains from scratch, of its assets it needs the tokenizer alone."""
 SHELL_VARIABLE_OPTION = "$"
 """The ``option`` of a variable that the launch script uses."""
 _FUNCTION_NODES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)

@@ -75,6 +75,7 @@ _MAX_MESSAGE_LENGTH = 400
 _MISSING_FILE_PATTERN = re.compile(
     r"(?:No such file or directory|Unable to find|doesn't exist|not found)[^'\"]*['\"]([^'\"\n]+)['\"]"
 )
+_TESTED_PATH_PATTERN = re.compile(r"['\"]([^'\"\s]*/[^'\"\s]*)['\"] (?:does not|doesn't) exist")
 _MISSING_COLUMN_PATTERN = re.compile(
     r"^'(\w+)'$|^['\"]?Column (?:name )?\[?'?(\w+)'?\]? (?:not in|doesn't exist)|has no column '?(\w+)'?"
 )
@@ -344,6 +345,13 @@ def _inputs_from_record(
         if match := _MISSING_FILE_PATTERN.search(text):
             pictures = image_folder(runs[0], match[1]) if is_image_folder_missing(failure) else None
             found.append(pictures or _input_at_failure(match[1], failure, runs, required_inputs, options))
+        elif failure.type == "FileNotFoundError" and (match := _TESTED_PATH_PATTERN.search(text)):
+            model = required_model(match[1], "", folder, options)
+            found.append(
+                model
+                if model.state == "can-be-made"
+                else _input_at_failure(match[1], failure, runs, required_inputs, options)
+            )
         for pattern in unmatched_patterns(record, folder):
             found.append(_input_at_failure(pattern, failure, runs, [*required_inputs, *found], options))
         found += [required_tokens(one, "", one) for one in missing_prefixes(record, folder)]

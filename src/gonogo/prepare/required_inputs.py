@@ -73,7 +73,7 @@ class PrepareOptions(msgspec.Struct, frozen=True):
 _MODEL_OPTION = re.compile(
     r"(?:.*_)?(?:model|model_name|model_path|model_id|model_dir|model_name_or_path|base_model|llm_path|vision_tower"
     r"|tokenizer|tokenizer_name|tokenizer_path|tokenizer_name_or_path|pretrain|reward_pretrain|adapter_name_or_path"
-    r"|processor_name_or_path|processor_path|actor_model_path|teacher_model_name_or_path|text_encoder)$"
+    r"|hf_assets_path|processor_name_or_path|processor_path|actor_model_path|teacher_model_name_or_path|text_encoder)$"
 )
 _NON_MODEL_OPTION_PATTERN = re.compile(
     r"output|save|push|hub_|type|class|dtype|resume|logging|cache|revision|max|kwargs"

@@ -288,6 +288,13 @@ def in_autograd() -> bool:
     return bool(torch._C._current_graph_task_id() != -1)
 
 
+def dispatch_modes() -> list[Any]:
+    """The active dispatch modes, the innermost last."""
+    from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+    return list(_get_current_dispatch_mode_stack())
+
+
 def modes_off() -> Any:
     """Context in which no dispatch mode is active, neither gonogo's nor the program's own."""
     from torch.utils._python_dispatch import _disable_current_modes

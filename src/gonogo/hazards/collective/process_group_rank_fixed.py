@@ -1,3 +1,4 @@
+from gonogo.evidence.script.identifiers import is_main_guard
 from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, translated
 
 
@@ -10,6 +11,8 @@ class ProcessGroupRankFixed(Hazard):
         for call in script.calls("torch.distributed.init_process_group"):
             rank, world = _integer_literal(call, "rank"), _integer_literal(call, "world_size")
             if script.guarded_by(call.node) or (rank is None and world != 1):
+                continue
+            if _of_no_other_process(call) or _called_under_conditions(script, call):
                 continue
             wrong = [name for name, value in (("rank", rank), ("world_size", world)) if value is not None]
             edits = [script.removing_keyword(call, name) for name in wrong]
@@ -26,6 +29,24 @@ class ProcessGroupRankFixed(Hazard):
                 if len(edits) == 1 and edits[0] is not None and by_environment
                 else None,
             )
+
+
+_BACKENDS_OF_ONE_PROCESS = ("fake", "threaded")
+"""Backends of torch's own tests and dry runs: no other process joins such a group."""
+
+
+def _of_no_other_process(call: Call) -> bool:
+    backend = call.keyword("backend") if call.has("backend") else call.argument(0)
+    return backend.string in _BACKENDS_OF_ONE_PROCESS
+
+
+def _called_under_conditions(script: Script, call: Call) -> bool:
+    """Whether the call is in a function that the script only calls under conditions, such as a dry run."""
+    function = script.enclosing_function(call.node)
+    if function is None:
+        return False
+    guards = [script.guarded_by(one.node) for one in script.calls(function.name, f"*.{function.name}")]
+    return bool(guards) and all(any(not is_main_guard(test) for test in tests) for tests in guards)
 
 
 def _integer_literal(call: Call, name: str) -> int | None:

@@ -179,10 +179,14 @@ def _obligations_in_failure(
         yield BrokenObligation("packages", why)
     if (why := explain_denied_access(rank, world.cwd)) is not None:
         yield BrokenObligation("confinement", why)
+    found = []
     if (packages := explain_package_mismatch(rank, world.requirements, record)) is not None:
-        yield BrokenObligation("packages", *packages)
+        found.append(BrokenObligation("packages", *packages))
     if (data := explain_data_failure(rank, world.prepared, record, world.folder)) is not None:
-        yield BrokenObligation(*data)
+        found.append(BrokenObligation(*data))
+    if rank.failure is not None and rank.failure.type == "FileNotFoundError":
+        found.reverse()  # no version of a package brings a file that the message names
+    yield from found
 
 
 def _unmet_obligations(rank: RankRecord, record: RehearsalRecord, world: ProjectWorld) -> Iterator[BrokenObligation]:

@@ -165,6 +165,8 @@ class Lifecycle:
         """Whether training is to go on after its save, which the rehearsal waits for."""
         self.goes_on_with_data = False
         """Whether data goes on meanwhile, where the program itself counts its steps."""
+        self.counts_evaluation = False
+        """Whether the program itself counts the batches of an evaluation, so that its data must not end before."""
 
     @property
     def enough(self) -> bool:

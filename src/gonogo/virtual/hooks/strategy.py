@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -34,6 +35,8 @@ _MESH_DIMENSION_NAMES = (
     ("context", "CP"),
 )
 """The kind of a device mesh's dimension, by a word of its name; other dimensions are data-parallel."""
+_DATA_PARALLEL_WORDS = frozenset({"dp", "fsdp", "hsdp", "data", "shard", "replicate"})
+"""Words of a data-parallel dimension; ``dp_shard_cp`` is one that was flattened with the context-parallel one."""
 
 
 def strategy_of(stage: int | None, root: nn.Module, wrappers: list[nn.Module]) -> str:
@@ -108,15 +111,40 @@ def _mesh_sizes(root: nn.Module) -> dict[str, int]:
     meshes = {id(mesh): mesh for mesh in _meshes(root)}
     sizes: dict[str, int] = {}
     for mesh in meshes.values():
-        names = getattr(mesh, "mesh_dim_names", None) or ()
         own: dict[str, int] = {}
-        for name, size in zip(names, mesh.shape, strict=False):
-            words = name.lower().replace("-", "_").split("_")
-            kind = next((kind for word, kind in _MESH_DIMENSION_NAMES if word in words), "")
-            own[kind] = own.get(kind, 1) * size
+        for name, size in _named_dimensions(mesh):
+            words = _words_of(name)
+            if _DATA_PARALLEL_WORDS & words:
+                within = {kind: _size_in_root(mesh, kind) for kind in _kinds_in(words)}
+                own |= within
+                own[""] = own.get("", 1) * max(1, size // math.prod(within.values()))
+            else:
+                kind = next(iter(_kinds_in(words)), "")
+                own[kind] = own.get(kind, 1) * size
         sizes |= {kind: max(size, sizes.get(kind, 1)) for kind, size in own.items()}
     model_parallel = {kind: size for kind, size in sizes.items() if kind and size > 1}
     return {"": sizes.get("", 1), **model_parallel} if model_parallel else {}
+
+
+def _named_dimensions(mesh: Any) -> list[tuple[str, int]]:
+    return list(zip(getattr(mesh, "mesh_dim_names", None) or (), mesh.shape, strict=False))
+
+
+def _words_of(name: str) -> frozenset[str]:
+    return frozenset(name.lower().replace("-", "_").split("_"))
+
+
+def _kinds_in(words: frozenset[str]) -> list[str]:
+    return [kind for word, kind in _MESH_DIMENSION_NAMES if word in words]
+
+
+def _size_in_root(mesh: Any, kind: str) -> int:
+    """The size of the dimension of that kind in the mesh from which this one was taken; 1 if it has none."""
+    root = getattr(mesh, "_get_root_mesh", lambda: mesh)()
+    dimensions = ((_words_of(name), size) for name, size in _named_dimensions(root))
+    return math.prod(
+        size for words, size in dimensions if kind in _kinds_in(words) and not _DATA_PARALLEL_WORDS & words
+    )
 
 
 def _meshes(root: nn.Module) -> Iterator[Any]:

@@ -365,6 +365,7 @@ class BatchIterator:
         elif life.in_evaluation or (evaluating and life.step):
             if (
                 self._given >= EVALUATION_BATCHES * self._at_once
+                and not life.counts_evaluation
                 and not self._must_continue()
                 and not self._growth.goes_on(self._given)
                 and not self._should_read_whole_pass()

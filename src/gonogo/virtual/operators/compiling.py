@@ -16,7 +16,7 @@ import inspect
 import os
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -38,6 +38,32 @@ UNCOMPILED_ASSUMPTION = translated(
 )
 
 
+class CompiledRegion:
+    """Whether compiled code runs: of a function, or, once the program has compiled a whole module, anywhere."""
+
+    _depth: ClassVar[int] = 0
+    of_modules: ClassVar[bool] = False
+
+    @classmethod
+    def is_running(cls) -> bool:
+        """Whether code that is running now was compiled."""
+        return cls.of_modules or cls._depth > 0
+
+    @classmethod
+    def around(cls, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, as the code of a region."""
+
+        @functools.wraps(function)
+        def within(*args: Any, **kwargs: Any) -> Any:
+            cls._depth += 1
+            try:
+                return function(*args, **kwargs)
+            finally:
+                cls._depth -= 1
+
+        return within
+
+
 def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[], None]:
     """Defer ``torch.compile`` for functions compiled with the default compiler; returns the undo.
 
@@ -51,6 +77,7 @@ def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[]
     patches.on_undo(import_within(private.COMPILER, private.modes_off))
     patches.on_undo(after_import(_ZERO_INIT_MODULE, lambda _: importlib.import_module(private.COMPILER)))
     patches.set(CompilationState, "anything", False)
+    patches.set(CompiledRegion, "of_modules", False)
     real = torch.compile
     wrapped: Callable[..., Any] = torch.compiler.disable
 
@@ -69,6 +96,10 @@ def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[]
             if model is not None:
                 begun()
             result = real(model, **options)
+            if isinstance(model, nn.Module):
+                CompiledRegion.of_modules = True
+            elif model is not None and not options.get("disable"):
+                return CompiledRegion.around(result)
             # With the compiler disabled it is the bare module; in a real run it is wrapped (names with _orig_mod).
             return wrapped(model) if isinstance(model, nn.Module) and result is model else result
 
@@ -81,7 +112,7 @@ def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[]
         def called(*args: Any, **kwargs: Any) -> Any:
             return compiled_regions.run(made(), args, kwargs) if compiles else made()(*args, **kwargs)
 
-        return called
+        return CompiledRegion.around(called)
 
     patches.set(torch, "compile", compile_)
     return patches.undo

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from gonogo.finding import Text, translated
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
-from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.unsupported import UnsupportedOperator
 
 
@@ -27,7 +26,6 @@ class _UnsupportedFunction(NamedTuple):
     """Reject only if some ranks are not rehearsed: ranks rehearsed together can exchange data."""
 
 
-_INDUCTOR_KERNEL = translated("it is a kernel that TorchInductor generates for the device")
 _UNSUPPORTED_FUNCTIONS = (
     _UnsupportedFunction(
         "deepspeed.runtime.pipe.engine",
@@ -54,15 +52,7 @@ _UNSUPPORTED_FUNCTIONS = (
         "torch's lazy modules",
         translated("their parameters change class once their shapes are known"),
     ),
-    _UnsupportedFunction(
-        "torch.nn.attention.flex_attention", "create_block_mask", "torch's flex_attention", _INDUCTOR_KERNEL
-    ),
-    _UnsupportedFunction(
-        "torch.nn.attention.flex_attention", "flex_attention", "torch's flex_attention", _INDUCTOR_KERNEL
-    ),
 )
-_FLEX_ATTENTION_MODULE = "torch.nn.attention.flex_attention"
-"""Rejected on an accelerator only."""
 
 
 def install(*, all_ranks_rehearsed: bool) -> Callable[[], None]:
@@ -86,15 +76,6 @@ def _patch_unsupported(patches: Patches, refusal: _UnsupportedFunction, module: 
 
     @functools.wraps(original)
     def refuse(*args: Any, **kwargs: Any) -> Any:
-        if refusal.module == _FLEX_ATTENTION_MODULE and not _is_on_accelerator(args, kwargs):
-            return original(*args, **kwargs)
         raise UnsupportedOperator(refusal.what, refusal.why)
 
     patches.set(owner, name, refuse)
-
-
-def _is_on_accelerator(args: Any, kwargs: dict[str, Any]) -> bool:
-    """True if a tensor in the arguments, or the requested device, is on an accelerator."""
-    tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, VirtualTensor)]
-    wanted = str(kwargs.get("device", "cuda"))
-    return any(not tensor.is_cpu for tensor in tensors) or (not tensors and not wanted.startswith("cpu"))

@@ -25,6 +25,7 @@ from gonogo.virtual.lookups import probe_reporting
 from gonogo.virtual.memory.blas_workspaces import BlasWorkspaces
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
 from gonogo.virtual.mode import NAMESPACE_HANDLERS, VirtualMode
+from gonogo.virtual.operators import flex_attention
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.protocol.plan import WorkerPlan
@@ -95,6 +96,7 @@ def install(
     table = read_prepared(Path(plan.prepared)) if plan.prepared else None
     absent = table.absent if table is not None else ()
     undo.append(libraries.install(NAMESPACE_HANDLERS, _on_tensor_written, assume, capability, work.computed, absent))
+    undo.append(flex_attention.install(assume, work.computed))
     undo.append(older_deepspeed.install(assume))
     undo.append(network.install(lambda host: note(f"the network was asked for and is not here: {host}")).undo)
     undo.append(trackers.install())

@@ -196,11 +196,8 @@ class Session:
         undo.append(install_dropout())
         undo.append(normalization.install())
         undo.append(compiling.install(self.ledger.assume))
-        undo.append(
-            refusals.install(
-                all_ranks_rehearsed=self.peers is not None and len(self.peers.ranks) == self.plan.world_size
-            )
-        )
+        together = self.peers is not None and len(self.peers.ranks) == self.plan.world_size
+        undo.append(refusals.install(all_ranks_rehearsed=together))
         undo.append(install_scripting())
         undo.append(spawned_ranks.install(self.plan))
         self._ray = ray.install(self.memory, self.life, placed.accelerators, self.plan, self.ledger.assume)
@@ -214,7 +211,7 @@ class Session:
         undo.append(data_parallel.install(self.plan.accelerator.device_type))
         undo.append(trainer.install(self.life, self._micro_batches()))
         undo.append(Decoding(self.life, self.memory, self._tallies, self._should_run_every).install())
-        undo.append(megatron.install(self.life))
+        undo.append(megatron.install(self.life, all_ranks_rehearsed=together or self.plan.world_size == 1))
         self.life.ahead.is_made = prepared.has_rows(self.plan.prepared)
         undo.append(defer_compile_passes())
         undo.append(rollout.install(self.mode, self.life, self.plan, self.peers, self._ray.workers))
