@@ -9,6 +9,7 @@ from gonogo.finding import Certainty, Finding, Severity, sorted_findings
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import hazard_of, hazards_possible_in_log
 from gonogo.judge.cut_short import findings_by_similar_frames, findings_in_cut_log
+from gonogo.judge.obligations import held_to_obligations
 
 CONFIDENT_CERTAINTIES = (Certainty.CERTAIN, Certainty.LIKELY)
 
@@ -77,4 +78,4 @@ def _merged_finding(hazard: Hazard, log: FailureLog) -> Finding | None:
     if not findings:
         return None
     ranks = tuple(sorted({rank for finding in findings for rank in finding.ranks}))
-    return replace(findings[0], ranks=ranks)
+    return held_to_obligations(replace(findings[0], ranks=ranks), hazard, log)
