@@ -26,8 +26,16 @@ from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.hazard import Hazard
 
 _SELF_EXPLAINING_TYPES = frozenset(
-    ("AttributeError", "ImportError", "IndexError", "KeyError", "ModuleNotFoundError", "NameError", "TypeError")
-    + ("UnboundLocalError",)
+    (
+        "AttributeError",
+        "ImportError",
+        "IndexError",
+        "KeyError",
+        "ModuleNotFoundError",
+        "NameError",
+        "TypeError",
+        "UnboundLocalError",
+    )
 )
 """Exceptions that Python itself raises for any mistake, and whose message names what was wrong."""
 _NAMED_PATTERN = lazy_compile(r"(?<![\w.])([A-Za-z_][\w.]*)\(\)|[\"'`]([A-Za-z_][\w.]*)[\"'`]")
