@@ -34,8 +34,8 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
     rarity: dict[str, int] = {}
     if not any(explains(finding) for finding in found.values()):
         for hazard, finding in findings_in_cut_log(log):
-            hazards.setdefault(finding.hazard, hazard)
-            if finding.hazard not in found:
+            if finding.hazard not in found and held_to_obligations(finding, hazard, log) is not None:
+                hazards.setdefault(finding.hazard, hazard)
                 found[finding.hazard], rarity[finding.hazard] = finding, len(rarity)
         for hazard, finding in findings_by_similar_frames(log) if not found else ():
             hazards.setdefault(finding.hazard, hazard)

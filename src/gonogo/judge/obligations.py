@@ -6,7 +6,7 @@ So each finding is also asked what would happen if the log said something else:
 - With other names in the exception's message (another attribute, module, argument, key), would the hazard claim it
   just the same, without a word about the names? Then it was claimed by the place, and what was raised there has another
   reason: any defect in that function raises such an exception.
-- Does the log show the engine that the hazard is about?
+- Does the log show the engine or the library that the hazard is about?
 - Is the evidence a line beside an exception that explains itself?
 """
 
@@ -42,6 +42,19 @@ _NAMED_PATTERN = lazy_compile(r"(?<![\w.])([A-Za-z_][\w.]*)\(\)|[\"'`]([A-Za-z_]
 _THEME_OF_RELEASES = "environment"
 _OTHER_NAME = "qzx_other"
 _ZERO_PATTERN = Pattern(r"(?i)deepspeed|zero|\bds_")
+_PARTS: dict[str, Pattern] = {
+    "ddp": Pattern(r"(?i)\bddp\b|DistributedDataParallel|_ddp|nn/parallel"),
+    "flash": Pattern(r"(?i)flash"),
+    "lora": Pattern(r"(?i)lora|peft|adapter"),
+    "npu": Pattern(r"(?i)npu|ascend|hccl|\bacl"),
+    "sglang": Pattern(r"(?i)sglang"),
+    "torchtitan": Pattern(r"(?i)torchtitan"),
+    "unsloth": Pattern(r"(?i)unsloth"),
+    "vllm": Pattern(r"(?i)vllm"),
+}
+"""What a hazard's name says that it is about, and how a log, a launch or a config mentions it."""
+_SETTINGS: dict[str, Pattern] = {"expandable": Pattern(r"(?i)expandable")}
+"""A setting that a hazard is about: it may be the cause only if something shows that it is on."""
 
 
 def held_to_obligations(finding: Finding, hazard: Hazard, log: FailureLog) -> Finding | None:
@@ -55,6 +68,9 @@ def held_to_obligations(finding: Finding, hazard: Hazard, log: FailureLog) -> Fi
         if finding.certainty is Certainty.CERTAIN and any(map(_explains_itself, log.errors)):
             return replace(finding, certainty=Certainty.LIKELY, confirm=finding.confirm or _confirmation(hazard))
         return finding
+    settings = [_SETTINGS[part] for part in hazard.name.split("-") if part in _SETTINGS]
+    if any(not _mentioned(log, setting) for setting in settings):
+        return replace(finding, certainty=Certainty.POSSIBLE, confirm=finding.confirm or _confirmation(hazard))
     if hazard.theme == _THEME_OF_RELEASES:
         return finding  # Two packages that don't fit each other: which name is missing does not matter.
     if error.type in _SELF_EXPLAINING_TYPES and _claims_any_name(finding, hazard, log, error):
@@ -69,10 +85,21 @@ def _confirmation(hazard: Hazard) -> tuple[Text, ...]:
 
 
 def _is_of_absent_engine(finding: Finding, hazard: Hazard, log: FailureLog) -> bool:
-    """Whether a line may mean a hazard of ZeRO, but neither the log nor the setup ever mentions ZeRO."""
-    if hazard.theme != "zero3" or under_zero3(log) or _decisive_error(finding, log) is not None:
-        return False
-    return not log.says(_ZERO_PATTERN) and not log.setup.mentions(_ZERO_PATTERN.text)
+    """Whether neither the log nor the setup mentions what the hazard is about, though they show enough to tell.
+
+    A line alone suggests no hazard of ZeRO where nothing mentions ZeRO; a traceback suggests no library's hazard that
+    neither passes through the library nor names it.
+    """
+    error = _decisive_error(finding, log)
+    if error is None:
+        return hazard.theme == "zero3" and not under_zero3(log) and not _mentioned(log, _ZERO_PATTERN)
+    parts = [_PARTS[part] for part in hazard.name.split("-") if part in _PARTS]
+    return bool(error.all_frames) and any(not _mentioned(log, part) for part in parts)
+
+
+def _mentioned(log: FailureLog, pattern: Pattern) -> bool:
+    versions = "\n".join(log.setup.version_texts)
+    return log.says(pattern) or log.setup.mentions(pattern.text) or pattern.search(versions) is not None
 
 
 def _decisive_error(finding: Finding, log: FailureLog) -> LoggedError | None:

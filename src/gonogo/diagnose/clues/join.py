@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from gonogo.diagnose.clues.keys import of_keys
 from gonogo.diagnose.clues.memory_clues import memory_size_clues
+from gonogo.diagnose.clues.nccl_clues import nccl_reason_clues
 from gonogo.diagnose.clues.numbers import of_numbers
 from gonogo.diagnose.clues.parts import (
     empty_parameter_clues,
@@ -68,6 +69,7 @@ MAX_CLUES = 8
 _CLUE_FINDERS: tuple[Callable[[FailureLog, FailureFacts], Iterator[Clue]], ...] = (
     *(
         rank_clues,
+        nccl_reason_clues,
         memory_size_clues,
         of_keys,
         version_mismatch_clues,
