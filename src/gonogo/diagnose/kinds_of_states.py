@@ -87,8 +87,8 @@ def _explain_no_loop(exception: RaisedException) -> Explanation:
     package = at.package if at is not None else ""
     return (
         translated(
-            "{function} needs the event loop of the thread that runs it, but its caller is a plain function (not async) "
-            "in a thread or worker without one"
+            "{function} needs the event loop of the thread that runs it, but its caller is a plain function (not "
+            "async) in a thread or worker without one"
         ).format(function=at.function if at is not None and at.function else translated("the function")),
         translated(
             "use the asynchronous mode only with the backend or worker of {package} that runs it in an event loop (an "
@@ -125,9 +125,9 @@ def _explain_stage_shapes(exception: RaisedException) -> Explanation:
     gradient, output = found.groups()
     return (
         translated(
-            "the gradient handed to backward (in pipeline parallelism the next stage sends it) has the shape [{gradient}], "
-            "the output of this stage [{output}]: the micro-batches differ in length or size, and the stages use the shapes of another one (kept "
-            "from the first batch, or exchanged in another order)"
+            "the gradient handed to backward (in pipeline parallelism the next stage sends it) has the shape "
+            "[{gradient}], the output of this stage [{output}]: the micro-batches differ in length or size, and the "
+            "stages use the shapes of another one (kept from the first batch, or exchanged in another order)"
         ).format(gradient=gradient, output=output),
         translated(
             "give all micro-batches one length and size (pad to a fixed length, drop the last batch), or turn on what "
@@ -182,8 +182,8 @@ def _explain_other_dtype(exception: RaisedException) -> Explanation:
     package = next((frame.package for frame in reversed(exception.frames) if frame.package), "")
     return (
         translated(
-            "what is sent is {sent}, and where it arrives is {there}: one side keeps these weights in another precision "
-            "(PEFT makes adapters float32, an optimizer has float32 copies; an engine has the dtype that it was "
+            "what is sent is {sent}, and where it arrives is {there}: one side keeps these weights in another "
+            "precision (PEFT makes adapters float32, an optimizer has float32 copies; an engine has the dtype that it was "
             "started with)"
         ).format(sent=sent, there=there),
         translated(

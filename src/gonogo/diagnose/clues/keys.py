@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import lazy_compile
@@ -146,7 +147,7 @@ _NAMED_KEY_PATTERN = lazy_compile(r"\b(\w{2,40}) ?[=:] ?[\"'`]?(\w+(?:\.\w+){2,}
 def _paired_name_clues(exception: RaisedException) -> Iterator[Clue]:
     """Two names of one weight in a message that differ in a single component."""
     named = _NAMED_KEY_PATTERN.findall(exception.message.text[:2000])
-    for (one, first), (other, second) in zip(named, named[1:], strict=False):
+    for (one, first), (other, second) in pairwise(named):
         shorter, longer = sorted((first.split("."), second.split(".")), key=len)
         if one == other or len(longer) != len(shorter) + 1:
             continue

@@ -13,15 +13,16 @@ from gonogo.finding.log_answer import Clue, CluePlace
 _WARNING_PATTERN = Pattern(r"NCCL WARN \S")
 _SOURCE_PATTERN = lazy_compile(r"(?:^|[\s\]])((?:\w+/)*\w+\.(?:cc|h|cu)):\d{1,6} NCCL WARN (.{4,300})")
 _ERROR_PATTERN = Pattern(
-    r"ncclInternalError|ncclSystemError|ncclUnhandledCudaError|ncclInvalidUsage|NCCL error|unhandled (?:system|cuda) error"
+    r"ncclInternalError|ncclSystemError|ncclUnhandledCudaError|ncclInvalidUsage|NCCL error"
+    r"|unhandled (?:system|cuda) error"
 )
 _SUMMARY_PATTERN = lazy_compile(r"(?i)^(?:Cuda failure|unhandled|Internal (?:check|error))")
 _PARTS = (
     (
         lazy_compile(r"graph/xml"),
         translated(
-            "it reads the machine's topology, or a topology file: NCCL_TOPO_FILE, or the one that a plugin or a cloud's "
-            "image brings; mend that file, or unset the variable"
+            "it reads the machine's topology, or a topology file: NCCL_TOPO_FILE, or the one that a plugin or a "
+            "cloud's image brings; mend that file, or unset the variable"
         ),
     ),
     (
