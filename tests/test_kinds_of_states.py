@@ -71,9 +71,8 @@ def test_a_batch_is_no_checkpoint(tmp_path: Path) -> None:
 
 
 def test_a_key_of_the_model_that_is_not_in_the_state(tmp_path: Path) -> None:
-    log = framed(
-        "megatron/core/a.py", "raise KeyError(", "KeyError: \"m.norm.weight from model not in state dict: ['x']\""
-    )
+    error = "KeyError: \"m.norm.weight from model not in state dict: ['x']\""
+    log = framed("megatron/core/a.py", "raise KeyError(", error)
     assert "the checkpoint has no m.norm.weight" in answer(tmp_path, log)
 
 

@@ -32,6 +32,7 @@ _WRONG_TYPE_PATTERN = lazy_compile(
     r"(tuple|list|dict|str|string|int|integer|bool|float|torch\.Tensor|tensor)\b"
     r"(?:[^\n]{0,40}?(?:got|not|but is|found) (?:an? )?<?(?:class |type )?'?([\w.]{2,40}))?"
 )
+_ILLEGAL_ACCESS_PATTERN = lazy_compile(r"an illegal memory access was encountered")
 _PERMISSION_PATTERN = lazy_compile(r"\bpidfd_getfd\b[^\n]{0,40}(?:not permitted|denied)")
 
 
@@ -183,8 +184,8 @@ def _explain_other_dtype(exception: RaisedException) -> Explanation:
     return (
         translated(
             "what is sent is {sent}, and where it arrives is {there}: one side keeps these weights in another "
-            "precision (PEFT makes adapters float32, an optimizer has float32 copies; an engine has the dtype that it was "
-            "started with)"
+            "precision (PEFT makes adapters float32, an optimizer has float32 copies; an engine has the dtype that it "
+            "was started with)"
         ).format(sent=sent, there=there),
         translated(
             "cast to {there} before they are sent (a release of {package} that does so), or give both sides one dtype "
@@ -267,6 +268,25 @@ def _explain_refused_handle(exception: RaisedException) -> Explanation:
     )
 
 
+def _explain_illegal_access(exception: RaisedException) -> Explanation:
+    """A GPU kernel that left its memory."""
+    if _ILLEGAL_ACCESS_PATTERN.search(exception.message.text[:400]) is None:
+        return None, None
+    at = exception.frames[-1] if exception.frames else None
+    code = " ".join(at.code[:160].split()) if at is not None else ""
+    return (
+        translated(
+            "a GPU kernel read or wrote outside of its memory{where}: CUDA reports it at a later call than the one "
+            "that did it"
+        ).format(where=Text(f" (noticed at `{code}`)", f"（在 `{code}` 处发现）") if code else ""),
+        translated(
+            "run once with CUDA_LAUNCH_BLOCKING=1 to see the kernel; usual reasons: a tensor of more than 2^31 "
+            "elements (a smaller batch or length), indices or lengths (cu_seqlens) that don't fit the data, memory "
+            "that was freed meanwhile (an engine put to sleep), a kernel built for another GPU or release"
+        ),
+    )
+
+
 _RULES: tuple[Callable[[RaisedException], Explanation], ...] = (
     _explain_generated_forward,
     _explain_no_group,
@@ -277,4 +297,5 @@ _RULES: tuple[Callable[[RaisedException], Explanation], ...] = (
     _explain_other_dtype,
     _explain_wrong_type,
     _explain_refused_handle,
+    _explain_illegal_access,
 )
