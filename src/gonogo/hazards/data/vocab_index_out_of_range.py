@@ -41,6 +41,9 @@ _COMMON_SPECIAL_TOKENS = frozenset(
 )
 
 
+_GATHER_TITLE = translated("An index is outside what torch.gather or scatter takes from")
+
+
 class VocabIndexOutOfRange(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """Tokens added to the tokenizer of a trained model whose embedding is never resized."""
