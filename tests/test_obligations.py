@@ -14,14 +14,11 @@ def found(tmp_path: Path, log: str, name: str, launch: str = "") -> Finding | No
     return next((finding for finding in report.findings if finding.hazard == name), None)
 
 
-def rewarded(error: str) -> str:
-    log = FRAME.format(path=f"{SITE}/trl/trainer/grpo_trainer.py", function="score", code="reward_func(**kwargs)")
-    return log + f"{error}\n"
-
-
 def test_what_is_claimed_whatever_the_names_are_is_only_possible(tmp_path: Path) -> None:
-    log = rewarded("TypeError: accuracy_reward() missing 1 required positional argument: 'assistant'")
-    finding = found(tmp_path, log, "reward-function-signature")
+    log = FRAME.format(path=f"{SITE}/trl/trainer/grpo_trainer.py", function="move", code="self.llm.llm_engine.x")
+    finding = found(
+        tmp_path, log + "AttributeError: 'LLMEngine' object has no attribute 'x'\n", "vllm-v1-engine-unsupported"
+    )
     assert finding is None or finding.certainty is Certainty.POSSIBLE
 
 

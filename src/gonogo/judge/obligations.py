@@ -25,18 +25,9 @@ from gonogo.evidence.patterns import Pattern, lazy_compile
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.hazard import Hazard
 
-_SELF_EXPLAINING_TYPES = frozenset(
-    (
-        "AttributeError",
-        "ImportError",
-        "IndexError",
-        "KeyError",
-        "ModuleNotFoundError",
-        "NameError",
-        "TypeError",
-        "UnboundLocalError",
-    )
-)
+_NAMING_TYPES = frozenset(("AttributeError", "ImportError", "ModuleNotFoundError", "NameError", "UnboundLocalError"))
+"""Exceptions that say which name of the code is not there: any mistake at the same place raises them, too."""
+_SELF_EXPLAINING_TYPES = _NAMING_TYPES | {"IndexError", "KeyError", "TypeError"}
 """Exceptions that Python itself raises for any mistake, and whose message names what was wrong."""
 _NAMED_PATTERN = lazy_compile(r"(?<![\w.])([A-Za-z_][\w.]*)\(\)|[\"'`]([A-Za-z_][\w.]*)[\"'`]")
 _THEME_OF_RELEASES = "environment"
@@ -73,7 +64,7 @@ def held_to_obligations(finding: Finding, hazard: Hazard, log: FailureLog) -> Fi
         return replace(finding, certainty=Certainty.POSSIBLE, confirm=finding.confirm or _confirmation(hazard))
     if hazard.theme == _THEME_OF_RELEASES:
         return finding  # Two packages that don't fit each other: which name is missing does not matter.
-    if error.type in _SELF_EXPLAINING_TYPES and _claims_any_name(finding, hazard, log, error):
+    if error.type in _NAMING_TYPES and _claims_any_name(finding, hazard, log, error):
         return replace(finding, certainty=Certainty.POSSIBLE, confirm=finding.confirm or _confirmation(hazard))
     return finding
 
@@ -87,14 +78,18 @@ def _confirmation(hazard: Hazard) -> tuple[Text, ...]:
 def _is_of_absent_engine(finding: Finding, hazard: Hazard, log: FailureLog) -> bool:
     """Whether neither the log nor the setup mentions what the hazard is about, though they show enough to tell.
 
-    A line alone suggests no hazard of ZeRO where nothing mentions ZeRO; a traceback suggests no library's hazard that
+    A timeout alone suggests no hang of ZeRO where nothing mentions ZeRO; a traceback suggests no library's hazard that
     neither passes through the library nor names it.
     """
     error = _decisive_error(finding, log)
     if error is None:
-        return hazard.theme == "zero3" and not under_zero3(log) and not _mentioned(log, _ZERO_PATTERN)
+        return _is_hang_of_zero(hazard) and not under_zero3(log) and not _mentioned(log, _ZERO_PATTERN)
     parts = [_PARTS[part] for part in hazard.name.split("-") if part in _PARTS]
     return bool(error.all_frames) and any(not _mentioned(log, part) for part in parts)
+
+
+def _is_hang_of_zero(hazard: Hazard) -> bool:
+    return hazard.theme == "zero3" and "hang" in hazard.name.split("-")
 
 
 def _mentioned(log: FailureLog, pattern: Pattern) -> bool:
