@@ -32,6 +32,8 @@ def failure_answer(
     if first is not None and first.cause in CUT_LOG_CAUSES and clues:
         # A leftover line of a truncated failure says less than the clues.
         first, apart = None, apart or clues[0]
+    if first is None and statement is None and apart is None and clues:
+        apart = clues[0]  # Nothing is known but what connects the lines.
     if first is not None and (first.certainty in _CONFIDENT or (statement is None and apart is None)):
         return Answer(
             because=_as_clause(first),

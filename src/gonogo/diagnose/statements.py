@@ -11,6 +11,7 @@ from gonogo.diagnose.kinds_of_attributes import explain_by_attribute, implementi
 from gonogo.diagnose.kinds_of_calls import explain_by_call
 from gonogo.diagnose.kinds_of_messages import Explanation, explain_by_message
 from gonogo.diagnose.kinds_of_objects import explain_by_object
+from gonogo.diagnose.kinds_of_states import explain_by_state
 from gonogo.evidence.failure.api_mismatch import (
     CALL_MISMATCH_FORMS,
     FORMS,
@@ -72,6 +73,8 @@ def exception_statement(facts: FailureFacts, versions: Mapping[str, str]) -> Sta
     raised = _most_informative(facts.chain)
     misfit = find_api_mismatch(facts, versions)
     because, change = explain_by_object(raised)
+    if because is None:
+        because, change = explain_by_state(raised)
     if because is None:
         because, change = explain_by_attribute(raised, misfit, versions)
     if because is None:

@@ -9,6 +9,7 @@ from gonogo.finding import Certainty, Finding, Severity, sorted_findings
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import hazard_of, hazards_possible_in_log
 from gonogo.judge.cut_short import findings_by_similar_frames, findings_in_cut_log
+from gonogo.judge.obligations import held_to_obligations
 
 CONFIDENT_CERTAINTIES = (Certainty.CERTAIN, Certainty.LIKELY)
 
@@ -33,8 +34,8 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
     rarity: dict[str, int] = {}
     if not any(explains(finding) for finding in found.values()):
         for hazard, finding in findings_in_cut_log(log):
-            hazards.setdefault(finding.hazard, hazard)
-            if finding.hazard not in found:
+            if finding.hazard not in found and held_to_obligations(finding, hazard, log) is not None:
+                hazards.setdefault(finding.hazard, hazard)
                 found[finding.hazard], rarity[finding.hazard] = finding, len(rarity)
         for hazard, finding in findings_by_similar_frames(log) if not found else ():
             hazards.setdefault(finding.hazard, hazard)
@@ -77,4 +78,4 @@ def _merged_finding(hazard: Hazard, log: FailureLog) -> Finding | None:
     if not findings:
         return None
     ranks = tuple(sorted({rank for finding in findings for rank in finding.ranks}))
-    return replace(findings[0], ranks=ranks)
+    return held_to_obligations(replace(findings[0], ranks=ranks), hazard, log)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from gonogo.diagnose.clues.keys import of_keys
 from gonogo.diagnose.clues.memory_clues import memory_size_clues
+from gonogo.diagnose.clues.nccl_clues import nccl_reason_clues
 from gonogo.diagnose.clues.numbers import of_numbers
 from gonogo.diagnose.clues.parts import (
     empty_parameter_clues,
@@ -24,7 +25,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.stall import is_timeout_message
 from gonogo.evidence.patterns import Pattern
-from gonogo.finding import translated
+from gonogo.finding import Text, translated
 from gonogo.finding.failure import FailureFacts
 from gonogo.finding.log_answer import Clue, CluePlace
 
@@ -64,10 +65,34 @@ def of_order(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
         )
 
 
+_NATIVE_EXCEPTION_PATTERN = Pattern(r"^.{0,80}?\bwhat\(\): +(?P<said>\S.{3,300})")
+
+
+def native_exception_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    """A C++ exception that ended a process, in a log without a Python exception."""
+    found = None if facts.chain else log.find(_NATIVE_EXCEPTION_PATTERN)
+    if found is None:
+        return
+    yield Clue(
+        translated(
+            "an exception of native code ended the process: {said}{late}. Look in the log of that process for what ran "
+            "just before (an engine that wakes up or sleeps, a weight update)"
+        ).format(
+            said=str(found.match.groupdict()["said"] or "").strip(),
+            late=translated(" (CUDA reports it late: run once with CUDA_LAUNCH_BLOCKING=1)")
+            if "CUDA error" in found.text
+            else Text("", ""),
+        ),
+        (CluePlace(found.line.path, found.line.number, found.text.strip()[:200]),),
+        decides=True,
+    )
+
+
 MAX_CLUES = 8
 _CLUE_FINDERS: tuple[Callable[[FailureLog, FailureFacts], Iterator[Clue]], ...] = (
     *(
         rank_clues,
+        nccl_reason_clues,
         memory_size_clues,
         of_keys,
         version_mismatch_clues,
@@ -78,6 +103,7 @@ _CLUE_FINDERS: tuple[Callable[[FailureLog, FailureFacts], Iterator[Clue]], ...] 
         of_modules,
     ),
     *(mixed_tensor_clues, no_shard_clues, weight_sync_clues, wake_up_clues, recompute_clues, of_order),
+    native_exception_clues,
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import lazy_compile
@@ -28,8 +29,11 @@ def of_keys(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     for raised in facts.chain:
         yield from _fused_expert_clues(log, raised)
         if raised.message.form == "state_dict":
+            yield from _inserted_clues(raised)
             yield from _prefix_clues(raised)
-        elif raised.message.form == "missing_key" and _WEIGHT_NAME_PATTERN.match(raised.message.names[0]):
+        else:
+            yield from _paired_name_clues(raised)
+        if raised.message.form == "missing_key" and _WEIGHT_NAME_PATTERN.match(raised.message.names[0]):
             yield Clue(
                 translated(
                     "'{key}' is the name of a weight: the code that loads or converts the checkpoint has no "
@@ -95,6 +99,71 @@ def _prefix_clues(exception: RaisedException) -> Iterator[Clue]:
         ),
         (_clue_place(exception),),
     )
+
+
+def _inserted_clues(exception: RaisedException) -> Iterator[Clue]:
+    """A component in the middle of each key that one side has and the other lacks."""
+    missing, unexpected = set(exception.message.names), set(exception.message.unexpected)
+    counts: Counter[tuple[str, bool]] = Counter()
+    for ours, theirs in ((missing, True), (unexpected, False)):
+        others = unexpected if theirs else missing
+        for key in ours:
+            parts = key.split(".")
+            for index in range(1, len(parts) - 1):
+                if ".".join((*parts[:index], *parts[index + 1 :])) in others:
+                    counts[parts[index], theirs] += 1
+    if not counts:
+        return
+    (part, in_model), count = counts.most_common(1)[0]
+    if count < max(1, min(len(missing), len(unexpected)) // 3):
+        return
+    peft = part == "default" and any("lora_" in key or "adapter" in key for key in (*missing, *unexpected))
+    yield Clue(
+        translated(
+            "The keys differ only in '.{part}' in their middle: {side} ({count} of {of} keys shown){why}. Rename the "
+            "keys when loading, or load them with what saved them"
+        ).format(
+            part=part,
+            side=translated("the model has it, the checkpoint lacks it")
+            if in_model
+            else translated("the checkpoint has it, the model lacks it"),
+            count=count,
+            of=max(len(missing), 1),
+            why=translated(
+                ": it is the name of a PEFT adapter, which save_pretrained leaves out. An adapter is loaded by PEFT "
+                "(set_peft_model_state_dict, PeftModel.from_pretrained), not as a whole model's state: newer releases "
+                "of transformers do so when they resume"
+            )
+            if peft
+            else Text("", ""),
+        ),
+        (_clue_place(exception),),
+    )
+
+
+_NAMED_KEY_PATTERN = lazy_compile(r"\b(\w{2,40}) ?[=:] ?[\"'`]?(\w+(?:\.\w+){2,})[\"'`]?")
+
+
+def _paired_name_clues(exception: RaisedException) -> Iterator[Clue]:
+    """Two names of one weight in a message that differ in a single component."""
+    named = _NAMED_KEY_PATTERN.findall(exception.message.text[:2000])
+    for (one, first), (other, second) in pairwise(named):
+        shorter, longer = sorted((first.split("."), second.split(".")), key=len)
+        if one == other or len(longer) != len(shorter) + 1:
+            continue
+        at = next((index for index, part in enumerate(shorter) if part != longer[index]), len(shorter))
+        if longer[:at] + longer[at + 1 :] != shorter:
+            continue
+        has = one if len(first.split(".")) > len(second.split(".")) else other
+        yield Clue(
+            translated(
+                "{one} and {other} name the same weight and differ only in '{part}.', which {has} has: the mapping of "
+                "names was written for another release of the model's code, which nests (or no longer nests) its parts "
+                "so. Use releases that go together: a later one of the converter, or an older transformers"
+            ).format(one=one, other=other, part=longer[at], has=has),
+            (_clue_place(exception),),
+        )
+        return
 
 
 def _key_suffix(key: str) -> str:

@@ -40,7 +40,8 @@ _PACKAGE_BY_CLASS = tuple(
         (
             "transformers",
             r"(?:Seq2Seq)?(?:Trainer|TrainingArguments)|\w+For(?:CausalLM|ConditionalGeneration|SequenceClassification)"
-            r"|GenerationConfig|DynamicCache|PreTrained\w+|PretrainedConfig|AutoModel\w*|BitsAndBytesConfig",
+            r"|GenerationConfig|DynamicCache|PreTrained\w+|PretrainedConfig|AutoModel\w*|BitsAndBytesConfig"
+            r"|DataCollatorFor\w+",
         ),
         (
             "accelerate",

@@ -128,14 +128,14 @@ class FailureLog:
         self.logs = logs
         self.dumps = dumps
         """What PyTorch's Flight Recorder wrote of the ranks, in their order."""
-        self._given = known_setup
+        self.given_setup = known_setup
 
     @cached_property
     def setup(self) -> Setup:
         """Versions, DeepSpeed config, launch command and script: as given beside the log, completed from the log."""
         from gonogo.evidence.log.facts import complete_setup_from_log
 
-        complete = complete_setup_from_log(self.lines, self._candidates, self._given)
+        complete = complete_setup_from_log(self.lines, self._candidates, self.given_setup)
         if complete.zero_stage is None and self.passes("deepspeed/runtime/zero/stage3.py"):
             return replace(complete, launch=f"{complete.launch}\nzero_stage: 3".strip())
         return complete

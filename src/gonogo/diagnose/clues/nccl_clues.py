@@ -1,0 +1,70 @@
+"""NCCL's own reason in a log, and the part of it that gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern, lazy_compile
+from gonogo.finding import translated
+from gonogo.finding.failure import FailureFacts
+from gonogo.finding.log_answer import Clue, CluePlace
+
+_WARNING_PATTERN = Pattern(r"NCCL WARN \S")
+_SOURCE_PATTERN = lazy_compile(r"(?:^|[\s\]])((?:\w+/)*\w+\.(?:cc|h|cu)):\d{1,6} NCCL WARN (.{4,300})")
+_ERROR_PATTERN = Pattern(
+    r"ncclInternalError|ncclSystemError|ncclUnhandledCudaError|ncclInvalidUsage|NCCL error"
+    r"|unhandled (?:system|cuda) error"
+)
+_SUMMARY_PATTERN = lazy_compile(r"(?i)^(?:Cuda failure|unhandled|Internal (?:check|error))")
+_PARTS = (
+    (
+        lazy_compile(r"graph/xml"),
+        translated(
+            "it reads the machine's topology, or a topology file: NCCL_TOPO_FILE, or the one that a plugin or a "
+            "cloud's image brings; mend that file, or unset the variable"
+        ),
+    ),
+    (
+        lazy_compile(r"graph/(?:topo|search|paths|connect)"),
+        translated("it searches paths between GPUs and network cards: NCCL_TOPO_DUMP_FILE shows what it sees"),
+    ),
+    (
+        lazy_compile(r"ibvwrap|net_ib|transport/net"),
+        translated(
+            "it talks to InfiniBand or RoCE: cards (NCCL_IB_HCA), GID, locked memory (ulimit -l), buffer sizes; "
+            "NCCL_IB_DISABLE=1 shows whether it is this"
+        ),
+    ),
+    (
+        lazy_compile(r"socket|bootstrap"),
+        translated("it connects the ranks by TCP: interface (NCCL_SOCKET_IFNAME), firewall, a rank that has died"),
+    ),
+    (lazy_compile(r"shm|shmutils"), translated("it uses shared memory: the size and rights of /dev/shm")),
+    (
+        lazy_compile(r"transport/(?:p2p|nvls)|cudawrap|strongstream"),
+        translated("it shares GPU memory between processes (P2P, NVLink SHARP) or calls the driver"),
+    ),
+    (lazy_compile(r"plugin|net_plugin|tuner"), translated("it loads a plugin for the network (NCCL_NET_PLUGIN)")),
+)
+"""The files of NCCL's source, and what their code does."""
+
+
+def nccl_reason_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    """The first warning of NCCL beside an error that only repeats that NCCL failed."""
+    if not log.says(_ERROR_PATTERN):
+        return
+    for found in log.find_all(_WARNING_PATTERN):
+        source = _SOURCE_PATTERN.search(found.text)
+        if source is None or _SUMMARY_PATTERN.search(source.group(2)):
+            continue
+        part = next((what for pattern, what in _PARTS if pattern.search(source.group(1))), None)
+        if part is None:
+            continue
+        yield Clue(
+            translated("NCCL's own reason: {reason} ({file}: {part})").format(
+                reason=source.group(2).strip(), file=source.group(1), part=part
+            ),
+            (CluePlace(found.line.path, found.line.number, found.text.strip()[:200]),),
+        )
+        return

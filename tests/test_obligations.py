@@ -1,0 +1,60 @@
+"""A finding in a log is only as certain as its obligations allow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from test_kinds_of_messages import FRAME, SITE, report_on
+
+from gonogo.finding import Certainty, Finding
+
+
+def found(tmp_path: Path, log: str, name: str, launch: str = "") -> Finding | None:
+    report = report_on(tmp_path, log, launch)
+    return next((finding for finding in report.findings if finding.hazard == name), None)
+
+
+def test_what_is_claimed_whatever_the_names_are_is_only_possible(tmp_path: Path) -> None:
+    log = FRAME.format(path=f"{SITE}/trl/trainer/grpo_trainer.py", function="move", code="self.llm.llm_engine.x")
+    finding = found(
+        tmp_path, log + "AttributeError: 'LLMEngine' object has no attribute 'x'\n", "vllm-v1-engine-unsupported"
+    )
+    assert finding is None or finding.certainty is Certainty.POSSIBLE
+
+
+def illegal(path: str) -> str:
+    log = FRAME.format(path=f"{SITE}/{path}", function="step", code="run(x)")
+    return log + "torch.AcceleratorError: CUDA error: an illegal memory access was encountered\n"
+
+
+def test_a_library_that_a_traceback_neither_passes_nor_names_is_not_suggested(tmp_path: Path) -> None:
+    name = "flash-attn-mrope-position-ids-taken-for-packed"
+    assert found(tmp_path, illegal("torchtitan/models/moe.py"), name) is None
+    assert found(tmp_path, illegal("flash_attn/flash_attn_interface.py"), name) is not None
+
+
+TIMEOUT = (
+    "[rank1]:[E1 10:00:00 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL("
+    "SeqNum=319682, OpType=_ALLGATHER_BASE, NumelIn=65667328, NumelOut=65667328, Timeout(ms)=1800000) ran for 1800012 "
+    "milliseconds before timing out.\n"
+)
+
+
+def test_a_line_suggests_zero_only_if_zero_is_mentioned(tmp_path: Path) -> None:
+    def hazards(launch: str) -> list[str]:
+        return [finding.hazard for finding in report_on(tmp_path, TIMEOUT, launch).findings]
+
+    assert not any(name.startswith("zero3") for name in hazards("torchrun train.py\n"))
+    assert any(name.startswith("zero3") for name in hazards("deepspeed train.py --deepspeed zero3.json\n"))
+
+
+def test_a_setting_that_nothing_shows_is_not_likely_the_cause(tmp_path: Path) -> None:
+    log = FRAME.format(path=f"{SITE}/openrlhf/a.py", function="sync", code="ray.get(refs)")
+    log += "RuntimeError: pidfd_getfd: Operation not permitted\n"
+    name = "expandable-segments-cuda-ipc"
+    unseen = found(tmp_path, log, name)
+    assert unseen is not None
+    assert unseen.certainty is Certainty.POSSIBLE
+    shown = found(tmp_path, log, name, "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True torchrun train.py\n")
+    assert shown is not None
+    assert shown.certainty is Certainty.LIKELY
