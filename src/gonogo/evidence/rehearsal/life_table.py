@@ -7,6 +7,7 @@ from typing import get_args
 
 import msgspec
 
+from gonogo.evidence.rehearsal.base_table import base_rows
 from gonogo.evidence.rehearsal.lives import RESULT_STAGES, HeldState, RankLife, StateKind, StateMoment, StateOrigin
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding.lives.life_report import (
@@ -58,6 +59,7 @@ def life_report(record: RehearsalRecord) -> LifeReport | None:
         bytes_written=max((rank.saved_bytes for rank in first.ranks), default=0),
         interruptions=tuple(record.interruptions),
         moments_not_tried=record.moments_not_tried,
+        bases=base_rows(first, [record], ["resume"]),
         costs=_life_costs(
             first, [life.save_peaks for life in lives], [r.life.resume_peaks for r in after if r.life is not None]
         ),

@@ -8,6 +8,7 @@ from gonogo.finding.lives.life_report import LifeReport, StateRow
 from gonogo.finding.lives.state_names import state_text
 from gonogo.finding.rehearsal import Rehearsal
 from gonogo.finding.words import size
+from gonogo.report.lives.base_table import base_table
 from gonogo.report.table import Table
 from gonogo.report.untrusted import clean_line
 
@@ -120,7 +121,8 @@ def life_tables(rehearsal: Rehearsal, language: str) -> list[Table]:
     if isinstance(life, UnsetType):
         return []
     told = "zh" if language == "zh" else "en"
-    tables = [_states_table(life, told), _counters_table(life, told), _costs_table(life, told)]
+    tables = [_states_table(life, told), *base_table(life.bases, told), _counters_table(life, told)]
+    tables.append(_costs_table(life, told))
     return [*tables, _interruptions(life, told)] if life.interruptions else tables
 
 

@@ -14,9 +14,10 @@ from typing import Any, ClassVar
 import torch
 
 from gonogo.virtual import private
-from gonogo.virtual.origins import record_read
+from gonogo.virtual.origins import Origins, record_read
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.values import real
+from gonogo.virtual.weights.base_samples import tensor_sample
 from gonogo.virtual.weights.file_tensors import VALUES_LIMIT_BYTES, nbytes_of, tensor_with_values, tensor_without_values
 
 UNREAD_KEY = "gonogo.unread"
@@ -122,8 +123,21 @@ class SafeOpen:
     def part(self, name: str, original: Any, index: Any) -> torch.Tensor:
         """A tensor, or the part of it selected by ``index``."""
         tensor = self._part(name, original, index)
-        record_read(tensor, self._origins.get(name), str(self._path), name)
+        described = self._origins.get(name)
+        record_read(tensor, described, str(self._path), name)
+        if Origins.followed and described is None and self._unread == frozenset():
+            self._sample(name, original)
         return tensor
+
+    def _sample(self, name: str, original: Any) -> None:
+        """Read a few bytes of a tensor, by which it can be told from another file's."""
+        if Origins.wants_sample(str(self._path), name):
+            self._offsets = self._offsets or _offsets(self._path)
+            begin, end = self._offsets[name]
+            code, shape = original.get_dtype(), tuple(original.get_shape())
+            with private.modes_off():
+                sample = tensor_sample(self._path, begin, end, shape, _torch_dtype(code))
+            Origins.on_sampled(str(self._path), name, sample)
 
     def _part(self, name: str, original: Any, index: Any) -> torch.Tensor:
         shape, dtype = original.get_shape(), _torch_dtype(original.get_dtype())
