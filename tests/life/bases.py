@@ -135,11 +135,12 @@ def rehearse_cell(cell: BaseCell, folder: Path) -> Report:
     os.chdir(folder)
     uses = {"merge": cell.merge, "serve": cell.serve}
     stages = STAGES if cell.resume is not None else ("train", "save", *(stage for stage, told in uses.items() if told))
+    base = "" if "--base=" in cell.words else "--base=base "
     commands = {stage: f"python on_base.py use {told}" for stage, told in uses.items() if told}
     try:
         _, report = rehearsed(
             RehearsalRequest(
-                shlex.split(f"python on_base.py train {cell.words}"), gpus="1xH100-80G", as_installed=True,
+                shlex.split(f"python on_base.py train {base}{cell.words}"), gpus="1xH100-80G", as_installed=True,
                 life=stages, stage_commands=StageCommands(**commands), resume_with=cell.resume or None,
             )
         )  # fmt: skip

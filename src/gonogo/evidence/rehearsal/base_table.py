@@ -12,15 +12,13 @@ from typing import NamedTuple
 
 from gonogo.evidence.rehearsal.lives import RankLife, StateOrigin, TensorSample
 from gonogo.evidence.rehearsal.record import RehearsalRecord
+from gonogo.evidence.rehearsal.tensor_samples import compared
 from gonogo.finding.lives.life_report import BaseRow, BaseStatus
 
 _PEFT_PREFIX = re.compile(r"^base_model\.(?:model\.)?|\.base_layer(?=\.)|\.modules_to_save\.[^.]+(?=\.)")
 _INACTIVE_COPY = ".original_module."
 """PEFT's copy of a module that it trains: it is not used."""
 _WHOLE, _SOME = 0.999, 0.001
-_ROUNDING = 1 / 64
-"""Relative to the largest sampled element: two roundings to bfloat16, but far from another model's weights."""
-_PACKED = ("uint8", "int8", "uint32", "int32", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn_x2")
 
 
 class _Weight(NamedTuple):
@@ -210,17 +208,8 @@ def _same_tensor(
     one, other = samples.get(before), samples_now.get(now)
     if one is None or other is None:
         return _Verdict("same") if before[0] == now[0] else _Verdict("other", is_certain=False)
-    if one.dtype == other.dtype and one.shape == other.shape and one.digest == other.digest:
-        return _Verdict("same")
-    if one.dtype in _PACKED or other.dtype in _PACKED:  # quantized: its elements can't be compared
-        return _Verdict("rounded", is_certain=False)
-    if one.shape != other.shape:
-        return _Verdict("other")
-    size = max(map(abs, one.values), default=0.0)
-    if one.dtype != other.dtype and len(one.values) == len(other.values):
-        near = all(abs(a - b) <= _ROUNDING * size for a, b in zip(one.values, other.values, strict=True))
-        return _Verdict("rounded" if near else "other")
-    return _Verdict("other")
+    how = compared(one, other)
+    return _Verdict("rounded", is_certain=False) if how == "packed" else _Verdict(how)
 
 
 def _folder(file: str) -> str:

@@ -7,9 +7,11 @@ from typing import Literal
 import msgspec
 
 StateStatus = Literal[
-    "restored", "partly", "not-read", "not-written", "other-state", "other-dtype", "drawn-anew", "unchanged", "unknown"
-]
-"""``other-state``: it holds another state's contents; ``unchanged``: untrained, with its initial contents again."""
+    "restored", "partly", "not-read", "not-written", "other-state", "other-dtype", "drawn-anew", "other-base",
+    "unchanged", "unknown",
+]  # fmt: skip
+"""``other-state``: it holds another state's contents; ``unchanged``: untrained, with its initial contents again;
+``other-base``: untrained, with other contents than in training (:class:`BaseRow` has where they come from)."""
 CounterStatus = Literal["restored", "restarted", "differs", "unknown"]
 DataStatus = Literal["goes-on", "from-the-start", "seen-again", "other", "unknown"]
 RandomStatus = Literal["restored", "not-read", "not-written", "unknown"]

@@ -1,3 +1,4 @@
+import re
 from collections.abc import Iterator, Sequence
 
 from gonogo.evidence.rehearsal.life_table import life_report
@@ -34,6 +35,16 @@ _MESSAGES = {
 }
 
 
+_OTHER_WEIGHTS = translated(
+    "The adapter {adapter} was trained on {before} (base_model_name_or_path in its config), and is put on {after}, "
+    "whose weights differ."
+)
+_OTHER_NAME = translated(
+    "The adapter {adapter} was trained on {before} (base_model_name_or_path in its config), and is put on {after}: "
+    "whether these have the same weights isn't known here."
+)
+_LOAD_STATED = translated("Load {before}, or leave it if the adapter is meant for {after}")
+_QUANTIZED = re.compile(r"(?:-(?:unsloth|bnb|4bit|8bit|awq|gptq|int4|int8|fp8))+$")
 _CURES = {
     "other": translated(
         "Load the base of the training ({before}); if it was merged or changed in memory, save it before an adapter is "
@@ -50,7 +61,10 @@ _CURES = {
 class AdapterOnAnotherBase(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Frozen weights that the later life, or a merge, takes from elsewhere than the training."""
-        for row in _base_rows(record):
+        rows = list(_base_rows(record))
+        if not rows:
+            yield from self._named_otherwise(record)
+        for row in rows:
             if row.status == "same" or (row.status == "drawn" and row.stage == "resume" and not row.before):
                 continue  # drawn at each start: resume-weights-not-restored says so
             is_note = row.status == "rounded"
@@ -66,6 +80,27 @@ class AdapterOnAnotherBase(Hazard):
                 cure=tuple(cures),
                 ranks=tuple(rank.rank for rank in record.ranks),
             )  # fmt: skip
+
+    def _named_otherwise(self, record: RehearsalRecord) -> Findings:
+        """Adapters of an earlier training, on a base of another name than in their config."""
+        for attached in dict.fromkeys(one for rank in record.ranks for one in rank.attached_adapters):
+            is_known = attached.same_weights is False
+            if attached.same_weights or (not is_known and _plain(attached.stated) == _plain(attached.opened)):
+                continue
+            names = {"adapter": attached.adapter, "before": attached.stated, "after": attached.opened}
+            message = _OTHER_WEIGHTS if is_known else _OTHER_NAME
+            yield self.finding(
+                message.format(**names),
+                severity=Severity.WARNING,
+                certainty=Certainty.CERTAIN if is_known else Certainty.POSSIBLE,
+                cure=(_LOAD_STATED.format(**names),),
+                ranks=tuple(rank.rank for rank in record.ranks if attached in rank.attached_adapters),
+            )
+
+
+def _plain(name: str) -> str:
+    """The last part of a name, without what says how it is quantized."""
+    return _QUANTIZED.sub("", name.rstrip("/").rpartition("/")[2].lower())
 
 
 def _base_rows(record: RehearsalRecord) -> Iterator[BaseRow]:
