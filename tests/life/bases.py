@@ -29,6 +29,7 @@ from gonogo.rehearse.request import RehearsalRequest
 
 TRUTH = Path(__file__).parent / "bases.json"
 OTHER = "adapter-on-another-base"
+_TIMEOUT = 1800.0
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ def rehearse_cell(cell: BaseCell, folder: Path) -> Report:
         _, report = rehearsed(
             RehearsalRequest(
                 shlex.split(f"python on_base.py train {base}{cell.words}"), gpus="1xH100-80G", as_installed=True,
-                life=stages, stage_commands=StageCommands(**commands), resume_with=cell.resume or None,
+                timeout=_TIMEOUT, life=stages, stage_commands=StageCommands(**commands), resume_with=cell.resume or None,
             )
         )  # fmt: skip
     finally:

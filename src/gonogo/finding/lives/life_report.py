@@ -33,6 +33,8 @@ class Interruption(msgspec.Struct, frozen=True):
     """The exception, or the states that are lost."""
     why_zh: str = ""
     """The same in Chinese, where it differs."""
+    from_step: int | None = None
+    """Optimizer steps, or else the scheduler's position, with which the resumed run begins; None if it is not known."""
 
 
 class StateRow(msgspec.Struct, frozen=True):

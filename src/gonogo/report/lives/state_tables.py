@@ -27,8 +27,8 @@ _COST_COLUMNS = {
     "zh": ("阶段", "GPU（单个 rank 峰值）", "主机内存（单个 rank 峰值）", "磁盘（所有 rank）", "文件数", "按 1 GB/s"),
 }
 _INTERRUPTED_COLUMNS = {
-    "en": ("killed after writing", "the resume", "why"),
-    "zh": ("写完以下文件后被终止", "恢复", "原因"),
+    "en": ("killed after writing", "the resume", "at step", "why"),
+    "zh": ("写完以下文件后被终止", "恢复", "从第几步", "原因"),
 }
 _TABLE_TEXTS = {
     "en": {
@@ -192,16 +192,17 @@ def _costs_table(life_report: LifeReport, language: str) -> Table:
 def _interruptions(life: LifeReport, language: str) -> Table:
     """The moments of interruption; consecutive ones with the same outcome share a row."""
     words = _TABLE_TEXTS[language]
-    rows: list[tuple[str, str, str, str]] = []
+    rows: list[tuple[str, str, str, str, str]] = []
     for one in life.interruptions:
         after = words["half of"].format(file=_short_path(one.after)) if one.torn else _short_path(one.after)
-        came_to = words[f"resume-{one.kind}"], clean_line((language == "zh" and one.why_zh) or one.why)
+        step = "" if one.from_step is None else f"{one.from_step:,}"
+        came_to = words[f"resume-{one.kind}"], step, clean_line((language == "zh" and one.why_zh) or one.why)
         if rows and rows[-1][2:] == came_to:
             rows[-1] = (rows[-1][0], after, *came_to)
         else:
             rows.append((after, after, *came_to))
     shown = tuple((a if a == b else f"{a} … {b}", *rest) for a, b, *rest in rows)
-    return Table(words["interruptions"], _INTERRUPTED_COLUMNS[language], shown, frozenset())
+    return Table(words["interruptions"], _INTERRUPTED_COLUMNS[language], shown, frozenset({2}))
 
 
 def _format_write_time(nbytes: int) -> str:
