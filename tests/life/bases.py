@@ -142,7 +142,8 @@ def rehearse_cell(cell: BaseCell, folder: Path) -> Report:
         _, report = rehearsed(
             RehearsalRequest(
                 shlex.split(f"python on_base.py train {base}{cell.words}"), gpus="1xH100-80G", as_installed=True,
-                timeout=_TIMEOUT, life=stages, stage_commands=StageCommands(**commands), resume_with=cell.resume or None,
+                timeout=_TIMEOUT, life=stages, stage_commands=StageCommands(**commands),
+                resume_with=cell.resume or None,
             )
         )  # fmt: skip
     finally:
