@@ -75,9 +75,11 @@ CELLS = [
     BaseCell("--first=first", merge="out result --first=first"),
     BaseCell("--sequence --typed", merge="out result --sequence --typed --seed=2"),
     BaseCell("--resized", merge="out result --resized --seed=2"),
-    BaseCell("--bf16", merge="out result"),
-    BaseCell(merge="out result --base=half"),
-    BaseCell("--4bit", merge="out result"),
+    BaseCell("--prompt", serve="out --apart"),
+    # The same but for rounding, which is a note
+    BaseCell("--bf16", merge="out result", hazards=frozenset({OTHER})),
+    BaseCell(merge="out result --base=half", hazards=frozenset({OTHER})),
+    BaseCell("--4bit", merge="out result", hazards=frozenset({OTHER})),
 ]
 
 

@@ -84,7 +84,16 @@ def _virtual_tensors(values: Any) -> Iterable[VirtualTensor]:
 _COPY_OPERATORS = frozenset(
     {
         *("clone", "_to_copy", "lift_fresh_copy", "detach_copy", "alias_copy", "view_copy", "_reshape_copy"),
-        *("_unsafe_view", "constant_pad_nd", "index_select", "index", "gather", "narrow_copy", "slice_copy"),
+        *(
+            "_unsafe_view",
+            "constant_pad_nd",
+            "index_select",
+            "index",
+            "embedding",
+            "gather",
+            "narrow_copy",
+            "slice_copy",
+        ),
         *("select_copy", "expand_copy", "permute_copy", "t_copy", "transpose_copy", "repeat", "flip", "roll"),
         *("_pin_memory", "to_dense", "contiguous", "squeeze_copy", "unsqueeze_copy", "as_strided_copy"),
         *("all_gather_into_tensor", "all_to_all_single", "broadcast", "wait_tensor"),
