@@ -133,8 +133,10 @@ def _rule_of(func: Any) -> OriginRule | None:
 @functools.cache
 def _random_operators() -> frozenset[Any]:
     """The overloads that draw random numbers."""
-    names = ("normal_", "uniform_", "random_", "exponential_", "bernoulli_", "cauchy_", "log_normal_", "geometric_")
-    names += ("randn", "rand", "randint", "normal", "bernoulli", "randn_like", "rand_like", "randint_like")
+    names = (
+        *("normal_", "uniform_", "random_", "exponential_", "bernoulli_", "cauchy_", "log_normal_", "geometric_"),
+        *("randn", "rand", "randint", "normal", "bernoulli", "randn_like", "rand_like", "randint_like"),
+    )
     packets = [getattr(torch.ops.aten, name) for name in names]
     return frozenset(getattr(packet, name) for packet in packets for name in packet.overloads())
 
