@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,14 @@ import torch
 from confined import runs_of
 from virtual_worker import answers
 
-from gonogo.virtual.weights.torch_archive import Record, expand, omitted_records, write_archive
+from gonogo.virtual.weights.torch_archive import (
+    Record,
+    archive_records,
+    expand,
+    names_in_archive,
+    omitted_records,
+    write_archive,
+)
 
 
 @pytest.fixture
@@ -284,12 +292,24 @@ def test_distributed_checkpoint(folder: Path) -> None:
     assert on_disk(folder)[0] < 1 << 20
 
 
+def test_an_archive_is_as_long_as_torch_writes_it() -> None:
+    """Many small archives in a file (torch.distributed.checkpoint) would otherwise be short by half."""
+    real = io.BytesIO()
+    torch.save({"a": torch.arange(8.0)}, real)
+    names = names_in_archive(io.BytesIO(real.getvalue()))
+    with zipfile.ZipFile(real) as archive:
+        pickled, data = archive.read("archive/data.pkl"), archive.read("archive/data/0")
+    written = io.BytesIO()
+    records = archive_records(pickled, [Record("data/0", len(data), data)], names)
+    assert write_archive(written, "archive", records, sparse=True) == len(written.getvalue()) == len(real.getvalue())
+    written.seek(0)
+    assert torch.load(written)["a"].tolist() == list(range(8))
+
+
 def test_archive_is_one_that_torch_reads(tmp_path: Path) -> None:
     """Holes read as zeros by torch itself, also in an archive of more than 4 GiB; a stream's archive is expanded."""
     path = tmp_path / "real.pt"
     torch.save({"a": torch.arange(10), "b": torch.ones(1000)}, path)
-    import zipfile
-
     with zipfile.ZipFile(path) as archive:
         records = [
             Record(

@@ -109,10 +109,12 @@ def rehearse_interruptions(
             break
         target = scratch / f"interrupted-{number}"
         restore_tree_at(tree, target, events, moment)
-        kind, why = _classify_resume(resume(target), whole)
+        resumed = resume(target)
+        kind, why = _classify_resume(resumed, whole)
         following = events[moment.number + 1].path if moment.number + 1 < len(events) else ""
         in_chinese = why.zh if why.zh != why.en else ""
-        tried.append(Interruption(events[moment.number].path, following, moment.torn, kind, why.en, in_chinese))
+        step = _first_step(resumed, kind)
+        tried.append(Interruption(events[moment.number].path, following, moment.torn, kind, why.en, in_chinese, step))
         longest = max(longest, time.monotonic() - began)
     second.interruptions = tried
     second.moments_not_tried = len(every) - len(tried)
@@ -145,6 +147,18 @@ def _classify_resume(record: RehearsalRecord, whole: LifeReport) -> tuple[Interr
     if not lost:
         return "whole", _NOTHING
     return "half", join_texts([*lost[:_MAX_LOST], *([Text("…", "…")] if len(lost) > _MAX_LOST else [])], comma_zh=", ")
+
+
+def _first_step(record: RehearsalRecord, kind: InterruptedResume) -> int | None:
+    """The step with which a resume begins: that of its optimizer, or else its scheduler's."""
+    if kind == "anew":
+        return 0
+    life = life_report(record) if kind in ("whole", "half") else None
+    for counter in ("optimizer", "scheduler") if life is not None else ():
+        rows = [row for row in life.counters if row.kind == counter and row.saved] if life is not None else []
+        if rows:
+            return max(int(row.resumed or 0) for row in rows)
+    return None
 
 
 def _is_own(rank: RankRecord, failure: Failure) -> bool:

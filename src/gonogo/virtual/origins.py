@@ -6,21 +6,28 @@ it was read. Operators that compute new values leave no label.
 
 from __future__ import annotations
 
+import functools
 import json
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
+    from gonogo.evidence.rehearsal.lives import TensorSample
     from gonogo.virtual.memory.tracking import Cell
     from gonogo.virtual.tensor import VirtualTensor
 
 Label = tuple[str, ...]
 """(kind, slot, name, part), with (file, key) appended for what was read. ``part`` is the position of a rank's shard
-in a sharded tensor; empty for an unsharded one."""
+in a sharded tensor; empty for an unsharded one.
+
+For ``base`` (a file that no life wrote), slot and name are the file and key from which it was first read: they stay
+when it is saved to another file. ``drawn`` is what a random generator made."""
 Piece = tuple[int, int, Label]
 """(first byte, byte after the last, label)."""
 _LOCATION_PREFIX = "gonogo-origin:"
 _BASE: Label = ("base", "", "", "")
+DRAWN: Label = ("drawn", "", "", "")
 Described = tuple[str, tuple[int, ...], str, list[Piece]]
 """A tensor in a file: key, shape, dtype, pieces."""
 
@@ -33,6 +40,11 @@ class Origins:
     on_read: ClassVar[Callable[[str], None]] = staticmethod(lambda file: None)
     on_unlabelled: ClassVar[Callable[[str], None]] = staticmethod(lambda file: None)
     """Called for a file whose tensors have no information about their origins."""
+    wants_sample: ClassVar[Callable[[str, str], bool]] = staticmethod(lambda file, key: False)
+    """Asked for a tensor of such a file: whether its contents are to be sampled."""
+    on_sampled: ClassVar[Callable[[str, str, TensorSample], None]] = staticmethod(lambda file, key, sample: None)
+    original_folders: ClassVar[dict[str, str]] = {}
+    """Copies of the model's folders in which weights were generated, and the folders themselves."""
     on_omitted: ClassVar[Callable[[int], None]] = staticmethod(lambda nbytes: None)
     """Called with the bytes that a real run writes in addition: those that were left out of a stream, minus the
     labels."""
@@ -187,13 +199,20 @@ def split_location(location: str) -> tuple[str, str | None]:
     return location, told
 
 
+@functools.cache
+def real_path(file: str) -> str:
+    """The file in the folder that the program named, wherever gonogo's generated copy of it is."""
+    folder, name = os.path.split(os.path.abspath(file))
+    return os.path.join(os.path.realpath(Origins.original_folders.get(folder, folder)), name)
+
+
 def record_read(tensor: Any, metadata: str | None, file: str, key: str = "") -> None:
     """Label a tensor that was read from a file, using the metadata stored with it."""
     cell = getattr(tensor, "cell", None)
     if not Origins.followed or cell is None:
         return
     if metadata is None:
-        cell.origins = [(0, cell.nbytes, (*_BASE, file, key))]
+        cell.origins = [(0, cell.nbytes, ("base", real_path(file), key, "", file, key))]
         Origins.on_unlabelled(file)
         return
     own, pieces = json.loads(metadata)

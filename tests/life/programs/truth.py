@@ -108,6 +108,26 @@ def step_begins(model, optimizer, scheduler=None, batch=None, *, saved):
         os._exit(0)
 
 
+_ADAPTERS = re.compile(
+    r"^base_model\.(?:model\.)?|\.(?:base_layer|original_module)(?=\.)|\.modules_to_save\.default(?=\.)"
+)
+
+
+def tell_base(model, moment):
+    """The weights under an adapter, as a program has them: ``before``, in training, and ``after``, where it is used."""
+    path = os.environ.get("TRUTH")
+    if not path:
+        return
+    told = {}
+    for name, value in model.named_parameters():
+        if not re.search(r"lora_|prompt_encoder", name) and (moment == "after" or not value.requires_grad):
+            dtype = str(value.dtype).removeprefix("torch.")
+            if ".original_module." not in name:
+                told[_ADAPTERS.sub("", name)] = [dtype, [round(x, 6) for x in value.detach().flatten()[-64:].tolist()]]
+    with open(f"{path}.{moment}", "w", encoding="utf-8") as file:
+        json.dump(told, file)
+
+
 def kill_after_save():
     """The first life of a real run ends here."""
     if os.environ.get("TRUTH_LIFE") == "first":

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import get_args
 
 import msgspec
 
+from gonogo.evidence.rehearsal.base_table import base_rows
 from gonogo.evidence.rehearsal.lives import RESULT_STAGES, HeldState, RankLife, StateKind, StateMoment, StateOrigin
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding.lives.life_report import (
+    BaseRow,
     CounterRow,
     CounterStatus,
     DataStatus,
@@ -27,7 +29,8 @@ WHOLE_SHARE, _MOST = 0.999, 0.5
 _STATE_KINDS = get_args(StateKind)
 _GENERATORS = ("python", "numpy", "torch", "accelerator")
 _STATUSES_WORST_FIRST: tuple[StateStatus, ...] = (
-    "not-written", "not-read", "other-state", "partly", "drawn-anew", "other-dtype", "unknown", "unchanged", "restored"
+    "not-written", "not-read", "other-state", "partly", "drawn-anew", "other-base", "other-dtype", "unknown",
+    "unchanged", "restored",
 )  # fmt: skip
 
 
@@ -44,13 +47,14 @@ def life_report(record: RehearsalRecord) -> LifeReport | None:
         return None
     starts = [rank.life.at_start for rank in after if rank.life is not None and rank.life.at_start is not None]
     lives = [rank.life for rank in before if rank.life is not None]
+    bases = base_rows(first, [record], ["resume"])
     return LifeReport(
         world_before=first.world_size,
         world_after=record.world_size,
         resumed_with=tuple(record.command),
         steps_before_save=saved.step,
         trains_on=all(start.trains_on for start in starts),
-        states=tuple(_state_rows(before, after)),
+        states=tuple(_with_other_bases(_state_rows(before, after), bases)),
         counters=tuple(_counter_rows(saved, starts[0])),
         random=tuple(_random_rows(lives, [rank.life for rank in after if rank.life is not None])),
         data=_data_status(before, after, first.world_size == record.world_size),
@@ -58,6 +62,7 @@ def life_report(record: RehearsalRecord) -> LifeReport | None:
         bytes_written=max((rank.saved_bytes for rank in first.ranks), default=0),
         interruptions=tuple(record.interruptions),
         moments_not_tried=record.moments_not_tried,
+        bases=bases,
         costs=_life_costs(
             first, [life.save_peaks for life in lives], [r.life.resume_peaks for r in after if r.life is not None]
         ),
@@ -121,6 +126,16 @@ def _state_rows(before: Sequence[RankRecord], after: Sequence[RankRecord]) -> It
         yield StateRow(
             **{name: getattr(worst, name) for name in worst.__struct_fields__ if name != "ranks"}, ranks=ranks
         )
+
+
+def _with_other_bases(rows: Iterable[StateRow], bases: Sequence[BaseRow]) -> Iterator[StateRow]:
+    """The rows, where frozen weights that come from elsewhere than in training are not called unchanged."""
+    other = {
+        name for row in bases if row.is_certain and row.status in ("other", "applied-before") for name in row.names
+    }
+    for row in rows:
+        is_other = row.kind == "parameter" and row.status == "unchanged" and row.name in other
+        yield msgspec.structs.replace(row, status="other-base") if is_other else row
 
 
 def _partitions(ranks: Sequence[RankRecord]) -> dict[Identity, set[str]]:

@@ -21,10 +21,12 @@ class StateOrigin(msgspec.Struct, frozen=True):
     """Where a tensor's contents come from: a state of the first life, through a file."""
 
     kind: str
-    """A :data:`StateKind`; ``base``: a file that the first life didn't write; ``rank``: received from another one."""
+    """A :data:`StateKind`; ``base``: a file that the first life didn't write; ``drawn``: a random generator; ``rank``:
+    received from another one."""
     slot: str = ""
+    """For ``base``: the file from which it was first read, whatever file it was saved to since; empty if unknown."""
     name: str = ""
-    """For ``rank``, the rank's number."""
+    """For ``rank``, the rank's number; for ``base``, the key in that file."""
     file: str = ""
     key: str = ""
     """Its key in the file, if it has one."""
@@ -50,6 +52,8 @@ class HeldState(msgspec.Struct, frozen=True):
     origins: tuple[StateOrigin, ...] = ()
     part: str = ""
     """The part of the whole that this rank holds; empty if it holds all."""
+    initial: tuple[StateOrigin, ...] = ()
+    """First life, of untrained parameters: where its contents came from when training began."""
 
     @property
     def identity(self) -> tuple[str, str, str]:
@@ -66,6 +70,26 @@ class SavedTensor(msgspec.Struct, frozen=True):
     dtype: str
     holds: tuple[tuple[str, str, str], ...]
     """(kind, slot, name) of each."""
+
+
+class TensorSample(msgspec.Struct, frozen=True):
+    """A few bytes of a tensor in one of the model's own files, by which it is compared with another file's."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    digest: str
+    """Of bytes spread over the tensor."""
+    values: tuple[float, ...] = ()
+    """Elements spread over it, which can be compared in another dtype; none of packed dtypes."""
+
+
+class SavedWeight(msgspec.Struct, frozen=True):
+    """A tensor that a converter or a merge has saved, and what it was made of."""
+
+    key: str
+    dtype: str
+    shape: tuple[int, ...]
+    origins: tuple[StateOrigin, ...]
 
 
 class StateCounter(msgspec.Struct, frozen=True):
@@ -133,3 +157,7 @@ class RankLife(msgspec.Struct):
 
     These are the model's own files, and what another process made from the checkpoint.
     """
+    samples: dict[str, dict[str, TensorSample]] = {}
+    """For each of the model's own files, what its tensors are like, by key; none of those whose bytes aren't here."""
+    weights: list[SavedWeight] = []
+    """Of a conversion or a merge: all weights that it saved."""

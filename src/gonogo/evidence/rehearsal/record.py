@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from gonogo.evidence.rehearsal.attached_adapter import AttachedAdapter
 from gonogo.evidence.rehearsal.lives import LifePart, RankLife
 from gonogo.evidence.rehearsal.loading import LoaderSharedMemory
 from gonogo.evidence.rehearsal.work import PhaseWork
@@ -365,6 +366,8 @@ class RankRecord(msgspec.Struct):
     """Objects made by gonogo (a tokenizer, a stand-in's object) that were operands of the failing statement."""
     certificate: list[Obligation] = []
     """For a failed rank: the conditions under which the real run fails in the same way."""
+    attached_adapters: list[AttachedAdapter] = []
+    """Adapters that it put on a base of another name than theirs."""
     life: RankLife | None = None
     """What the rank observed of the run's life, if that is rehearsed."""
 

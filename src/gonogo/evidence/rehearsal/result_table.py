@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from gonogo.evidence.rehearsal.base_table import base_rows, plain_name
 from gonogo.evidence.rehearsal.life_table import WHOLE_SHARE, is_key_of
 from gonogo.evidence.rehearsal.lives import HeldState, RankLife, SavedTensor, StateMoment
 from gonogo.evidence.rehearsal.record import RehearsalRecord
@@ -30,13 +31,16 @@ def result_report(record: RehearsalRecord) -> ResultReport | None:
     files = next((saved for stage in reversed(lives) if (saved := _saved_tensors(stage))), _saved_tensors(before))
     rows = [_row(state, files, loaded) for state in had.values() if state.trained or state.kind == "buffer"]
     lost = {row.name for row in rows if row.status != "restored"}
+    bases = base_rows(first, record.afterwards, [done.life_part for done in record.afterwards])
+    told = {plain_name(name) for row in bases if row.status == "drawn" for name in row.names}
     return ResultReport(
         stages=tuple(map(_stage, record.afterwards)),
         is_loaded=loaded is not None,
         states=(
             *(row for row in rows if row.kind == "parameter" or row.status != "unchanged"),
-            *_reinitialized_rows(loaded, lost),
+            *(row for row in _reinitialized_rows(loaded, lost) if plain_name(row.name) not in told),
         ),
+        bases=bases,
     )
 
 
@@ -107,5 +111,6 @@ def _may_hold_flat_weights(held: Sequence[HeldState]) -> bool:
 def _reinitialized_rows(loaded: StateMoment | None, lost: set[str]) -> Iterator[StateRow]:
     """Parameters of the loaded model whose values came from no file."""
     for one in loaded.held if loaded is not None else ():
-        if one.kind == "parameter" and not one.origins and one.name not in lost:
+        is_new = all(origin.kind == "drawn" for origin in one.origins)
+        if one.kind == "parameter" and is_new and one.name not in lost:
             yield StateRow(one.kind, one.name, one.slot, "drawn-anew", False, dtype=one.dtype)

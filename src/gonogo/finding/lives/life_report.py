@@ -7,9 +7,11 @@ from typing import Literal
 import msgspec
 
 StateStatus = Literal[
-    "restored", "partly", "not-read", "not-written", "other-state", "other-dtype", "drawn-anew", "unchanged", "unknown"
-]
-"""``other-state``: it holds another state's contents; ``unchanged``: untrained, with its initial contents again."""
+    "restored", "partly", "not-read", "not-written", "other-state", "other-dtype", "drawn-anew", "other-base",
+    "unchanged", "unknown",
+]  # fmt: skip
+"""``other-state``: it holds another state's contents; ``unchanged``: untrained, with its initial contents again;
+``other-base``: untrained, with other contents than in training (:class:`BaseRow` has where they come from)."""
 CounterStatus = Literal["restored", "restarted", "differs", "unknown"]
 DataStatus = Literal["goes-on", "from-the-start", "seen-again", "other", "unknown"]
 RandomStatus = Literal["restored", "not-read", "not-written", "unknown"]
@@ -31,6 +33,8 @@ class Interruption(msgspec.Struct, frozen=True):
     """The exception, or the states that are lost."""
     why_zh: str = ""
     """The same in Chinese, where it differs."""
+    from_step: int | None = None
+    """Optimizer steps, or else the scheduler's position, with which the resumed run begins; None if it is not known."""
 
 
 class StateRow(msgspec.Struct, frozen=True):
@@ -88,6 +92,28 @@ class LifeCosts(msgspec.Struct, frozen=True):
     disk_files: int = 0
 
 
+BaseStatus = Literal["same", "rounded", "other", "applied-before", "drawn"]
+"""A frozen weight in a later program: the same; the same in another dtype or quantization; another model's; one that
+already contains the adapter; drawn at random, in whole or in part, in one of the two."""
+
+
+class BaseRow(msgspec.Struct, frozen=True):
+    """Frozen weights that a later program has loaded or drawn again, and what they are beside those in training."""
+
+    stage: str
+    """``resume``, ``convert``, ``merge`` or ``serve``."""
+    status: BaseStatus
+    is_certain: bool
+    """False if it was judged by the names of files that have no contents here, or by the random generator."""
+    names: tuple[str, ...]
+    """As in training."""
+    before: tuple[str, ...] = ()
+    """The folders of the files from which they were loaded in training; empty if they were drawn."""
+    after: tuple[str, ...] = ()
+    dtype_before: str = ""
+    dtype: str = ""
+
+
 class LifeReport(msgspec.Struct, frozen=True):
     """Both lives of a run."""
 
@@ -110,3 +136,5 @@ class LifeReport(msgspec.Struct, frozen=True):
     interruptions: tuple[Interruption, ...] = ()
     """With ``--kill-between-writes``: each point in the save at which it was killed."""
     moments_not_tried: int = 0
+    bases: tuple[BaseRow, ...] = ()
+    """The frozen weights that the second life loaded or drew again."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gonogo.finding.lives.life_report import StateRow
+from gonogo.finding.lives.life_report import BaseRow, StateRow
 
 
 class ResultStage(msgspec.Struct, frozen=True):
@@ -29,3 +29,5 @@ class ResultReport(msgspec.Struct, frozen=True):
     """Whether the last stage loaded and called a model; else the report is about the files' contents."""
     states: tuple[StateRow, ...]
     """The first life's weights; and with ``drawn-anew`` those of the loaded model that are in no file."""
+    bases: tuple[BaseRow, ...] = ()
+    """The frozen weights, which each stage loaded or drew again."""

@@ -10,6 +10,7 @@ from gonogo.finding.lives.life_report import StateRow
 from gonogo.finding.lives.result_report import ResultReport
 from gonogo.finding.rehearsal import Rehearsal
 from gonogo.finding.words import size
+from gonogo.report.lives.base_table import base_table
 from gonogo.report.table import Table
 from gonogo.report.untrusted import clean_line
 
@@ -63,7 +64,8 @@ def result_tables(rehearsal: Rehearsal, language: str) -> list[Table]:
     result = rehearsal.result
     if isinstance(result, UnsetType):
         return []
-    return [_states_table(result, _WORDS[language]), _stages(result, _WORDS[language])]
+    words = _WORDS[language]
+    return [_states_table(result, words), *base_table(result.bases, language), _stages(result, words)]
 
 
 def _states_table(result: ResultReport, words: dict[str, Any]) -> Table:

@@ -8,6 +8,7 @@ from gonogo.finding.lives.life_report import LifeReport, StateRow
 from gonogo.finding.lives.state_names import state_text
 from gonogo.finding.rehearsal import Rehearsal
 from gonogo.finding.words import size
+from gonogo.report.lives.base_table import base_table
 from gonogo.report.table import Table
 from gonogo.report.untrusted import clean_line
 
@@ -26,8 +27,8 @@ _COST_COLUMNS = {
     "zh": ("阶段", "GPU（单个 rank 峰值）", "主机内存（单个 rank 峰值）", "磁盘（所有 rank）", "文件数", "按 1 GB/s"),
 }
 _INTERRUPTED_COLUMNS = {
-    "en": ("killed after writing", "the resume", "why"),
-    "zh": ("写完以下文件后被终止", "恢复", "原因"),
+    "en": ("killed after writing", "the resume", "at step", "why"),
+    "zh": ("写完以下文件后被终止", "恢复", "从第几步", "原因"),
 }
 _TABLE_TEXTS = {
     "en": {
@@ -45,6 +46,7 @@ _TABLE_TEXTS = {
         "other-state": "LOST: another's contents",
         "other-dtype": "LOST: other dtype",
         "drawn-anew": "LOST: initialized anew",
+        "other-base": "NOT those of the training",
         "unchanged": "as before the run",
         "unknown": "not known",
         "restarted": "RESTARTED",
@@ -85,6 +87,7 @@ _TABLE_TEXTS = {
         "other-state": "丢失：装入了另一个状态",
         "other-dtype": "丢失：dtype 不同",
         "drawn-anew": "丢失：重新初始化",
+        "other-base": "与训练时的不同",
         "unchanged": "与运行之前相同",
         "unknown": "未知",
         "restarted": "重新开始",
@@ -120,7 +123,8 @@ def life_tables(rehearsal: Rehearsal, language: str) -> list[Table]:
     if isinstance(life, UnsetType):
         return []
     told = "zh" if language == "zh" else "en"
-    tables = [_states_table(life, told), _counters_table(life, told), _costs_table(life, told)]
+    tables = [_states_table(life, told), *base_table(life.bases, told), _counters_table(life, told)]
+    tables.append(_costs_table(life, told))
     return [*tables, _interruptions(life, told)] if life.interruptions else tables
 
 
@@ -188,16 +192,17 @@ def _costs_table(life_report: LifeReport, language: str) -> Table:
 def _interruptions(life: LifeReport, language: str) -> Table:
     """The moments of interruption; consecutive ones with the same outcome share a row."""
     words = _TABLE_TEXTS[language]
-    rows: list[tuple[str, str, str, str]] = []
+    rows: list[tuple[str, str, str, str, str]] = []
     for one in life.interruptions:
         after = words["half of"].format(file=_short_path(one.after)) if one.torn else _short_path(one.after)
-        came_to = words[f"resume-{one.kind}"], clean_line((language == "zh" and one.why_zh) or one.why)
+        step = "" if one.from_step is None else f"{one.from_step:,}"
+        came_to = words[f"resume-{one.kind}"], step, clean_line((language == "zh" and one.why_zh) or one.why)
         if rows and rows[-1][2:] == came_to:
             rows[-1] = (rows[-1][0], after, *came_to)
         else:
             rows.append((after, after, *came_to))
     shown = tuple((a if a == b else f"{a} … {b}", *rest) for a, b, *rest in rows)
-    return Table(words["interruptions"], _INTERRUPTED_COLUMNS[language], shown, frozenset())
+    return Table(words["interruptions"], _INTERRUPTED_COLUMNS[language], shown, frozenset({2}))
 
 
 def _format_write_time(nbytes: int) -> str:

@@ -42,17 +42,21 @@ class StateTensor(NamedTuple):
         """The label attached to its bytes."""
         return self.kind, self.slot, self.name, self.part
 
-    def described(self, *, randomly_initialized: bool) -> HeldState:
+    def described(self, *, randomly_initialized: bool, initial: tuple[StateOrigin, ...] = ()) -> HeldState:
         """The form that is stored in the record."""
         return HeldState(
             self.kind, self.name, self.shape, str(self.tensor.dtype).removeprefix("torch."), self.slot, self.trained,
-            randomly_initialized, tuple(_origins_of(self.tensor)), self.part,
+            randomly_initialized, tuple(_origins_of(self.tensor)), self.part, initial,
         )  # fmt: skip
 
     @property
     def is_from_file(self) -> bool:
         """True if most of it was read from a file or received from another rank."""
-        return sum(origin.share for origin in _origins_of(self.tensor)) > 0.5
+        return sum(origin.share for origin in _origins_of(self.tensor) if origin.kind != "drawn") > 0.5
+
+    def initial_origins(self) -> tuple[StateOrigin, ...]:
+        """Where its contents come from before training labels it."""
+        return tuple(_origins_of(self.tensor))
 
 
 def _origins_of(tensor: VirtualTensor) -> Iterator[StateOrigin]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 import os
 import sys
 import time
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, get_args
 
 import msgspec
+import torch
 from torch import nn
 
 from gonogo.evidence.rehearsal.lives import (
@@ -19,24 +21,30 @@ from gonogo.evidence.rehearsal.lives import (
     LifePart,
     RankLife,
     SavedTensor,
+    SavedWeight,
     StateKind,
     StateMoment,
+    StateOrigin,
+    TensorSample,
 )
 from gonogo.evidence.rehearsal.record import Outcome, Phase
 from gonogo.virtual.hooks.lifecycle import Lifecycle, RehearsalComplete
 from gonogo.virtual.hooks.modules import ModuleTracker
 from gonogo.virtual.life import random_states
 from gonogo.virtual.life.averages import Averages
-from gonogo.virtual.life.inventory import Inventory
+from gonogo.virtual.life.inventory import Inventory, origins_of_pieces
 from gonogo.virtual.life.origin_mode import BATCH, OriginMode
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
 from gonogo.virtual.mode import VirtualMode
-from gonogo.virtual.origins import Described, Origins, set_labels
+from gonogo.virtual.origins import Described, Origins, real_path, set_labels
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.tracing.components import PLAIN, ComponentFactories
 
 _MAX_FILE_EVENTS = 4096
 _STATE_KINDS = get_args(StateKind)
+_MIXED_IN_LOADING = frozenset({"base", "drawn"})
+"""While a model is put together: an adapter that is merged into it, rows that are added to its embeddings."""
+_MIXED_IN_RESULTS = _MIXED_IN_LOADING | {*_STATE_KINDS, "rank"}
 _ALLOCATOR: Callable[..., CachingAllocator] = PLAIN.allocator
 
 
@@ -53,6 +61,7 @@ class LifeRecorder:
         self._is_first, self._is_afterwards = part == "first", part in RESULT_STAGES
         self._saved_since_step = False
         self._drawn: dict[Any, bool] = {}
+        self._initial: dict[Any, tuple[StateOrigin, ...]] = {}
         self._averages = Averages(labels=part == "first")
 
     def install(self, mode: VirtualMode, lifecycle: Lifecycle, modules: ModuleTracker) -> Callable[[], None]:
@@ -63,10 +72,11 @@ class LifeRecorder:
         undo = [self._inventory.install(), random_states.install(self._record_random_read, self._record_random_set)]
         sys.addaudithook(self._on_audit)
         Origins.followed = True
-        mode.mixes = self._is_afterwards
+        mode.mixed_kinds = _MIXED_IN_RESULTS if self._is_afterwards else _MIXED_IN_LOADING
         mode.averages = None if self._is_afterwards else self._averages
         Origins.on_saved, Origins.on_read = self._on_saved, self._on_read
         Origins.on_unlabelled, Origins.on_omitted = self._on_unlabelled, self._on_omitted
+        Origins.wants_sample, Origins.on_sampled = self._wants_sample, self._on_sampled
         if self._is_first:
             lifecycle.goes_on_after_save = True
         on_root, told_of_batch = modules.on_enter_root, lifecycle.on_batch
@@ -110,8 +120,12 @@ class LifeRecorder:
                 for held in self._inventory.held(self._life.trained_root):
                     if held.kind != "optimizer":
                         self._drawn[held.label] = not held.is_from_file
+                        if held.kind == "parameter" and not held.trained:
+                            self._initial[held.label] = held.initial_origins()
+                self._mode.mixed_kinds = frozenset()
                 self._label()
         elif self.record.at_start is None:
+            self._mode.mixed_kinds = frozenset()
             self.record.resume_peaks = self._peaks()
             self.record.at_start = self._moment(self._life.trained_root, continues_training=True)
 
@@ -151,7 +165,10 @@ class LifeRecorder:
 
     def _moment(self, root: nn.Module | None, *, continues_training: bool) -> StateMoment:
         held = [
-            one.described(randomly_initialized=self._drawn.get(one.label, not one.is_from_file))
+            one.described(
+                randomly_initialized=self._drawn.get(one.label, not one.is_from_file),
+                initial=self._initial.get(one.label, ()),
+            )
             for one in self._inventory.held(root)
         ]
         held += self._averages.held()
@@ -176,6 +193,10 @@ class LifeRecorder:
 
     def _record_saved_tensors(self, file: str, tensors: list[Described]) -> None:
         for key, shape, dtype, pieces in tensors:
+            if self._is_afterwards:
+                whole = math.prod(shape) * _dtype_size(dtype)
+                found = tuple(origins_of_pieces(pieces, whole))
+                self.record.weights.append(SavedWeight(key, dtype.removeprefix("torch."), shape, found))
             states = dict.fromkeys(label for _, _, label in pieces if label[0] in _STATE_KINDS)
             holds = tuple((label[0], label[1], label[2]) for label in states)
             if holds or any(label[0] == "rank" for _, _, label in pieces):
@@ -204,6 +225,12 @@ class LifeRecorder:
     def _on_unlabelled(self, file: str) -> None:
         if file not in self.record.unlabelled and os.path.exists(file):
             self.record.unlabelled[file] = os.stat(file).st_mtime
+
+    def _wants_sample(self, file: str, key: str) -> bool:
+        return key not in self.record.samples.get(real_path(file), ())
+
+    def _on_sampled(self, file: str, key: str, sample: TensorSample) -> None:
+        self.record.samples.setdefault(real_path(file), {})[key] = sample
 
     def _on_read(self, file: str) -> None:
         if file not in self.record.files:
@@ -235,6 +262,11 @@ class LifeRecorder:
             known = self.record.random_set.setdefault(kind, [])
             if digest not in known:
                 known.append(digest)
+
+
+def _dtype_size(dtype: str) -> int:
+    found = getattr(torch, dtype.removeprefix("torch."), None)
+    return found.itemsize if isinstance(found, torch.dtype) else 1
 
 
 def _tensors_in(batch: Any) -> Any:

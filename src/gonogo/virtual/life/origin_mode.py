@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
+
+import torch
 
 from gonogo.virtual import origins
 from gonogo.virtual.collectives.exchange import Operation, flat
@@ -14,6 +17,8 @@ from gonogo.virtual.tensor import VirtualTensor
 _virtual_dispatch = VirtualMode.__torch_dispatch__
 OriginRule = Callable[[Any, Any, Any, Any], None]
 """(operator, arguments, keyword arguments, result)."""
+_MOST_MIXED = 64
+"""Results of more states are activations, not weights."""
 BATCH = "batch"
 """The first word of the label of what was read from the training data."""
 
@@ -27,8 +32,9 @@ class OriginMode(VirtualMode):  # type: ignore[no-untyped-call]
         """Called once, with the batch that the next operator on batch data uses."""
         self.averages: Averages | None = None
         """Told of each operator, where a life's averages of its weights are followed."""
-        self.mixes = False
-        """True if computed results inherit their inputs' origins: when weights are merged, not in training."""
+        self.mixed_kinds: frozenset[str] = frozenset()
+        """The kinds of origins that computed results inherit from their inputs: when weights are loaded or merged, not
+        in training."""
         self._rules: dict[int, OriginRule | None] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -56,8 +62,10 @@ class OriginMode(VirtualMode):  # type: ignore[no-untyped-call]
             rule = self._rules[id(func)] = _rule_of(func)
         if rule is not None:
             rule(func, args, kwargs or {}, out)
-        elif self.mixes:
-            _label_result(func, args, kwargs or {}, out)
+        elif self.mixed_kinds:
+            _label_result(func, args, kwargs or {}, out, self.mixed_kinds)
+        if self.mixed_kinds and func in _random_operators():
+            _label_drawn(out)
 
     def _detect_batch_use(self, args: Any) -> None:
         for tensor in _virtual_tensors(args):
@@ -76,7 +84,16 @@ def _virtual_tensors(values: Any) -> Iterable[VirtualTensor]:
 _COPY_OPERATORS = frozenset(
     {
         *("clone", "_to_copy", "lift_fresh_copy", "detach_copy", "alias_copy", "view_copy", "_reshape_copy"),
-        *("_unsafe_view", "constant_pad_nd", "index_select", "index", "gather", "narrow_copy", "slice_copy"),
+        *(
+            "_unsafe_view",
+            "constant_pad_nd",
+            "index_select",
+            "index",
+            "embedding",
+            "gather",
+            "narrow_copy",
+            "slice_copy",
+        ),
         *("select_copy", "expand_copy", "permute_copy", "t_copy", "transpose_copy", "repeat", "flip", "roll"),
         *("_pin_memory", "to_dense", "contiguous", "squeeze_copy", "unsqueeze_copy", "as_strided_copy"),
         *("all_gather_into_tensor", "all_to_all_single", "broadcast", "wait_tensor"),
@@ -113,11 +130,31 @@ def _rule_of(func: Any) -> OriginRule | None:
     return _add_written_origins if name in _WRITING_OPERATORS else None
 
 
-def _label_result(func: Any, args: Any, kwargs: Any, out: Any) -> None:
+@functools.cache
+def _random_operators() -> frozenset[Any]:
+    """The overloads that draw random numbers."""
+    names = (
+        *("normal_", "uniform_", "random_", "exponential_", "bernoulli_", "cauchy_", "log_normal_", "geometric_"),
+        *("randn", "rand", "randint", "normal", "bernoulli", "randn_like", "rand_like", "randint_like"),
+    )
+    packets = [getattr(torch.ops.aten, name) for name in names]
+    return frozenset(getattr(packet, name) for packet in packets for name in packet.overloads())
+
+
+def _label_drawn(out: Any) -> None:
+    """Label a result as drawn: alone, since what it was before counts no more."""
+    for result in _virtual_tensors([out]):
+        start, end = origins.span_of(result)
+        if origins.is_dense(result):
+            origins.put(result.cell, start, end, [(0, end - start, origins.DRAWN)])
+
+
+def _label_result(func: Any, args: Any, kwargs: Any, out: Any, kinds: frozenset[str]) -> None:
     """Label a computed result with all its inputs' states; which byte comes from which is not tracked."""
     given = [*_virtual_tensors(args), *_virtual_tensors(kwargs.values())]
-    labels = [(0, 1, label) for tensor in given for _, _, label in origins.pieces_in(tensor) if label[0] != BATCH]
-    if not labels:
+    labels = [(0, 1, label) for tensor in given for _, _, label in origins.pieces_in(tensor) if label[0] in kinds]
+    labels = list(dict.fromkeys(labels))
+    if not 0 < len(labels) <= _MOST_MIXED:
         return
     cells = [tensor.cell for tensor in given]
     for result in _virtual_tensors([out]):
@@ -226,13 +263,18 @@ def _collective(func: Any, args: Any, sent: _SentPieces) -> None:
         return
     if name == "gather_" and not outputs:
         return
-    if name in _FLAT_GATHERS and len({label[:3] for one in held for _, _, label in one}) > 1:
+    if name in _FLAT_GATHERS and len({_state_of(label) for one in held for _, _, label in one}) > 1:
         _set_slot_origins(operation, outputs, held)
         return
     _label_outputs(outputs, held)
 
 
 _FLAT_GATHERS = ("_allgather_base_", "allgather_into_tensor_coalesced_")
+
+
+def _state_of(label: origins.Label) -> origins.Label:
+    """What of a label tells states apart; contents of the model's own files are no states."""
+    return label[:1] if label[0] == "base" else label[:3]
 
 
 def _set_slot_origins(

@@ -80,7 +80,7 @@ from gonogo.virtual.tracing.recorder import Recorder
 from gonogo.virtual.unsupported import UnsupportedOperator
 from gonogo.virtual.values import batches, data_shapes
 from gonogo.virtual.values.assumptions import Ledger
-from gonogo.virtual.weights import loading
+from gonogo.virtual.weights import adapters, loading
 
 STACK = ("torch", "deepspeed", "transformers", "accelerate", "peft", "trl", "ms-swift", "safetensors", "tokenizers",
          "huggingface_hub", "datasets", "numpy", "bitsandbytes", "flash-attn")  # fmt: skip
@@ -436,6 +436,7 @@ class Session:
             advanced_loops=self.life.loops.led,
             left_out=self.life.left_out(),
             confinement=self.plan.confinement,
+            attached_adapters=list(adapters.attached),
             life=self.of_life.ended(outcome) if self.of_life is not None else None,
             **self._why,
             rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),

@@ -11,15 +11,27 @@ from typing import Any
 
 import torch
 
+from gonogo.evidence.rehearsal.attached_adapter import AttachedAdapter
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.values import real
+from gonogo.virtual.weights.base_samples import have_same_weights
 from gonogo.virtual.weights.generated_weights import GeneratedWeights
-from gonogo.virtual.weights.model_folders import ADAPTER_CONFIG, ADAPTER_WEIGHT_FILE_NAMES, find_model_folder, is_there
+from gonogo.virtual.weights.model_folders import (
+    ADAPTER_CONFIG,
+    ADAPTER_WEIGHT_FILE_NAMES,
+    find_model_folder,
+    is_there,
+    read_json,
+)
 from gonogo.virtual.weights.skeleton import isolated_model_build
 
 _loading: list[tuple[Any, str]] = []
 """Models into which adapters are being loaded, with the adapters' names, innermost last."""
+
+
+attached: list[AttachedAdapter] = []
+"""Adapters that were loaded on a base of another name than their config has."""
 
 
 def install(patches: Patches, generated_weights: GeneratedWeights) -> None:
@@ -34,7 +46,10 @@ def install(patches: Patches, generated_weights: GeneratedWeights) -> None:
         @functools.wraps(load_adapter)
         def followed(self: Any, model_id: Any, adapter_name: str, *args: Any, **kwargs: Any) -> Any:
             with _loading_adapter(self, adapter_name):
-                return load_adapter(self, model_id, adapter_name, *args, **kwargs)
+                loaded = load_adapter(self, model_id, adapter_name, *args, **kwargs)
+            if (found := _on_its_base(self, os.fspath(model_id), kwargs)) is not None:
+                attached.append(found)
+            return loaded
 
         @functools.wraps(load_weights)
         def load_peft_weights(model_id: Any, *args: Any, **kwargs: Any) -> Any:
@@ -71,6 +86,21 @@ def install(patches: Patches, generated_weights: GeneratedWeights) -> None:
 
     patches.on_undo(after_import("peft.peft_model", follow_peft))
     patches.on_undo(after_import("transformers.integrations.peft", follow_transformers))
+
+
+def _on_its_base(model: Any, adapter: str, load_kwargs: dict[str, Any]) -> AttachedAdapter | None:
+    """The adapter and both bases, if the model was loaded under another name than the adapter's config has."""
+    folder = _folder_of(adapter, load_kwargs)
+    stated = read_json(os.path.join(folder, ADAPTER_CONFIG)).get("base_model_name_or_path") if folder else None
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    opened = getattr(getattr(base, "config", None), "_name_or_path", "")
+    if not isinstance(stated, str) or not stated or not isinstance(opened, str) or not opened or stated == opened:
+        return None
+    if not os.path.isdir(stated) or not os.path.isdir(opened):
+        return AttachedAdapter(adapter, stated, opened)
+    if os.path.realpath(stated) == os.path.realpath(opened):
+        return None
+    return AttachedAdapter(adapter, stated, opened, have_same_weights(stated, opened))
 
 
 @contextmanager

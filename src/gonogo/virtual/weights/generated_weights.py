@@ -13,6 +13,8 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gonogo.virtual.origins import Origins
+
 
 @dataclass(frozen=True)
 class GeneratedWeights:
@@ -63,7 +65,10 @@ class GeneratedWeights:
     def place_of(self, folder: str) -> str:
         """The folder that contains a model's weights now: its own, or the copy created by :meth:`writable`."""
         copy = self._copy_folder(folder)
-        return copy if not self._is_in_scratch(folder) and os.path.isdir(copy) else folder
+        if self._is_in_scratch(folder) or not os.path.isdir(copy):
+            return folder
+        Origins.original_folders[os.path.abspath(copy)] = os.path.abspath(folder)
+        return copy
 
     def _is_in_scratch(self, folder: str) -> bool:
         return os.path.abspath(folder).startswith(f"{self.scratch}/")

@@ -1,8 +1,8 @@
 """safetensors files read without their data: ``safe_open`` is answered from the header.
 
 safetensors itself validates the file (through NumPy's reader, since torch's would allocate memory for all of it). A
-file written by gonogo lists the tensors without data in its metadata (:data:`UNREAD_KEY`); from a real one only small
-tensors are read.
+file written by gonogo lists the tensors without data in its metadata (``UNREAD_KEY`` of ``safetensors_names.py``); from
+a real one only small tensors are read.
 """
 
 from __future__ import annotations
@@ -14,24 +14,13 @@ from typing import Any, ClassVar
 import torch
 
 from gonogo.virtual import private
-from gonogo.virtual.origins import record_read
+from gonogo.virtual.origins import Origins, record_read
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.values import real
+from gonogo.virtual.weights.base_samples import tensor_sample
 from gonogo.virtual.weights.file_tensors import VALUES_LIMIT_BYTES, nbytes_of, tensor_with_values, tensor_without_values
+from gonogo.virtual.weights.safetensors_names import ORIGINS, UNREAD_KEY, known_dtype
 
-UNREAD_KEY = "gonogo.unread"
-"""Key of a header's metadata: a JSON list of the tensors without values, or ``"all"``."""
-
-ORIGINS = "gonogo.origins"
-"""Key of a header's metadata: the origins of each tensor (see ``origins.py``)."""
-_DTYPES = {
-    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32",
-    "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool", "U64": "uint64", "U32": "uint32", "U16": "uint16",
-    "C64": "complex64", "F8_E4M3": "float8_e4m3fn", "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2": "float8_e5m2",
-    "F8_E5M2FNUZ": "float8_e5m2fnuz", "F8_E8M0": "float8_e8m0fnu", "F4": "float4_e2m1fn_x2",
-}  # fmt: skip
-DTYPE_NAMES = {name: code for code, name in _DTYPES.items()}
-"""Maps torch's name of a dtype to safetensors' code."""
 _TORCH_FRAMEWORK_NAMES = ("pt", "pytorch", "torch")
 
 
@@ -122,11 +111,24 @@ class SafeOpen:
     def part(self, name: str, original: Any, index: Any) -> torch.Tensor:
         """A tensor, or the part of it selected by ``index``."""
         tensor = self._part(name, original, index)
-        record_read(tensor, self._origins.get(name), str(self._path), name)
+        described = self._origins.get(name)
+        record_read(tensor, described, str(self._path), name)
+        if Origins.followed and described is None and self._unread == frozenset():
+            self._sample(name, original)
         return tensor
 
+    def _sample(self, name: str, original: Any) -> None:
+        """Read a few bytes of a tensor, by which it can be told from another file's."""
+        if Origins.wants_sample(str(self._path), name):
+            self._offsets = self._offsets or _offsets(self._path)
+            begin, end = self._offsets[name]
+            code, shape = original.get_dtype(), tuple(original.get_shape())
+            with private.modes_off():
+                sample = tensor_sample(self._path, begin, end, shape, known_dtype(code))
+            Origins.on_sampled(str(self._path), name, sample)
+
     def _part(self, name: str, original: Any, index: Any) -> torch.Tensor:
-        shape, dtype = original.get_shape(), _torch_dtype(original.get_dtype())
+        shape, dtype = original.get_shape(), known_dtype(original.get_dtype())
         if dtype is getattr(torch, "float4_e2m1fn_x2", None):  # two numbers per byte
             shape = [*shape[:-1], shape[-1] // 2]
         known = self._unread is not None and name not in self._unread and nbytes_of(shape, dtype) <= VALUES_LIMIT_BYTES
@@ -155,13 +157,6 @@ def _offsets(path: Any) -> dict[str, tuple[int, int]]:
         name: (8 + length + entry["data_offsets"][0], 8 + length + entry["data_offsets"][1])
         for name, entry in described.items()
     }
-
-
-def _torch_dtype(code: str) -> torch.dtype:
-    dtype = getattr(torch, _DTYPES.get(code, ""), None)
-    if not isinstance(dtype, torch.dtype):
-        raise ValueError(f"safetensors dtype {code} is not known to this torch")
-    return dtype
 
 
 def install(patches: Patches, on_open: Callable[[str], None]) -> None:

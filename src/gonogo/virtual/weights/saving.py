@@ -8,6 +8,7 @@ unknown values.
 from __future__ import annotations
 
 import ctypes
+import functools
 import io
 import os
 import pickle
@@ -30,7 +31,13 @@ from gonogo.virtual.values import contents
 from gonogo.virtual.weights import private_serialization
 from gonogo.virtual.weights.file_tensors import tensor_without_values
 from gonogo.virtual.weights.saving_safetensors import replace_writers
-from gonogo.virtual.weights.torch_archive import UNREAD_LOCATION_PREFIX, Record, write_archive
+from gonogo.virtual.weights.torch_archive import (
+    UNREAD_LOCATION_PREFIX,
+    Record,
+    archive_records,
+    names_in_archive,
+    write_archive,
+)
 
 OnWrite = Callable[[str, int, int], None]
 """Called with a file's path, its length in bytes, and the number of tensors in it."""
@@ -50,6 +57,14 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
 
     original = torch.save
 
+    @functools.cache
+    def record_names() -> frozenset[str]:
+        """What this torch writes into an archive."""
+        written = io.BytesIO()
+        with private.modes_off():
+            original({}, written)
+        return names_in_archive(written)
+
     def save(
         obj: object,
         f: Any,
@@ -64,12 +79,7 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
         if Origins.followed:
             _name_tensors(obj, "", stored.names)
         data = _pickle_object(obj, stored, pickle_module, pickle_protocol)
-        records = [
-            Record("data.pkl", len(data), data),
-            Record("byteorder", 6, b"little"),
-            *stored.records(),
-            Record("version", 2, b"3\n"),
-        ]
+        records = archive_records(data, stored.records(), record_names())
         if isinstance(f, str | os.PathLike):
             path = os.fspath(f)
             with open(path, "wb") as file:

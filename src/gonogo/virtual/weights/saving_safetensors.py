@@ -23,7 +23,7 @@ from gonogo.virtual.reentrancy import InternalWork
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.unsupported import UnsupportedOperator
 from gonogo.virtual.weights.file_tensors import VALUES_LIMIT_BYTES, tensor_without_values
-from gonogo.virtual.weights.safetensors_files import DTYPE_NAMES, ORIGINS, UNREAD_KEY
+from gonogo.virtual.weights.safetensors_names import DTYPE_NAMES, ORIGINS, UNREAD_KEY
 
 _IN_MEMORY_LIMIT = 256 << 20
 

@@ -18,6 +18,8 @@ UNREAD_LOCATION_PREFIX = "gonogo-unread:"
 """Prefix of the location of a storage without values."""
 _OMITTED_RECORD = "gonogo-omitted"
 _ALIGNMENT = 64
+_BEFORE_STORAGES = ((".format_version", b"1"), (".storage_alignment", b"64"), ("byteorder", b"little"))
+_AFTER_STORAGES = (("version", b"3\n"), (".data/serialization_id", b"0" * 40))
 _ZIP64_LIMIT = 0xFFFFFFFF
 
 
@@ -29,6 +31,19 @@ class Record(NamedTuple):
     data: bytes | None
 
 
+def archive_records(pickled: bytes, storages: Iterable[Record], names: frozenset[str]) -> list[Record]:
+    """All records of an archive, in torch's order; ``names`` are those that this torch writes."""
+    before = [Record(name, len(data), data) for name, data in _BEFORE_STORAGES if name in names]
+    after = [Record(name, len(data), data) for name, data in _AFTER_STORAGES if name in names]
+    return [Record("data.pkl", len(pickled), pickled), *before, *storages, *after]
+
+
+def names_in_archive(archive: Any) -> frozenset[str]:
+    """The names of an archive's records, without its prefix."""
+    with zipfile.ZipFile(archive) as opened:
+        return frozenset(name.partition("/")[2] for name in opened.namelist())
+
+
 def _local_header(name: bytes, nbytes: int, crc: int, offset: int) -> bytes:
     """The header of a record, padded so that its data starts at a multiple of 64."""
     large = nbytes >= _ZIP64_LIMIT
@@ -38,9 +53,15 @@ def _local_header(name: bytes, nbytes: int, crc: int, offset: int) -> bytes:
     extra += struct.pack("<HH", 0x4246, padding) + b"Z" * padding
     size = _ZIP64_LIMIT if large else nbytes
     version = 45 if large else 20
-    return struct.pack("<IHHHHHIIIHH", 0x04034B50, version, 0x800, 0, 0, 33, crc, size, size, len(name), len(extra)) + (
+    flags = 0x808  # names in UTF-8; a descriptor follows the data
+    return struct.pack("<IHHHHHIIIHH", 0x04034B50, version, flags, 0, 0, 33, crc, size, size, len(name), len(extra)) + (
         name + extra
     )
+
+
+def _descriptor(nbytes: int, crc: int) -> bytes:
+    """What torch writes after the data of each record."""
+    return struct.pack("<IIQQ" if nbytes >= _ZIP64_LIMIT else "<IIII", 0x08074B50, crc, nbytes, nbytes)
 
 
 def _directory_entry(name: bytes, nbytes: int, crc: int, header_offset: int) -> bytes:
@@ -55,7 +76,7 @@ def _directory_entry(name: bytes, nbytes: int, crc: int, header_offset: int) -> 
     extra = struct.pack("<HH", 1, len(wide)) + wide if wide else b""
     return (
         struct.pack(
-            "<IHHHHHHIIIHHHHHII", 0x02014B50, 45, 45 if wide else 20, 0x800, 0, 0, 33, crc, size, size, len(name),
+            "<IHHHHHHIIIHHHHHII", 0x02014B50, 45, 45 if wide else 20, 0x808, 0, 0, 33, crc, size, size, len(name),
             len(extra), 0, 0, 0, 0, offset,
         )
         + name
@@ -91,16 +112,18 @@ def write_archive(file: Any, prefix: str, records: Iterable[Record], *, sparse: 
         else:
             file.write(record.data)
             at += len(record.data)
+        descriptor = _descriptor(record.nbytes, crc)
+        file.write(descriptor)
+        at += len(descriptor)
     entries = b"".join(directory)
     end64 = struct.pack(
         "<IQHHIIQQQQ", 0x06064B50, 44, 45, 45, 0, 0, len(directory), len(directory), len(entries), at
     ) + struct.pack("<IIQI", 0x07064B50, 0, at + len(entries), 1)
     count = min(len(directory), 0xFFFF)
-    wide = at >= _ZIP64_LIMIT or len(directory) >= 0xFFFF
     end = struct.pack(
         "<IHHHHIIH", 0x06054B50, 0, 0, count, count, min(len(entries), _ZIP64_LIMIT), min(at, _ZIP64_LIMIT), 0
     )  # fmt: skip
-    tail = entries + (end64 if wide else b"") + end
+    tail = entries + end64 + end  # torch writes the one for large archives into small ones, too
     file.write(tail)
     return at + len(tail)
 
