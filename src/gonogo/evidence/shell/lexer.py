@@ -116,7 +116,7 @@ _DECLARATION_BUILTINS = frozenset({"export", "declare", "typeset", "local", "rea
 
 
 @lru_cache(maxsize=4)
-def _closings(_data: bytes) -> dict[tuple[int, int], int]:
+def _closings(_data: bytes) -> dict[tuple[int, int], int | None]:
     """Where brackets close in a script, as found so far: those of nested words are asked for at every level."""
     return {}
 
@@ -253,9 +253,7 @@ class Lexer:
         """The offset of the bracket that closes the one around ``offset``; None if it isn't closed."""
         known = self._closed.get((offset, close))
         if known is None or known >= self.limit:
-            known = self._search_closing(offset, close)
-            if known is not None:
-                self._closed[offset, close] = known
+            known = self._closed[offset, close] = self._search_closing(offset, close)
         return known
 
     def _search_closing(self, offset: int, close: int) -> int | None:
@@ -475,7 +473,7 @@ class Lexer:
         match = _NAME.match(data, offset + 1, self.limit)
         if match is not None:
             return [Parameter(offset, match.end(), quoted, match[0].decode())], match.end()
-        if following in _bytes_of(_SPECIAL_PARAMETERS):
+        if following in _SPECIAL_PARAMETERS:
             return [Parameter(offset, offset + 2, quoted, following.decode())], offset + 2
         if following == b"{":
             close = self._closing_brace(offset + 2, quoted)
@@ -557,10 +555,6 @@ class Lexer:
 def decoded(data: bytes) -> str:
     """Source bytes as text."""
     return data.decode("utf-8", "surrogateescape")
-
-
-def _bytes_of(data: bytes) -> frozenset[bytes]:
-    return frozenset(data[i : i + 1] for i in range(len(data)))
 
 
 def plain_text(word: SyntaxWord) -> str:
