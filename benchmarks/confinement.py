@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from gonogo.confinement.confinement import FORCED, Confinement
+from gonogo.confinement.confinement import CONFINEMENT_VARIABLE, Confinement
 from gonogo.finding.errors import UserError
 
 _PROGRAM = ["/bin/true"]
@@ -81,7 +81,7 @@ def main() -> int:
     parser.add_argument("--format", choices=("text", "json"), default="text")
     options = parser.parse_args()
     if options.means:
-        os.environ[FORCED] = options.means
+        os.environ[CONFINEMENT_VARIABLE] = options.means
     try:
         figures = measured(options.pairs)
     except UserError as error:
