@@ -92,6 +92,7 @@ SCRIPTS = {
     "long values": (b"X=" + b"y" * 20_000 + b"\n" + many(b"torchrun t.py $X $X $X\n", 24_000) + START, ""),
     "variables": (lines(lambda n: f"export A{n}={n}\n", 500_000) + START, ""),
     "nested substitutions": (many(b"A=" + b"$(echo " * 30 + b"x" + b")" * 30 + b"\n", 300_000) + START, ""),
+    "lines of a command": (b"torchrun t.py \\\n" + many(b"--a \\\n#\n", 128_000) + b"--b\n", ""),
     "launches with one config": (
         b"cat > a.yaml <<E\ndistributed_type: MULTI_GPU\n"
         + many(b"- a\n", 100_000)

@@ -77,7 +77,9 @@ def line_at(source: SourceFile, number: int) -> ShellLine | None:
 
 def lines_from(source: SourceFile, number: int) -> Iterator[ShellLine]:
     """The lines from that one on."""
-    yield from _lines(source)[max(number - 1, 0) :]
+    lines = _lines(source)
+    for index in range(max(number - 1, 0), len(lines)):
+        yield lines[index]
 
 
 @lru_cache(maxsize=4)  # one script is looked at by many hazards in a row
