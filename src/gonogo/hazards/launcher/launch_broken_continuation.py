@@ -125,9 +125,10 @@ def _next_nonblank_line(line: ShellLine) -> tuple[list[ShellLine], ShellLine | N
 
 def _merge_edits(edits: Iterable[Edit]) -> tuple[Edit, ...]:
     """The edits, with insertions at the same place merged into one."""
-    given = list(edits)
-    insertions = [edit for edit in given if edit.start == edit.end and edit.after.endswith(b"\n")]
-    others = [edit for edit in given if edit not in insertions]
+    insertions: list[Edit] = []
+    others: list[Edit] = []
+    for edit in edits:
+        (insertions if edit.start == edit.end and edit.after.endswith(b"\n") else others).append(edit)
     if not insertions:
         return tuple(others)
     one = insertions[0]
