@@ -104,8 +104,10 @@ def test_where_a_traceback_ends_is_a_hint_at_most(hazard: Hazard, path: str, wha
     file = "/opt/venv/lib/python3.11/site-packages/trl/trainer/../../" + (path or "swift/train.py")
     file = file if file.endswith(".py") else file.rstrip("/") + "/models.py"
     log = tmp_path / "run.log"
+    begun_by = "deepspeed --num_gpus 8 train.py\n" if hazard.theme == "zero3" else ""
     log.write_text(
-        f'Traceback (most recent call last):\n  File "/data/run/train.py", line 3, in main\n    trainer.train()\n'
+        begun_by
+        + 'Traceback (most recent call last):\n  File "/data/run/train.py", line 3, in main\n    trainer.train()\n'
         f'  File "{file.replace("/_vl.py", "/modeling_vl.py")}", line 71, in f\n    {what} x\n'
     )
     findings = {one.hazard: one for one in read_failure([str(log)]).report().findings}

@@ -1,6 +1,7 @@
 """A policy is updated after each walk, until the rank has seen 160 moves: walks are longer on one rank than on others.
 
 truth: NO-GO
+says: (?i)connection|timed out|timeout
 why: a rank whose walks are shorter makes more updates, whose gradients wait for those of ranks that have ended.
 """
 

@@ -43,6 +43,7 @@ def test_utf_16_is_said_with_the_way_out() -> None:
 
 def test_a_script_that_another_sources_is_said_too() -> None:
     Path("env.sh").write_bytes(b"export A=1\n" * (MAX_SCRIPT // 10))
+    Path("train.py").write_text("import torch\n")
     Path("launch.sh").write_text("source env.sh\ntorchrun train.py\n")
     [one] = checked("launch.sh").skipped
     assert one.what.en == "launch.sh"

@@ -32,7 +32,7 @@ _SELF_EXPLAINING_TYPES = _NAMING_TYPES | {"IndexError", "KeyError", "TypeError"}
 _NAMED_PATTERN = lazy_compile(r"(?<![\w.])([A-Za-z_][\w.]*)\(\)|[\"'`]([A-Za-z_][\w.]*)[\"'`]")
 _THEME_OF_RELEASES = "environment"
 _OTHER_NAME = "qzx_other"
-_ZERO_PATTERN = Pattern(r"(?i)deepspeed|zero|\bds_")
+_ZERO_PATTERN = Pattern(r"(?i)deepspeed|zero|\bds_|Invalidate trace cache")
 _PARTS: dict[str, Pattern] = {
     "ddp": Pattern(r"(?i)\bddp\b|DistributedDataParallel|_ddp|nn/parallel"),
     "flash": Pattern(r"(?i)flash"),
