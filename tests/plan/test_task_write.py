@@ -115,14 +115,10 @@ def test_the_real_trl_rehearses_go(
     assert report["verdict"] == "GO", (report["findings"], report["skipped"])
 
 
-@pytest.mark.slow
+@pytest.mark.very_slow
 @pytest.mark.parametrize(
     ("given", "chosen"),
-    [
-        pytest.param(*task, marks=() if name == "dpo" else pytest.mark.very_slow)
-        for name, task in zip(NAMES, TASKS, strict=True)
-        if name != "dpo-precomputed"
-    ],
+    [task for name, task in zip(NAMES, TASKS, strict=True) if name != "dpo-precomputed"],
     ids=[name for name in NAMES if name != "dpo-precomputed"],
 )
 def test_the_real_ms_swift_rehearses_go(
