@@ -18,7 +18,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from lives import _run, _warm  # noqa: E402
-from truth_cells import chosen_cells  # noqa: E402
+from truth_cells import chosen_cells, compare  # noqa: E402
 
 from bases import CELLS, TRUTH, BaseCell, write_bases  # noqa: E402  # isort: skip
 
@@ -69,16 +69,8 @@ def main() -> None:
             TRUTH.write_text(json.dumps(truth, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         return
     from bases import judged
-    from warm_worlds import WarmWorlds
 
-    right, worlds = 0, WarmWorlds()
-    for cell in cells:
-        with tempfile.TemporaryDirectory() as name, worlds.in_use():
-            wrong, said = judged(cell, truth.get(cell.name), Path(name))
-        right += not wrong
-        print(f"{'wrong' if wrong else 'right'}: {said}: {cell.name}", *wrong, sep="\n    ", flush=True)
-    worlds.close()
-    print(f"{right} of {len(cells)} uses of an adapter are as they really are")
+    print(f"{compare(cells, truth, judged)} uses of an adapter are as they really are")
 
 
 if __name__ == "__main__":

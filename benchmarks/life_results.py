@@ -9,7 +9,6 @@ trained weights the loaded model lacks; without it the lives are rehearsed and c
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tempfile
 from pathlib import Path
@@ -20,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from lives import _error_of, _run, _warm  # noqa: E402
 from results import CELLS, TRUTH, ResultCell, write_base  # noqa: E402
-from truth_cells import chosen_cells  # noqa: E402
+from truth_cells import chosen_cells, compare  # noqa: E402
 
 _NEAR = 2e-3
 """Of sums in bfloat16."""
@@ -75,18 +74,8 @@ def main() -> None:
             TRUTH.write_text(json.dumps(truth, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         return
     from result_comparison import judged
-    from warm_worlds import WarmWorlds
 
-    right, worlds = 0, WarmWorlds()
-    for cell in cells:
-        before = os.getcwd()
-        with tempfile.TemporaryDirectory() as name, worlds.in_use():
-            wrong, said = judged(cell, truth.get(cell.name), Path(name))
-            os.chdir(before)
-        right += not wrong
-        print(f"{'wrong' if wrong else 'right'}: {said}: {cell.name}", *wrong, sep="\n    ", flush=True)
-    worlds.close()
-    print(f"{right} of {len(cells)} results are as they really are")
+    print(f"{compare(cells, truth, judged)} results are as they really are")
 
 
 if __name__ == "__main__":

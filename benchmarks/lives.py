@@ -29,6 +29,10 @@ sys.path[:0] = [str(Path(__file__).parent.parent / "tests" / "life"), str(Path(_
 
 from cells import CELLS, PROGRAMS, TRUTH, Cell, write_project  # noqa: E402
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from truth_cells import compare  # noqa: E402
+
 _TIMEOUT = 120.0
 
 
@@ -186,16 +190,8 @@ def main() -> None:
             TRUTH.write_text(json.dumps(truth, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         return
     from life_comparison import judged
-    from warm_worlds import WarmWorlds
 
-    right, worlds = 0, WarmWorlds()
-    for cell in cells:
-        with tempfile.TemporaryDirectory() as name, worlds.in_use():
-            wrong, said = judged(cell, truth.get(cell.name), Path(name))
-        right += not wrong
-        print(f"{'wrong' if wrong else 'right'}: {said}: {cell.name}", *wrong, sep="\n    ", flush=True)
-    worlds.close()
-    print(f"{right} of {len(cells)} lives are as they really are")
+    print(f"{compare(cells, truth, judged)} lives are as they really are")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from gonogo.diagnose.kinds_of_messages import Explanation
+from gonogo.diagnose.kinds_of_messages import Explanation, first_explanation
 from gonogo.evidence.failure.api_mismatch import PLAIN_TYPES, ApiMismatch
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
@@ -53,11 +53,7 @@ def explain_by_attribute(
     """The reason for a missing attribute and what to change; (None, None) if it is of no such kind."""
     if raised.message.form != "no_attribute" or misfit is None:
         return None, None
-    for rule in _RULES:
-        told = rule(raised, misfit, versions)
-        if told[0] is not None:
-            return told
-    return None, None
+    return first_explanation(_RULES, raised, misfit, versions)
 
 
 def is_unset_own_attribute(misfit: ApiMismatch | None) -> bool:

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable
 
-from gonogo.diagnose.kinds_of_messages import Explanation
+from gonogo.diagnose.kinds_of_messages import Explanation, first_explanation
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import CodePlace, RaisedException
@@ -45,11 +45,7 @@ _CALLS_A_COLLECTIVE_PATTERN = lazy_compile(
 
 def explain_by_call(exception: RaisedException) -> Explanation:
     """The reason and what to change; (None, None) if the exception is of no such kind."""
-    for rule in _RULES:
-        told = rule(exception)
-        if told[0] is not None:
-            return told
-    return None, None
+    return first_explanation(_RULES, exception)
 
 
 def _code_of(place: CodePlace | None) -> str:

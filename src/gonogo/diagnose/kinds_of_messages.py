@@ -7,7 +7,7 @@ empty range, a gradient with another dtype than the weights.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
@@ -74,13 +74,15 @@ _SIZE_MISMATCH_PATTERN = lazy_compile(
 )
 
 
+def first_explanation(rules: Iterable[Callable[..., Explanation]], *given: object) -> Explanation:
+    """The answer of the first rule that has one; (None, None) if none has."""
+    answers = (rule(*given) for rule in rules)
+    return next((answer for answer in answers if answer[0] is not None), (None, None))
+
+
 def explain_by_message(exception: RaisedException) -> Explanation:
     """The reason and what to change; (None, None) if the message is of no such kind."""
-    for rule in _RULES:
-        told = rule(exception)
-        if told[0] is not None:
-            return told
-    return None, None
+    return first_explanation(_RULES, exception)
 
 
 def _innermost_code(exception: RaisedException) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from gonogo.diagnose.kinds_of_messages import Explanation
+from gonogo.diagnose.kinds_of_messages import Explanation, first_explanation
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import RaisedException
@@ -64,11 +64,7 @@ _INHOMOGENEOUS_PATTERN = lazy_compile(r"inhomogeneous shape|setting an array ele
 
 def explain_by_object(exception: RaisedException) -> Explanation:
     """The reason and what to change; (None, None) if the exception is of no such kind."""
-    for rule in _RULES:
-        told = rule(exception)
-        if told[0] is not None:
-            return told
-    return None, None
+    return first_explanation(_RULES, exception)
 
 
 def _explain_attribute(exception: RaisedException) -> Explanation:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gonogo.diagnose.kinds_of_messages import Explanation
+from gonogo.diagnose.kinds_of_messages import Explanation, first_explanation
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import CodePlace, RaisedException
@@ -38,23 +38,13 @@ _PERMISSION_PATTERN = lazy_compile(r"\bpidfd_getfd\b[^\n]{0,40}(?:not permitted|
 
 def explain_by_state(exception: RaisedException) -> Explanation:
     """The reason and what to change; (None, None) if the exception is of no such kind."""
-    for rule in _RULES:
-        told = rule(exception)
-        if told[0] is not None:
-            return told
-    return None, None
+    return first_explanation(_RULES, exception)
 
 
-def _calling_frame(exception: RaisedException, *besides: str) -> CodePlace | None:
-    """The innermost frame outside torch, Python, and the packages given."""
-    return next(
-        (
-            frame
-            for frame in reversed(exception.frames)
-            if frame.package not in ("torch", *besides) and frame.owner != "python"
-        ),
-        None,
-    )
+def _calling_frame(exception: RaisedException) -> CodePlace | None:
+    """The innermost frame outside torch and Python."""
+    outside = (frame for frame in reversed(exception.frames) if frame.package != "torch" and frame.owner != "python")
+    return next(outside, None)
 
 
 def _release(place: CodePlace | None) -> str:
