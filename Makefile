@@ -25,8 +25,7 @@ demo: setup
 test: setup
 	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal -m 'not slow and not very_slow'
 
-CI_HAS_TIME_FOR := (not launchers and not two_faulty and not 7b_grpo and not half_the_host and not (fixed_is_go and qwen_72b) \
-	and not (fits_because and 8)) or trl_sft or llamafactory_train
+CI_HAS_TIME_FOR := slam_omni and not two_faulty or device_map and fixed_is_go or qwen_72b and named or saving or trl_sft or llamafactory_train
 
 # The slow tests, and of the very slow ones those that .ci/run has time for: examples at full size, saving, two frameworks.
 test-more: setup
