@@ -37,9 +37,10 @@ test-more: setup
 test-all: setup
 	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal
 
-# 100,000 damaged inputs, with a new seed each day: 90 minutes of CPU time, spread over all cores.
+# 100,000 damaged inputs, with a new seed each day, then each sample file made large: two hours of CPU time.
 fuzz: setup
 	$(BIN)/python tests/fuzz/run.py --count 100000
+	$(BIN)/python tests/fuzz/run.py --grow
 
 # 100,000 shell scripts, read by gonogo and run by bash, with a new seed each day: 40 minutes of CPU time.
 shell: setup

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,10 @@ _MAX_SAMPLE = 200_000
 _MAX_CASE = 300_000
 """Bytes of a damaged file: most cases are small, so that many of them are run; ``tests/fuzz/test_costs.py`` has files
 of megabytes."""
+
+_GROWN_BYTES = 180_000
+_GROWN_BY_LINE = (".py", ".sh", ".log", ".sbatch")
+_GROWN = (*_GROWN_BY_LINE, ".json", ".yaml", ".yml", ".txt", ".toml", ".ipynb")
 
 _LAUNCHES = (".sh", ".bash", ".sbatch", ".slurm")
 _TOKENS = (
@@ -155,6 +159,7 @@ class Case:
     main: str
     said: tuple[str, ...]
     """The sample and the damage, for whoever reads of a failure."""
+    grown: bool = False
 
     def write(self, folder: Path) -> None:
         """Lay its files into the folder."""
@@ -197,6 +202,32 @@ class Fuzzer:
             main = encoded
             said.append(f"named {encoded!r}")
         return Case(number, files, self._how(chance, sample, main), os.fsdecode(main), tuple(said))
+
+    @cached_property
+    def files_to_grow(self) -> list[tuple[Sample, str, str]]:
+        """Each text file of the samples with each way to make it large, in the seed's order; the same text once."""
+        known: set[tuple[str, bytes]] = set()
+        found = []
+        for sample in self.samples:
+            for name, path in sample.files:
+                suffix = path.suffix
+                if suffix not in _GROWN or (suffix, path.read_bytes()) in known:
+                    continue
+                known.add((suffix, path.read_bytes()))
+                ways = ("whole", "line", "block", "nest", "lengthen") if suffix in _GROWN_BY_LINE else ("whole",)
+                found += [(sample, name, way) for way in ways]
+        random.Random(self.seed).shuffle(found)
+        return found
+
+    def grown(self, number: int) -> Case:
+        """The case of that number with one file made large out of its own text."""
+        sample, name, way = self.files_to_grow[number % len(self.files_to_grow)]
+        chance = random.Random(f"grown {self.seed}-{number}")
+        files = {name.encode(): path.read_bytes() for name, path in sample.files}
+        files[name.encode()] = _grown(chance, way, files[name.encode()])[:_MAX_CASE]
+        how = "diagnose" if sample.is_log else "file" if Path(name).suffix in _GROWN_BY_LINE else "folder"
+        main = sample.files[0][0] if sample.is_log else name
+        return Case(number, files, how, main, (sample.name, f"{name}: {way}"), grown=True)
 
     def _how(self, chance: random.Random, sample: Sample, main: bytes) -> str:
         ways = ["folder", "folder", "folder", "file", "environment"]
@@ -323,6 +354,18 @@ def _lengthen(chance: random.Random, data: bytes) -> bytes:
     return data[:start] + word * (chance.choice((1000, 30_000, 100_000)) // len(word)) + data[end:]
 
 
+def _grown(chance: random.Random, way: str, data: bytes) -> bytes:
+    if way == "nest":
+        return _nest(chance, data)
+    if way == "lengthen":
+        return _lengthen(chance, data)
+    lines = data.splitlines(keepends=True) or [b"x\n"]
+    count = {"whole": len(lines), "line": 1, "block": 5}[way]
+    start = chance.randrange(len(lines)) if count < len(lines) else 0
+    block = b"".join(lines[start : start + count])
+    return b"".join([*lines[:start], block * max(1, _GROWN_BYTES // len(block)), *lines[start + count :]])
+
+
 def _shuffle(chance: random.Random, data: bytes) -> bytes:
     lines = data.splitlines(keepends=True)
     chance.shuffle(lines)
@@ -343,8 +386,3 @@ def laid(case: Case, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     case.write(folder)
-
-
-def numbers(first: int, count: int, share: int = 0, shares: int = 1) -> Sequence[int]:
-    """The cases of one of several processes."""
-    return range(first + share, first + count, shares)

@@ -5,24 +5,31 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from spread import spread
+from spread import options_of, spread
 
+from fuzz.cases import Fuzzer
 from fuzz.trial import faults
 
 
-def _share(seed: int, cases: range, most: int) -> list[str]:
+def _share(seed: int, cases: range, most: int, *, grow: bool) -> list[str]:
     os.environ.pop("GONOGO_DEBUG", None)
     with tempfile.TemporaryDirectory() as folder:
-        return [str(fault) for fault in faults(seed, cases, Path(folder, "case"), most)]
+        return [str(fault) for fault in faults(seed, cases, Path(folder, "case"), most, grow=grow)]
 
 
 def main() -> int:
     """Run them, and print what is wrong."""
-    given, shares, seconds = spread(__doc__, _share, most=20)
+    options = options_of(__doc__, most=20)
+    options.add_argument("--grow", action="store_true", help="each sample file once, made large out of its own text")
+    given = options.parse_args()
+    if given.grow:
+        given.count = min(given.count, len(Fuzzer(given.seed).files_to_grow))
+    shares, seconds = spread(given, partial(_share, grow=given.grow))
     found = [fault for share in shares for fault in share]
     for fault in found:
         print(fault, end="\n\n")

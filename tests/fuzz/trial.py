@@ -69,6 +69,7 @@ class Fault:
 
     def __str__(self) -> str:
         again = f"python tests/fuzz/run.py --seed {self.seed} --first {self.case.number} --count 1"
+        again += " --grow" if self.case.grown else ""
         return f"{again}\n  {self.case.how} {self.case.main!r}: {'; '.join(self.case.said)}\n  {self.what}"
 
 
@@ -206,15 +207,16 @@ def warmed_up() -> None:
             fault_of(Case(0, {main.encode(): data}, how, main, ()), 0, Path(folder, "case"))
 
 
-def faults(seed: int, cases: range, folder: Path, most: int = 20) -> Iterator[Fault]:
-    """The faults among the cases of those numbers, until there are ``most``."""
+def faults(seed: int, cases: range, folder: Path, most: int = 20, *, grow: bool = False) -> Iterator[Fault]:
+    """The faults among the cases of those numbers, until ``most``; ``grow``: files made large, not damaged."""
     warmed_up()
     fuzzer = Fuzzer(seed)
+    case_of = fuzzer.grown if grow else fuzzer.case
     found = 0
     for done, number in enumerate(cases):
         if done % 50 == 0:
             gc.collect()
-        fault = fault_of(fuzzer.case(number), seed, folder)
+        fault = fault_of(case_of(number), seed, folder)
         if fault is not None:
             yield fault
             found += 1

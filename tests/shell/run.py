@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from spread import spread
+from spread import options_of, spread
 
 from shell.bash import Bash
 from shell.scripts import Maker
@@ -39,7 +39,8 @@ def _share(seed: int, numbers: range, most: int) -> tuple[list[str], int, int]:
 
 def main() -> int:
     """Run them, and print where they differ."""
-    given, shares, seconds = spread(__doc__, _share, most=10)
+    given = options_of(__doc__, most=10).parse_args()
+    shares, seconds = spread(given, _share)
     found = [each for differing, _, _ in shares for each in differing]
     print(*found, sep="\n\n", end="\n\n" if found else "")
     settled, unknown = sum(each[1] for each in shares), sum(each[2] for each in shares)
