@@ -204,7 +204,7 @@ def _machine_options(
     from gonogo.rehearse.request import RehearsalRequest
 
     job = unpacked(RehearsalRequest(command, gpus, nodes, host_memory))
-    named = None if job.gpus is None or job.gpus.isdigit() else job.gpus  # a count alone names no GPU model
+    named = None if job.gpus is None or job.gpus.isdecimal() else job.gpus  # a count alone names no GPU model
     return gpus or named, nodes, job.host_memory
 
 

@@ -79,7 +79,7 @@ def _jwt_claims(name: str, length: int) -> str:
 def _similar_text(name: str, text: str, structured: bool = False) -> str:
     """Text of the same length and classes of characters; with ``structured``, punctuation is kept."""
     letters = "".join(character for character in text if character.isalnum())
-    if letters.isdigit():
+    if letters.isdecimal():
         alphabet = string.digits
     elif len(letters) >= 16 and _HEXADECIMAL.fullmatch(letters):
         alphabet = "0123456789abcdef" if letters == letters.lower() else "0123456789ABCDEF"

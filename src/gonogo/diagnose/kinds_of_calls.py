@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 
 from gonogo.diagnose.kinds_of_messages import Explanation, first_explanation
+from gonogo.evidence.failure.message import sizes_in
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import CodePlace, RaisedException
@@ -214,7 +215,7 @@ def _explain_reshape(exception: RaisedException) -> Explanation:
     found = _RESHAPE_PATTERN.search(exception.message.text[:1000])
     if found is None:
         return None, None
-    shape = [int(size) for size in found.group(1).replace(" ", "").split(",") if size not in ("", "-")]
+    shape = sizes_in(found.group(1))
     count = int(found.group(2))
     at = _innermost(exception)
     code = _code_of(at)

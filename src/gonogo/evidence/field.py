@@ -84,7 +84,7 @@ class Field(msgspec.Struct, frozen=True):
             return self.value
         try:
             text = str(self.value).strip()
-            return int(text) if text.lstrip("+-").isdigit() else float(text)
+            return int(text) if text.lstrip("+-").isdecimal() else float(text)
         except ValueError:
             return None
 

@@ -116,7 +116,7 @@ def _quote_pattern(value: str) -> str:
 
 def _is_word(value: str) -> bool:
     """Whether a value could occur in a text with another meaning, so that it only counts as a separate word."""
-    return value.isalpha() or value.isdigit()
+    return value.isalpha() or value.isdecimal()
 
 
 def _map_strings(value: T, transform: Callable[[str], str]) -> T:

@@ -204,7 +204,7 @@ def _distinctive_words(text: str) -> Iterator[str]:
         for one in dict.fromkeys((plain, plain.replace("-", "_"), word)):
             if (
                 len(one) >= _MIN_WORD_LENGTH
-                and not one.isdigit()
+                and not one.isdecimal()
                 and (len(one) >= 10 or re.search(r"[_./]|[a-z][A-Z]", one))
             ):
                 yield one

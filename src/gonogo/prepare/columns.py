@@ -178,4 +178,4 @@ def selected_row_count(run: Run, name: str, tokens: int = 0) -> int:
 def _whole_number(run: Run, names: tuple[str, ...]) -> int:
     stated = next((run.arguments.get(name) for name in names if run.arguments.get(name).known), None)
     text = str(stated.value) if stated is not None else ""
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isdecimal() else 0

@@ -213,7 +213,7 @@ def _describe_activity(last_activity: str, place: list[str]) -> Text:
     phase, _, rest = last_activity.partition(", step ")
     step, *doing = rest.split(", ", 1)
     name = PHASE_NAMES.get(phase)
-    if name is None or not step.isdigit():
+    if name is None or not step.isdecimal():
         return Text(", ".join([last_activity, *place]), "，".join([last_activity, *place]))
     rest_of_it = [*(words for words in doing if words), *place]
     return Text(", ".join([name.en, f"step {step}", *rest_of_it]), "，".join([name.zh, f"第 {step} 步", *rest_of_it]))

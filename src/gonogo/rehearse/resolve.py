@@ -18,6 +18,7 @@ from gonogo.confinement.world import World
 from gonogo.evidence.environment.own_package import own_console_script
 from gonogo.evidence.launch.command_words import SHELLS, is_python, python_command, shortened, strip_prefix
 from gonogo.evidence.launch.launchers import find_called_launcher
+from gonogo.evidence.number import whole_number_in
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.prepare.environment_mismatch import find_project_file, project_not_installed
@@ -227,7 +228,7 @@ def _resolve_without_launcher(
 
 
 def _positive_integer(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdigit() and int(text) > 0 else None
+    return whole_number_in(text) or None
 
 
 def _check_program(kind: ProgramKind, program: str, situation: Situation) -> None:

@@ -484,7 +484,7 @@ def _raise_if_disk_full(records: list[RankRecord], scratch: Path) -> None:
 
 def _default_accelerator(request: RehearsalRequest, machine: Machine) -> list[Text]:
     """A note on the accelerator that is used if ``--gpus`` names none."""
-    only_a_count = request.gpus is None or request.gpus.strip().isdigit()  # 4090 is a name all the same
+    only_a_count = request.gpus is None or request.gpus.strip().isdecimal()  # 4090 is a name all the same
     if not only_a_count or machine.accelerator.name != DEFAULT_ACCELERATOR:
         return []
     return [translated("--gpus names no GPU type: using {name}").format(name=machine.accelerator.name)]

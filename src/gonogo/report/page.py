@@ -218,7 +218,7 @@ class Page:
         separator = "；" if any(cells(column) > len(column) for column in table.columns) else "; "
         for row in table.rows:
             (first, head), *others = zip(table.columns, row, strict=True)
-            self.line(Styled.assemble((f"{first} " if head.isdigit() or not head else "", "dim"), (head, "bold")))
+            self.line(Styled.assemble((f"{first} " if head.isdecimal() or not head else "", "dim"), (head, "bold")))
             said = Styled()
             for name, cell in others:
                 if cell:

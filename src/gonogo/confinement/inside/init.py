@@ -434,7 +434,7 @@ class WorldServer:
 
     def _count(self) -> int:
         if self._spaces:
-            return sum(name.isdigit() for name in os.listdir("/proc"))
+            return sum(name.isdecimal() for name in os.listdir("/proc"))
         return len(_descendants())
 
     def _over(self, limit: str) -> "NoReturn":
@@ -518,7 +518,7 @@ def _parents() -> dict[int, int]:
     """The parent of each visible process."""
     found: dict[int, int] = {}
     for name in os.listdir("/proc"):
-        if name.isdigit():
+        if name.isdecimal():
             try:
                 with open(f"/proc/{name}/stat", "rb") as file:
                     found[int(name)] = int(file.read().rpartition(b")")[2].split()[1])

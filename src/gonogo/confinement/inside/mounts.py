@@ -228,7 +228,7 @@ class FileTree:
     def _protect_proc(self, proc: str) -> None:
         """Make kernel files that root could write read-only, since they are not namespaced."""
         for entry in os.scandir(proc):
-            if entry.name.isdigit() or entry.is_symlink():
+            if entry.name.isdecimal() or entry.is_symlink():
                 continue
             if entry.name in _PROC_HIDDEN:
                 kernel.bind("/dev/null", entry.path)

@@ -159,7 +159,7 @@ def _package_start(path: str, parts: list[str]) -> int:
 def _is_identifying(name: str) -> bool:
     """Whether a name identifies somebody and is not a common word in logs."""
     lowered = name.lower()
-    plain = len(name) < 3 or name.startswith("<") or name.replace(".", "").isdigit()
+    plain = len(name) < 3 or name.startswith("<") or name.replace(".", "").isdecimal()
     return not (plain or lowered in _GENERIC_NAMES or lowered in _KNOWN_PACKAGES or keyword.iskeyword(name))
 
 

@@ -49,7 +49,7 @@ def _integer(text: str) -> int | None:
             return sign * int(digits[2:], 2)
         if digits.startswith("0x"):
             return sign * int(digits[2:], 16)
-        if not digits.isdigit():
+        if not digits.isdecimal():
             return None
         return sign * int(digits, 8 if digits.startswith("0") and len(digits) > 1 else 10)
     except ValueError:

@@ -181,7 +181,7 @@ def _count_and_name(gpus: str | None) -> tuple[int | None, str]:
     text = gpus.strip()
     if _normalize_name(text) in _accelerators_by_name():
         return None, text
-    match = re.fullmatch(r"(\d+)(?:\s*[xX×*]\s*(\S.*))?", text)
+    match = re.fullmatch(r"(\d{1,9})(?:\s*[xX×*]\s*(\S.*))?", text)
     if match is None:
         return None, text
     count = int(match[1])

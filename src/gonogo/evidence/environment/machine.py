@@ -139,7 +139,7 @@ def parse_nvidia_smi(text: str) -> tuple[tuple[Gpu, ...], str | None]:
         cells = [cell.strip() for cell in line.split(",")]
         if len(cells) < 3 or not cells[0]:
             continue
-        memory = int(cells[1]) << 20 if cells[1].isdigit() else None
+        memory = int(cells[1]) << 20 if cells[1].isdecimal() else None
         capability = re.fullmatch(r"(\d+)\.(\d+)", cells[2]) if len(cells) > 3 else None
         gpus.append(Gpu(cells[0], memory, (int(capability[1]), int(capability[2])) if capability else None))
         driver = driver or (cells[-1] if re.fullmatch(r"\d+\.\d+(?:\.\d+)?", cells[-1]) else None)
@@ -237,7 +237,7 @@ def _control_group() -> tuple[int | None, int | None]:
                 text = Path(path).read_text(encoding="ascii").strip()
             except (OSError, UnicodeDecodeError):
                 text = ""
-            values.append(int(text) if text.isdigit() and int(text) < 1 << 60 else None)
+            values.append(int(text) if text.isdecimal() and int(text) < 1 << 60 else None)
         if values[0] is not None:
             return values[0], values[1]
     return None, None

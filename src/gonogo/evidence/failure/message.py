@@ -189,7 +189,7 @@ def _package_mentions(text: str) -> Iterator[PackageMention]:
         for match in pattern.finditer(text):
             there.setdefault(_package(match.group(1)), match.group(2))
     for name in dict.fromkeys((*required, *there)):
-        if name in _NON_PACKAGE_WORDS or name.isdigit():
+        if name in _NON_PACKAGE_WORDS or name.isdecimal():
             continue
         yield PackageMention(name, there.get(name, ""), required.get(name, ""))
 
@@ -213,12 +213,16 @@ def _package(name: str) -> str:
     return DISTRIBUTION_BY_MODULE.get(name, canonical(name))
 
 
+def sizes_in(text: str) -> list[int]:
+    """The sizes of a shape as printed, with -1 where one is left open: ``16, -1, 128``."""
+    return [int(size) for size in re.findall(r"-?\d{1,18}", text)]
+
+
 def _extract_shapes(text: str) -> tuple[tuple[tuple[int, ...], ...], str]:
     """The shapes, and the text without them."""
     shapes = []
     for match in _SHAPE.finditer(text):
-        inside = (match.group(1) or match.group(2) or match.group(3) or "").replace("x", ",")
-        shape = tuple(int(size) for size in inside.replace(" ", "").split(",") if size)
+        shape = tuple(sizes_in(match.group(1) or match.group(2) or match.group(3) or ""))
         # A single number in parentheses is a remark, not a shape.
         if match.group(1) is not None or len(shape) > 1 or (match.group(2) and match.group(0)[0] == "["):
             shapes.append(shape)

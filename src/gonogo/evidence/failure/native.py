@@ -51,7 +51,7 @@ def readable(symbol: str) -> str:
     """The nested name of a mangled C++ symbol: ``c10::Error`` for ``_ZN3c105ErrorC2E…``; other symbols unchanged."""
     position = next((len(start) for start in ("_ZNK", "_ZN", "_ZTVN", "_ZTIN") if symbol.startswith(start)), 0)
     names = []
-    while position and position < len(symbol) and symbol[position].isdigit():
+    while position and position < len(symbol) and symbol[position].isdecimal():
         digits = len(symbol[position:]) - len(symbol[position:].lstrip("0123456789"))
         length = int(symbol[position : position + digits])
         position += digits

@@ -98,7 +98,7 @@ def is_assignment(word: str) -> bool:
 def is_python(name: str) -> bool:
     """Whether a program's name (without its folder) is that of a Python interpreter."""
     version = name.removeprefix("python")
-    return name.startswith("python") and all(part.isdigit() for part in version.split(".") if version)
+    return name.startswith("python") and all(part.isdecimal() for part in version.split(".") if version)
 
 
 class PythonCommand(msgspec.Struct, frozen=True):

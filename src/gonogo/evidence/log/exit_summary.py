@@ -55,4 +55,4 @@ def exits(log: FailureLog) -> Iterator[tuple[LineMatch, int]]:
 
 def _parse_integer(text: str | None) -> int | None:
     number = (text or "").split(" ")[0]
-    return int(number) if number.lstrip("-").isdigit() else None
+    return int(number) if number.lstrip("-").isdecimal() else None

@@ -118,7 +118,7 @@ def _logs_in_folder(folder: Path) -> tuple[list[LogSource], list[Skipped]]:
 
 
 def _natural_sort_key(name: str) -> list[tuple[int, int | str]]:
-    return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d{1,18})", name)]
+    return [(0, int(part)) if part.isdecimal() else (1, part) for part in re.split(r"(\d{1,18})", name)]
 
 
 _RANK_IN_NAME = lazy_compile(
@@ -131,7 +131,7 @@ def rank_from_file_name(path: Path) -> int | None:
     if named := _RANK_IN_NAME.search(path.name):
         return int(named.group(1))
     parents = path.parts[-3:-1]
-    if len(parents) == 2 and parents[0].startswith("attempt_") and parents[1].isdigit() and len(parents[1]) < 6:
+    if len(parents) == 2 and parents[0].startswith("attempt_") and parents[1].isdecimal() and len(parents[1]) < 6:
         return int(parents[1])
     return None
 

@@ -220,7 +220,7 @@ def is_of_other_ranks(assumption: Assumption) -> bool:
 def place_of(assumption: Assumption) -> ProgramLine | None:
     """The line at which an assumption was made; None if unknown."""
     path, _, number = assumption.where.rpartition(":")
-    return ProgramLine(path, int(number)) if number.isdigit() else None
+    return ProgramLine(path, int(number)) if number.isdecimal() else None
 
 
 def assumption_behind_failure(rank: RankRecord, failure: Failure) -> Assumption | None:
@@ -278,7 +278,7 @@ def _assumption_nearby(rank: RankRecord, failure: Failure) -> Assumption | None:
     of_order = of_order and _GRAD_SCALER_ORDER_PATTERN.search(failure.message) is not None
     for assumption in rank.assumptions:
         path, _, number = assumption.where.rpartition(":")
-        if not number.isdigit() or (failure.phase == "backward" and assumption.kind == "peer_tensors"):
+        if not number.isdecimal() or (failure.phase == "backward" and assumption.kind == "peer_tensors"):
             continue
         line = int(number)
         if assumption.kind == "peer_parameters" and raising and (path, line) != (raising.path, raising.line):

@@ -186,7 +186,7 @@ def _state_row(
         return row("not-read" if is_written else "not-written")
     origins = [_resolve_rank_origin(state, origin) for origin in resumed_state.origins]
     for origin in tuple(origins):  # what another rank sent is what that rank holds
-        if origin.kind == "rank" and origin.name.isdigit():
+        if origin.kind == "rank" and origin.name.isdecimal():
             theirs = states_by_rank.get(int(origin.name), {}).get(state.identity)
             if theirs is None:
                 return row("unknown")

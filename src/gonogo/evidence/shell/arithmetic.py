@@ -124,13 +124,13 @@ class _Evaluator:
         digits = text.lstrip("-+") if text[:1] in "-+" and text else text
         if not text:
             return 0
-        if re.fullmatch(r"0[0-7]+", digits):
+        if re.fullmatch(r"0[0-7]{1,20}", digits):
             return sign * int(digits, 8)
-        if re.fullmatch(r"0[xX][0-9a-fA-F]+", digits):
+        if re.fullmatch(r"0[xX][0-9a-fA-F]{1,15}", digits):
             return sign * int(digits, 16)
         if re.fullmatch(r"\d{1,18}", digits) and not (len(digits) > 1 and digits[0] == "0"):
             return sign * int(digits)
-        based = re.fullmatch(r"(\d+)#([0-9a-z]+)", digits)
+        based = re.fullmatch(r"(\d{1,2})#([0-9a-z]{1,12})", digits)
         if based is not None and 2 <= int(based[1]) <= 36:
             try:
                 return sign * int(based[2], int(based[1]))
@@ -211,7 +211,7 @@ class _Evaluator:
             if self.peek() in ("++", "--"):
                 self.set(target, number + (1 if self.take() == "++" else -1))
             return number
-        if not token[:1].isdigit():
+        if not token[:1].isdecimal():
             raise UnknownNumberError
         return self.number(self.take())
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from gonogo.evidence.number import whole_number_in
 from gonogo.evidence.shell.state import ASSUMED_SUCCESS, FAILURE, SUCCESS, UNSURE, ExitStatus, State, Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
 from gonogo.evidence.source_file import Place
@@ -206,13 +207,13 @@ def _getopts(arguments: Sequence[ShellWord], state: State, place: Place) -> Exit
     texts = [word.value for word in arguments]
     given = [word.value for word in state.positional]
     counter = state.variables.get("OPTIND")
-    at = counter.value if counter is not None else "1"
-    if len(texts) != 2 or None in texts or None in given or at is None or not at.isdigit() or not state.arguments_given:
+    index = whole_number_in(counter.value if counter is not None else "1")
+    if len(texts) != 2 or None in texts or None in given or index is None or not state.arguments_given:
         for name in (*(text for text in texts[1:2] if text), "OPTARG", "OPTIND"):
             state.forget(name, place, _READ_FROM_STDIN.format(name=name))
         return UNSURE
     spec, name = texts[0] or "", texts[1] or ""
-    index, within = int(at), state.option_at
+    within = state.option_at
 
     def put(variable: str, text: str) -> None:
         state.set(variable, Variable((Piece(text, place.source, place.start, place.end),), place))
@@ -254,11 +255,11 @@ def _names_script_folder(word: ShellWord) -> bool:
 
 
 def _shift(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
-    count = arguments[0].value if arguments else "1"
-    if count is None or not count.isdigit():
+    count = whole_number_in(arguments[0].value if arguments else "1")
+    if count is None:
         state.positional, state.arguments_given = (), False
-    elif int(count) <= len(state.positional):
-        state.positional = state.positional[int(count) :]
+    elif count <= len(state.positional):
+        state.positional = state.positional[count:]
     else:
         return FAILURE
     return SUCCESS

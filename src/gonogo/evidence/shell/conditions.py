@@ -71,7 +71,7 @@ def test_words(shell: Reading, words: Sequence[SyntaxWord], state: State) -> Exi
 
 
 def _uses_positional_arguments(word: SyntaxWord) -> bool:
-    return any(isinstance(part, Parameter) and part.name[:1].isdigit() for part in word.parts)
+    return any(isinstance(part, Parameter) and part.name[:1].isdecimal() for part in word.parts)
 
 
 def _unset_operand(shell: Reading, word: SyntaxWord, state: State) -> TestOperand | None:
@@ -85,9 +85,9 @@ def _unset_operand(shell: Reading, word: SyntaxWord, state: State) -> TestOperan
     if found is not None or not assumed:
         return None
     if not part.operator:
-        return TestOperand("", True, arguments=part.name[:1].isdigit())
+        return TestOperand("", True, arguments=part.name[:1].isdecimal())
     if part.operator in ("+", ":+", ":-", "-"):
-        return TestOperand(text_of(expand(shell, word, state)), True, arguments=part.name[:1].isdigit())
+        return TestOperand(text_of(expand(shell, word, state)), True, arguments=part.name[:1].isdecimal())
     return None
 
 

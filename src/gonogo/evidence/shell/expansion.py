@@ -323,7 +323,7 @@ def look_up(shell: Reading, node: Any, name: str, state: State, *, split: bool) 
 
 
 def _parameter_values(shell: Reading, node: Any, name: str, state: State, split: bool) -> _ParameterValues:
-    if name.isdigit() or name in ("@", "*", "#"):
+    if name.isdecimal() or name in ("@", "*", "#"):
         return _positional_values(shell, node, name, state, split)
     variable = state.variables.get(name)
     if variable is not None:
@@ -468,11 +468,11 @@ def _expand_list(shell: Reading, part: Parameter, values: _ParameterValues, stat
 
 
 def _expand_if_unset(shell: Reading, part: Parameter, assumed: bool, state: State, split: bool) -> ExpandedItems:
-    if "nounset" in state.options and not (assumed and not part.name.isdigit()):
+    if "nounset" in state.options and not (assumed and not part.name.isdecimal()):
         state.failing = True
     if not assumed:
         return [_piece_of_text(shell, part, "", split=split)]
-    reason = (_SCRIPT_ARGUMENT_MISSING if part.name.isdigit() else NOT_SET).format(name=part.name)
+    reason = (_SCRIPT_ARGUMENT_MISSING if part.name.isdecimal() else NOT_SET).format(name=part.name)
     return [msgspec.structs.replace(unknown(shell, part, reason), split=split)]
 
 

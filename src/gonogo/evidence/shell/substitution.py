@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from gonogo.evidence.number import whole_number_in
 from gonogo.evidence.shell.arithmetic import combined
 from gonogo.evidence.shell.builtins import run_builtin
 from gonogo.evidence.shell.expansion import expand_assignment_words
@@ -142,8 +143,7 @@ def _simple_command_output(name: str, values: list[str], state: State) -> str | 
         return _sequence(values)
     if name == "expr" and len(values) == 3:
         left, operator, right = (value.strip() for value in values)
-        numbers = [int(value) if value.isdigit() and len(value) < 12 else None for value in (left, right)]
-        result = combined(numbers[0], operator, numbers[1])
+        result = combined(whole_number_in(left), operator, whole_number_in(right))
         return str(result) if result is not None else None
     if name == "printf" and len(values) == 2 and values[0] in ("%s", "%s\\n"):
         return values[1]
@@ -156,7 +156,7 @@ def _sequence(values: list[str]) -> str | None:
         separator, values = values[1] if len(values) > 1 else "\n", values[2:]
     elif values and values[0].startswith("-s"):
         separator, values = values[0][2:], values[1:]
-    if not 1 <= len(values) <= 2 or not all(value.isdigit() and len(value) < 5 for value in values):
+    if not 1 <= len(values) <= 2 or not all(value.isdecimal() and len(value) < 5 for value in values):
         return None
     first, last = (1, int(values[0])) if len(values) == 1 else (int(values[0]), int(values[1]))
     return separator.join(str(number) for number in range(first, min(last, first + 1024) + 1))
@@ -180,9 +180,10 @@ def _evaluate_filter(words: list[str], text: str) -> str | None:
     if name == "cut" and len(arguments) in (2, 3, 4):
         joined = "".join(arguments)
         delimiter, _, field = joined.removeprefix("-d").partition("-f")
-        if joined.startswith("-d") and len(delimiter) == 1 and field.isdigit() and int(field) > 0:
+        number = whole_number_in(field)
+        if joined.startswith("-d") and len(delimiter) == 1 and number:
             parts = text.rstrip("\n").split(delimiter)
-            return parts[int(field) - 1] if int(field) <= len(parts) else ""
+            return parts[number - 1] if number <= len(parts) else ""
     if name == "grep" and arguments == ["-o", ","]:
         return ",\n" * text.count(",") or None
     return None

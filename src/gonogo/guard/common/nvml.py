@@ -49,7 +49,7 @@ def _handle(local_rank: int) -> Any:
         return None
     name = names[local_rank % len(names)] if names else str(local_rank)
     handle = ctypes.c_void_p()
-    if name.isdigit():
+    if name.isdecimal():
         answer = library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(int(name)), ctypes.byref(handle))
     else:
         answer = library.nvmlDeviceGetHandleByUUID(name.encode(), ctypes.byref(handle))

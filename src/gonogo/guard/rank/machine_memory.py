@@ -43,7 +43,7 @@ def _memory_limits(place: Path) -> list[int]:
     found = []
     for name in ("memory.max", "memory.limit_in_bytes"):
         text = next(iter(_lines(place / name)), "")
-        if text.isdigit():
+        if text.isdecimal():
             found.append(int(text))
     return found
 
@@ -51,7 +51,7 @@ def _memory_limits(place: Path) -> list[int]:
 def _field(path: Path, name: str) -> int | None:
     for line in _lines(path):
         words = line.split()
-        if len(words) > 1 and words[0] == name and words[1].isdigit():
+        if len(words) > 1 and words[0] == name and words[1].isdecimal():
             return int(words[1])
     return None
 

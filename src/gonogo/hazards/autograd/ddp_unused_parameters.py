@@ -90,7 +90,7 @@ class DdpUnusedParameters(Hazard):
         listed = first_match(log, "did not receive grad for rank")
         found = _PARAMETER_INDICES_PATTERN.search(matched_text(log, listed)) if listed else None
         which = collapse_whitespace(found.group(1)).partition("In addition")[0][:200].strip(", ") if found else ""
-        numbered = which.replace(" ", "").isdigit()
+        numbered = which.replace(" ", "").isdecimal()
         yield self.log_finding(
             evidence,
             translated(

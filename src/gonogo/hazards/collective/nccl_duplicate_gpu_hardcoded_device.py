@@ -3,6 +3,7 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.number import whole_number_in
 from gonogo.evidence.script.nodes import dotted
 from gonogo.hazards.facts.duplicate_gpu import HARDCODED_DEVICE_PATTERN, DuplicateGpu, duplicate_gpu
 from gonogo.hazards.facts.training_script import DDP, first_argument, has_several_processes_per_node, mentions
@@ -139,7 +140,7 @@ def _gpu(script: Script, node: ast.expr | None) -> int | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     text = value.removeprefix("cuda:") if isinstance(value, str) and value.startswith("cuda:") else ""
-    return int(text) if text.isdigit() else None
+    return whole_number_in(text)
 
 
 def _bare(script: Script) -> list[ast.Call]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from gonogo.evidence.number import whole_number_in
 from gonogo.evidence.patterns import lazy_compile
 
 if TYPE_CHECKING:
@@ -30,10 +31,10 @@ def device_map_accelerators(device_map: Mapping[str, object] | None) -> tuple[st
     indices: set[tuple[str, int]] = set()
     for device in (device_map or {}).values():
         kind, _, index = str(device).partition(":")
-        if kind.isdigit():
+        if kind.isdecimal():
             kind, index = "cuda", kind
         if kind not in ("cpu", "disk", "meta"):
-            indices.add((kind, int(index) if index.isdigit() else 0))
+            indices.add((kind, whole_number_in(index) or 0))
     return tuple(f"{kind}:{index}" for kind, index in sorted(indices))
 
 

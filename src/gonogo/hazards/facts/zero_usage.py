@@ -61,7 +61,7 @@ def _mentions_zero(test: ast.expr) -> bool:
 
 def _is_called_by_name(node: ast.AST) -> bool:
     return isinstance(node, ast.Compare) and any(
-        isinstance(each, ast.Constant) and isinstance(each.value, str) and not each.value.isdigit()
+        isinstance(each, ast.Constant) and isinstance(each.value, str) and not each.value.isdecimal()
         for each in node.comparators
     )
 

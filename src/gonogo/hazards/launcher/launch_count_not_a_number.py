@@ -23,7 +23,7 @@ class LaunchCountNotANumber(Hazard):
             if not _is_certainly_not_a_number(field):
                 continue
             value = str(field.value) if field.value is not True else ""
-            gpus = [part for part in value.split(",") if part.strip().isdigit()] if "," in value else []
+            gpus = [part for part in value.split(",") if part.strip().isdecimal()] if "," in value else []
             fixes: tuple[Fix, ...] = ()
             if len(gpus) > 1 and launch.launcher == "deepspeed" and launch.launcher_options.can_edit(name):
                 place = launch.launcher_options.place_of(name)
@@ -56,4 +56,4 @@ def _is_certainly_not_a_number(field: Field) -> bool:
         return True
     value = str(field.value).strip()
     # Anything else may be a placeholder, or a string that another shell expands.
-    return value.endswith(".py") or ("," in value and value.replace(",", "").replace(" ", "").isdigit())
+    return value.endswith(".py") or ("," in value and value.replace(",", "").replace(" ", "").isdecimal())

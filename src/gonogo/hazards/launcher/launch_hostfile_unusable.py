@@ -2,6 +2,7 @@ import os
 
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.launch.launchers.hostfile import MAX_HOSTFILE_BYTES
+from gonogo.evidence.number import whole_number_in
 from gonogo.evidence.paths import is_file
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding.errors import UserError
@@ -166,13 +167,13 @@ def _find_missing_host_or_slot(text: str, hosts: dict[str, int]) -> tuple[Text, 
                 f"改为 {'、'.join(hosts)} 之一，或在 {{path}} 中加一行 {name} slots=8",
             )
         for slot in slots.split(",") if colon else ():
-            if slot.strip().isdigit() and int(slot) >= hosts[name]:
+            if (number := whole_number_in(slot)) is not None and number >= hosts[name]:
                 return Text(
                     f"{name} has no slot {slot} (slots={hosts[name]})", f"{name} 没有编号 {slot}（slots={hosts[name]}）"
                 ), Text(
-                    f"Let {{path}} give all the GPUs of {name}, slots={int(slot) + 1} or more, and the filter choose "
+                    f"Let {{path}} give all the GPUs of {name}, slots={number + 1} or more, and the filter choose "
                     f"among them; or choose from 0 to {hosts[name] - 1}",
-                    f"让 {{path}} 写出 {name} 的全部 GPU（slots={int(slot) + 1} 或更多），再由过滤选项从中选择；或从 0 "
+                    f"让 {{path}} 写出 {name} 的全部 GPU（slots={number + 1} 或更多），再由过滤选项从中选择；或从 0 "
                     f"到 {hosts[name] - 1} 中选择",
                 )
     return None

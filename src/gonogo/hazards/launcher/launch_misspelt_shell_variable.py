@@ -83,12 +83,12 @@ def _is_one_edit_apart(name: str, other: str) -> bool:
         head += 1
     if len(name) == len(other):
         differ = [index for index in range(len(name)) if name[index] != other[index]]
-        if any(name[index].isdigit() or other[index].isdigit() for index in differ):
+        if any(name[index].isdecimal() or other[index].isdecimal() for index in differ):
             return False  # NODE0 and NODE1 are two names
         swapped = len(differ) == 2 and differ[1] == differ[0] + 1 and name[differ[0]] == other[differ[1]]
         return len(differ) == 1 or (swapped and name[differ[1]] == other[differ[0]])
     longer, shorter = (name, other) if len(name) > len(other) else (other, name)
     extra = longer[head]
-    if extra.isdigit() or extra == "_" or (extra in "sS" and head == len(longer) - 1):
+    if extra.isdecimal() or extra == "_" or (extra in "sS" and head == len(longer) - 1):
         return False  # GPU and GPUS, LR and LR1: often two things
     return longer[:head] + longer[head + 1 :] == shorter

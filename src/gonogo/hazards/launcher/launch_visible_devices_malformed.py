@@ -45,7 +45,7 @@ class LaunchVisibleDevicesMalformed(Hazard):
         """The deepspeed launcher turns it into ``--include localhost:VALUE``, where each part must be an integer."""
         if any(name in launch.launcher_options for name in _FILTERS) or not launch.launcher_options.complete:
             return
-        wrong = [part for part in value.split(",") if not part.strip().isdigit()]
+        wrong = [part for part in value.split(",") if not part.strip().isdecimal()]
         if not wrong:
             return
         wanted = _intended_gpus(value)

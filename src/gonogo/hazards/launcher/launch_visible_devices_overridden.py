@@ -10,7 +10,7 @@ class LaunchVisibleDevicesOverridden(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The GPUs of the variable compared with those that the launcher's options select."""
         visible = visible_gpus(launch) if launch.launcher == "deepspeed" else None
-        if visible is None or launch.visible_devices.place is None or not all(gpu.isdigit() for gpu in visible):
+        if visible is None or launch.visible_devices.place is None or not all(gpu.isdecimal() for gpu in visible):
             return
         options = launch.launcher_options
         name = next((one for one in ("include", "exclude", "num_gpus", "num_accelerators") if one in options), None)

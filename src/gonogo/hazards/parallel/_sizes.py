@@ -1,5 +1,6 @@
 """Reads the sizes of Megatron's parallelism from a launch: Megatron-LM, ms-swift, Pai-Megatron-Patch."""
 
+from gonogo.evidence.number import whole_number_in
 from gonogo.hazards.rule import Field, Launch
 
 
@@ -13,8 +14,8 @@ def number_of(field: Field, default: int | None = 1) -> int | None:
     if field.absent:
         return default
     number = field.number
-    if number is None and field.string is not None and field.string.strip().isdigit():
-        number = int(field.string)
+    if number is None:
+        number = whole_number_in(field.string)
     return int(number) if number is not None and int(number) == number else None
 
 

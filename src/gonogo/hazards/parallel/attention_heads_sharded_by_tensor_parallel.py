@@ -1,5 +1,6 @@
 import math
 
+from gonogo.evidence.failure.message import sizes_in
 from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, failure_places
 from gonogo.hazards.rule import Finding, Findings, Hazard, Pattern, RehearsalRecord, Text, translated
 
@@ -16,10 +17,11 @@ class AttentionHeadsShardedByTensorParallel(Hazard):
 
     def _of_view(self, failed_group: FailedRanks, world: int) -> Findings:
         found = _VIEW.search(failed_group.failure.message)
-        shape = [int(one) for one in found.group("shape").split(",")] if found is not None else []
-        if found is None or len(shape) < 3:
+        shape = sizes_in(found.group("shape")) if found is not None else []
+        size = int(found.group("size")) if found is not None else 0
+        if len(shape) < 3 or 0 in shape or not size:
             return
-        size, width, asked = int(found.group("size")), shape[-1], math.prod(shape)
+        width, asked = shape[-1], math.prod(shape)
         if shape.count(-1) == 1 and shape[-2] == -1:
             rows = math.prod(shape[:-2])
             if size % rows == 0 and size // rows % width:

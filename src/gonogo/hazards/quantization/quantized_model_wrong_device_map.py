@@ -2,6 +2,7 @@ import ast
 
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
+from gonogo.evidence.number import whole_number_in
 from gonogo.hazards.facts.device_map import local_rank_device_map_edits
 from gonogo.hazards.facts.training_script import has_several_processes_per_node, is_trainer, trained_pretrained_calls
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
@@ -112,4 +113,4 @@ def _one_gpu(script: Script, node: ast.expr) -> int | None:
     if isinstance(value, int):
         return value
     text = str(value).removeprefix("cuda:") if isinstance(value, str) and value.startswith("cuda:") else ""
-    return int(text) if text.isdigit() else None
+    return whole_number_in(text)

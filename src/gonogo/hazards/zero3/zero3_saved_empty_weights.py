@@ -1,6 +1,7 @@
 import ast
 from math import prod
 
+from gonogo.evidence.failure.message import sizes_in
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.zero_usage import (
     gathered,
@@ -95,7 +96,7 @@ class Zero3SavedEmptyWeights(Hazard):
         for mismatch in mismatches:
             if mismatch.saved == "0" and mismatch.current != "0":
                 return mismatch.evidence, Certainty.CERTAIN
-        ones = [m for m in mismatches if m.saved == "1" and _count_elements(m.current) > 1]
+        ones = [m for m in mismatches if m.saved == "1" and prod(sizes_in(m.current)) > 1]
         if len(ones) > 1 or (ones and zero3(log)):
             return ones[0].evidence, Certainty.LIKELY
         if evidence := first_match(log, _CANNOT_GATHER_PATTERN, "ValueError"):
@@ -106,10 +107,6 @@ class Zero3SavedEmptyWeights(Hazard):
         if len(unlisted) > 1:
             return unlisted[0], Certainty.LIKELY if zero3(log) else Certainty.POSSIBLE
         return None
-
-
-def _count_elements(shape: str) -> int:
-    return prod(int(size) for size in shape.split(",") if size)
 
 
 def _is_partitioned(script: Script, node: ast.expr) -> bool:

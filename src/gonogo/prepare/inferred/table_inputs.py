@@ -88,7 +88,7 @@ def _makes_numbers(scope: ReadScope) -> bool:
 
 def _series(run: Run) -> int:
     """How many series the launch states for the model; 0 if it doesn't."""
-    stated = [name for name in _SERIES_OPTIONS if str(run.arguments.get(name).value).isdigit()]
+    stated = [name for name in _SERIES_OPTIONS if str(run.arguments.get(name).value).isdecimal()]
     stated.sort(key=lambda name: run.arguments.source_of(name) == "script")  # the launch's own come first
     return min(int(str(run.arguments.get(stated[0]).value)), _MAX_SERIES) if stated else 0
 

@@ -65,7 +65,7 @@ class LaunchMachine(msgspec.Struct, frozen=True):
         seen: list[str] = []
         for entry in value.split(","):
             name = entry.strip()
-            if name.isdigit() and int(name) >= self.count:
+            if name.isdecimal() and int(name) >= self.count:
                 break
             if not name or name.startswith("-") or name in seen:
                 break

@@ -129,7 +129,7 @@ def _parallel_sizes(run: Run) -> Iterator[tuple[str, int]]:
         parts = set(words(_plain(name)))
         if "parallel" in parts and parts & _PARALLEL_SIZE_WORDS:
             value = run.arguments.get(name).get(None)
-            if isinstance(value, int | str) and str(value).isdigit() and int(value) > 1:
+            if isinstance(value, int | str) and str(value).isdecimal() and int(value) > 1:
                 yield name, int(value)
 
 

@@ -128,4 +128,4 @@ def _options(arguments: Sequence[str]) -> dict[str, str]:
 
 def _option_as_integer(options: Mapping[str, str], names: tuple[str, ...]) -> int:
     value = next((options[name] for name in names if name in options), "1")
-    return int(value) if value.isdigit() else 0
+    return int(value) if value.isdecimal() else 0

@@ -68,7 +68,7 @@ def _devices_required_by_visible_list(launch: ResolvedLaunch, process: LaunchedP
     """The number of devices that a node needs for its list of visible devices to be valid; 0 without a list."""
     environment = _environment(launch, process)
     listed = environment.get("CUDA_VISIBLE_DEVICES") or environment.get("ASCEND_RT_VISIBLE_DEVICES") or ""
-    numbers = [int(entry) for entry in listed.split(",") if entry.strip().isdigit()]
+    numbers = [int(entry) for entry in listed.split(",") if entry.strip().isdecimal()]
     return max(numbers, default=-1) + 1
 
 

@@ -50,7 +50,7 @@ def _pipe(fd_path: str) -> str | None:
 
 
 def _process_ids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
 
 
 def _is_reading_pipe(process: int, pipe_target: str) -> bool:

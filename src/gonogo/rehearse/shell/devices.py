@@ -68,7 +68,7 @@ def _nvidia_smi(surroundings: LaunchMachine, arguments: list[str]) -> str | None
     chosen = range(surroundings.count)
     wanted = options.get("-i", options.get("--id", ""))
     if wanted:
-        chosen_ids = {int(part) for part in wanted.split(",") if part.isdigit()}
+        chosen_ids = {int(part) for part in wanted.split(",") if part.isdecimal()}
         rows = [index for index in chosen if index in chosen_ids]
     else:
         rows = list(chosen)

@@ -146,7 +146,7 @@ class StandIn:
 
 
 def _has_short_option(word: str, letter: str) -> bool:
-    return word.startswith("-") and not word.startswith("--") and letter in word[1:] and not word[1:].isdigit()
+    return word.startswith("-") and not word.startswith("--") and letter in word[1:] and not word[1:].isdecimal()
 
 
 def _is_installed(path: str) -> bool:

@@ -58,7 +58,7 @@ def _check_reached(address: str) -> None:
             ).format(address=address)
         )
     host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isdigit():
+    if not colon or not host or not port.isdecimal():
         raise UserError(
             translated(
                 "--ray {address}: write HOST:PORT, for example 10.0.0.1:6379, or auto for this machine's cluster"

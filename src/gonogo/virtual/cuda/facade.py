@@ -72,7 +72,7 @@ def visible_count(count: int, visible_devices: str | None) -> int:
         if name.startswith(("GPU-", "MIG-")):
             seen.append(name)
             continue
-        if not name.isdigit() or int(name) >= count:
+        if not name.isdecimal() or int(name) >= count:
             break
         if name in seen:
             return 0

@@ -239,7 +239,7 @@ class RayProcess:
     def gpu_at(self, index: int) -> int:
         """The cluster-wide number of the GPU that has this index in the process."""
         listed = [part.strip() for part in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
-        if "CUDA_VISIBLE_DEVICES" in os.environ and index < len(listed) and listed[index].isdigit():
+        if "CUDA_VISIBLE_DEVICES" in os.environ and index < len(listed) and listed[index].isdecimal():
             index = int(listed[index])
         return self.node * self._machine.per_node + index
 

@@ -33,7 +33,7 @@ def _torchrun_variables(nodes: YamlNode | int, per_node: YamlNode, resources: Ya
     asked = per_node.text or ""
     return {
         "PET_NNODES": str(count),
-        "PET_NPROC_PER_NODE": asked if asked.isdigit() else str(gpus) if gpus else asked or "1",
+        "PET_NPROC_PER_NODE": asked if asked.isdecimal() else str(gpus) if gpus else asked or "1",
         "PET_NODE_RANK": "0",
         "PET_MASTER_ADDR": "localhost",
         "PET_MASTER_PORT": "29500",

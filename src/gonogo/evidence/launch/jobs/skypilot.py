@@ -6,6 +6,7 @@ import re
 
 from gonogo.evidence.launch.jobs.workload import Workload, parse_size_bytes
 from gonogo.evidence.launch.jobs.yaml_node import PlacedText, YamlNode
+from gonogo.evidence.number import whole_number_in
 
 _WORKDIR = "~/sky_workdir"
 _URL_SCHEME_PATTERN = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -18,7 +19,8 @@ def skypilot_task(node: YamlNode) -> Workload:
     name, count = next((said for one in choices if (said := _accelerators(one["accelerators"]))[0]), ("", ""))
     number = node["num_nodes"]
     nodes = 1 if number.node is None else number.number
-    gpus = int(count) if count.isdigit() else 1 if name else None
+    given = whole_number_in(count)
+    gpus = given if given is not None else 1 if name else None
     environment = {
         "SKYPILOT_NUM_NODES": str(nodes or 1),
         "SKYPILOT_NODE_RANK": "0",

@@ -17,7 +17,7 @@ def parse_hostfile(text: str) -> dict[str, int] | None:
             continue
         name, _, rest = line.partition(" ")
         slots = rest.replace(" ", "").removeprefix("slots=")
-        if not slots.isdigit() or not slots.isascii() or name in hosts or len(slots) > 6:
+        if not slots.isdecimal() or not slots.isascii() or name in hosts or len(slots) > 6:
             return None
         hosts[name] = int(slots)
     return hosts if hosts and sum(hosts.values()) <= _MAX_SLOTS else None
@@ -61,11 +61,11 @@ def parse_number_ranges(text: str) -> list[int] | None:
     numbers: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        if not (first.isascii() and first.isdigit() and len(first) < 5):
+        if not (first.isascii() and first.isdecimal() and len(first) < 5):
             return None
         if not dash:
             numbers.add(int(first))
-        elif last.isascii() and last.isdigit() and len(last) < 5 and int(first) <= int(last):
+        elif last.isascii() and last.isdecimal() and len(last) < 5 and int(first) <= int(last):
             numbers.update(range(int(first), int(last) + 1))
         else:
             return None

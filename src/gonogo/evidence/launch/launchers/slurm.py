@@ -8,6 +8,7 @@ from gonogo.evidence.field import Field, whole_number
 from gonogo.evidence.launch.command_line import CommandOptions, OptionTable, names
 from gonogo.evidence.launch.launchers.counts import LaunchSize, count, world
 from gonogo.evidence.launch.option_parsing import parse_known_options
+from gonogo.evidence.number import whole_number_in
 from gonogo.evidence.shell.text import Piece, ShellWord
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import translated
@@ -130,9 +131,9 @@ def with_gpus_per_node(options: dict[str, Field]) -> dict[str, Field]:
         if field is None or not isinstance(field.value, str):
             continue
         parts = [part for part in field.value.split(",") if name != "gres" or part.startswith("gpu")]
-        count = parts[0].partition("(")[0].rpartition(":")[2] if parts else ""
-        if count.isdigit():
-            options["gpus-per-node"] = Field.of(int(count), field.place, field.reason)
+        count = whole_number_in(parts[0].partition("(")[0].rpartition(":")[2] if parts else "")
+        if count is not None:
+            options["gpus-per-node"] = Field.of(count, field.place, field.reason)
             break
         if parts and name == "gres":
             options["gpus-per-node"] = Field.of(1, field.place, field.reason)
