@@ -90,7 +90,7 @@ def _parse_like_cuda(value: str) -> list[str]:
         number = _DIGITS_PATTERN.match(part.strip())
         if number is None:
             break
-        gpu = str(int(number.group(0)))
+        gpu = number.group(0).lstrip("0") or "0"
         if gpu in found:
             return []
         found.append(gpu)
