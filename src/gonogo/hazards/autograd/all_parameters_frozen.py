@@ -17,11 +17,14 @@ class AllParametersFrozen(Hazard):
         """``requires_grad = False`` for all parameters of the trained model, with no code that unfreezes any."""
         if b"requires_grad" not in script.source.data or mentions(run, script, *_TRAINABLE_WORDS):
             return
+        freezing: dict[str, ast.stmt | None] | None = None
         for call, node in trained(script):
             # Engines and DDP also wrap models that are frozen on purpose: teachers and references.
             if not isinstance(node, ast.Name) or not is_trainer(call) or not makers(script, node):
                 continue
-            frozen = _freezing_statement(script, node.id)
+            if freezing is None:
+                freezing = _freezing_statements(script)
+            frozen = freezing.get(node.id)
             if frozen is None or frozen.lineno > call.line or script.guarded_by(frozen):
                 continue
             if script.enclosing_function(frozen) is not script.enclosing_function(call.node):
@@ -40,20 +43,26 @@ class AllParametersFrozen(Hazard):
             return
 
 
-def _freezing_statement(script: Script, name: str) -> ast.stmt | None:
-    """``for p in model.parameters(): p.requires_grad = False``, or ``model.requires_grad_(False)``."""
+def _freezing_statements(script: Script) -> dict[str, ast.stmt | None]:
+    """Statements like ``model.requires_grad_(False)`` or ``for p in model.parameters(): p.requires_grad = False``.
+
+    The key is the name of the model; None where a model's first such loop does something else.
+    """
+    found: dict[str, ast.stmt | None] = {}
     for call in script.index.calls:
-        func, statement = call.func, script.statement(call)
-        if not isinstance(func, ast.Attribute) or not isinstance(func.value, ast.Name) or func.value.id != name:
+        func = call.func
+        if not isinstance(func, ast.Attribute) or not isinstance(func.value, ast.Name) or func.value.id in found:
             continue
+        statement = script.statement(call)
         alone = isinstance(statement, ast.Expr) and statement.value is call
         if func.attr == "requires_grad_" and alone and call.args and script.field(call.args[0]).value is False:
-            return statement
-        if func.attr == "parameters" and isinstance(statement, ast.For) and statement.iter is call:
+            found[func.value.id] = statement
+        elif func.attr == "parameters" and isinstance(statement, ast.For) and statement.iter is call:
             target = statement.target
             if isinstance(target, ast.Name) and len(statement.body) == 1:
-                return statement if _freezes_parameter(script, statement.body[0], target.id) else None
-    return None
+                freezes = _freezes_parameter(script, statement.body[0], target.id)
+                found[func.value.id] = statement if freezes else None
+    return found
 
 
 def _freezes_parameter(script: Script, statement: ast.stmt, name: str) -> bool:
