@@ -22,10 +22,12 @@ from gonogo.check.fixes import with_diffs
 from gonogo.check.parallel import parallel_map
 from gonogo.check.runs import FAULT, GatheredRuns, gather
 from gonogo.check.settings import CheckSettings, matches_any
+from gonogo.check.time_limit import TimeLimitReached, time_limit
 from gonogo.evidence.paths import is_folder, resolved
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.parse import gc_disabled
+from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import (
     Certainty,
@@ -146,6 +148,11 @@ _NOTHING_TO_CHECK = Skipped(
 )
 
 
+_SECONDS_PER_SCRIPT = 1.0
+"""Of processor time, for one hazard; a script of a thousand lines takes milliseconds."""
+_STOPPED = translated("it took more than {seconds} s of processor time on {path}, and was stopped")
+
+
 class _Handlers:
     """The hazards to call for each kind of evidence: those that override its handler."""
 
@@ -173,10 +180,19 @@ class _Handlers:
                 found += self._findings_of(hazard, hazard.in_launch, run.launch, run)
         for script in run.scripts:
             for hazard in self._script:
-                found += self._findings_of(hazard, hazard.in_script, script, run)
+                found += self._in_script(hazard, script, run)
         for hazard in self._environment:
             found += self._in_environment(hazard, run)
         return downgrade_unreached(found, run), self._faults, self._cut
+
+    def _in_script(self, hazard: Hazard, script: Script, run: Run) -> list[Finding]:
+        try:
+            with time_limit(_SECONDS_PER_SCRIPT):
+                return self._findings_of(hazard, hazard.in_script, script, run)
+        except TimeLimitReached:
+            why = _STOPPED.format(seconds=f"{_SECONDS_PER_SCRIPT:g}", path=script.path)
+            self._faults.setdefault(hazard.name, Skipped(Text(hazard.name, hazard.name), why))
+            return []
 
     def _in_environment(self, hazard: Hazard, run: Run) -> list[Finding]:
         found = self._findings_of(hazard, hazard.in_environment, run.environment, run)
