@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -124,23 +124,34 @@ def _bound_name(statement: ast.stmt) -> str | None:
 
 def _variable_removal(script: Script, name: str, statement: ast.stmt) -> ZeroTerm | None:
     """Remove a variable that only serves as a zero term in a sum: ``dummy = ...; loss += 0 * dummy``."""
-    function = script.enclosing_function(statement)
-    group: list[ast.stmt] = []
-    for use in _name_uses(script, name, function):
+    known, key = script.once(_known_removals), (name, script.enclosing_function(statement))
+    if key not in known:
+        known[key] = _find_variable_removal(script, *key)
+    return known[key]
+
+
+def _known_removals(script: Script) -> dict[tuple[str, ast.AST | None], ZeroTerm | None]:
+    return {}
+
+
+def _find_variable_removal(script: Script, name: str, function: ast.AST | None) -> ZeroTerm | None:
+    uses = list(_name_uses(script, name, function))
+    all_zero = _is_all_zero(script, name, uses)
+    group: dict[ast.stmt, None] = {}
+    for use in uses:
         where = script.statement(use)
         if where is None or isinstance(use.ctx, ast.Del):
             return None
         if _bound_name(where) == name:
             if not _is_pure(where):
                 return None
-            if where not in group:
-                group.append(where)
+            group[where] = None
             continue
-        product = _product_with_zero(script, use) or (use if _is_all_zero(script, name, function) else None)
+        product = _product_with_zero(script, use) or (use if all_zero else None)
         taken = _term_removal(script, product, where) if product is not None else None
         if taken is None or taken.part is not None:
             return None
-        group += [each for each in taken.statements if each not in group]
+        group |= dict.fromkeys(taken.statements)
     used = any(_bound_name(each) != name for each in group)
     return _remove_with_empty_blocks(script, group) if used else None
 
@@ -155,9 +166,9 @@ def _last_part(func: ast.expr) -> str:
     return func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
 
 
-def _is_all_zero(script: Script, name: str, function: ast.AST | None) -> bool:
+def _is_all_zero(script: Script, name: str, uses: Sequence[ast.Name]) -> bool:
     """Whether each value of a variable is zero, a product with zero, or adds one to it."""
-    for use in _name_uses(script, name, function):
+    for use in uses:
         if not isinstance(use.ctx, ast.Store):
             continue
         where = script.statement(use)
@@ -182,22 +193,20 @@ def _name_uses(script: Script, name: str, function: ast.AST | None) -> Iterator[
             yield node
 
 
-def _remove_with_empty_blocks(script: Script, statements: list[ast.stmt]) -> ZeroTerm | None:
+def _remove_with_empty_blocks(script: Script, statements: Iterable[ast.stmt]) -> ZeroTerm | None:
     """Remove statements with the loops and conditions left empty by it; None if another block would be left empty."""
-    group = list(statements)
-    changed = True
-    while changed:
-        changed = False
-        for each in group:
-            parent = script.parent(each)
-            if not isinstance(parent, ast.stmt) or not all(other in group for other in getattr(parent, "body", [])):
-                continue
-            if isinstance(parent, (*FUNCTIONS, ast.ClassDef, ast.With, ast.Try)) or getattr(parent, "orelse", None):
-                if len(parent.body) > 1:  # type: ignore[attr-defined]
-                    return None
-                continue
-            group = [other for other in group if other not in parent.body]  # type: ignore[attr-defined]
-            group.append(parent)
-            changed = True
-            break
+    group = dict.fromkeys(statements)
+    waiting = list(dict.fromkeys(script.parent(each) for each in group))
+    while waiting:
+        parent = waiting.pop()
+        if not isinstance(parent, ast.stmt) or not all(other in group for other in getattr(parent, "body", [])):
+            continue
+        if isinstance(parent, (*FUNCTIONS, ast.ClassDef, ast.With, ast.Try)) or getattr(parent, "orelse", None):
+            if len(parent.body) > 1:  # type: ignore[attr-defined]
+                return None
+            continue
+        for other in parent.body:  # type: ignore[attr-defined]
+            del group[other]
+        group[parent] = None
+        waiting.append(script.parent(parent))
     return ZeroTerm(tuple(sorted(group, key=lambda each: each.lineno)))
