@@ -12,6 +12,7 @@ from gonogo.diagnose.kinds_of_calls import explain_by_call
 from gonogo.diagnose.kinds_of_messages import Explanation, explain_by_message
 from gonogo.diagnose.kinds_of_objects import explain_by_object
 from gonogo.diagnose.kinds_of_states import explain_by_state
+from gonogo.diagnose.kinds_of_surroundings import explain_by_surroundings
 from gonogo.evidence.failure.api_mismatch import (
     CALL_MISMATCH_FORMS,
     FORMS,
@@ -43,6 +44,8 @@ _MAX_CODE_LENGTH = 2000
 _SUBSCRIPT = lazy_compile(r"(?<![\w.])([A-Za-z_][\w.]*(?:\[[^\]]{1,40}\])?)\[[\"'fb]")
 _ADVICE_PATTERN = lazy_compile(
     r"(?i)(?:^|(?<=[.!;:\n)]) ?)((?:please|you (?:should|need to|must|can|may)|try|consider|make sure|use |set |call "
+    r"|(?:either|for [^.,\n]{3,60},) "
+    r"(?:use|set|call|enable|disable|pass|provide|add|remove|install|upgrade|reduce|increase)\b"
     r"|install |pass |add |remove |reduce |increase |to fix|instead,? |specify|enable|disable|upgrade|downgrade|adjust "
     r"|run )"
     r"[^\n]{3,300}?)"
@@ -76,6 +79,8 @@ def exception_statement(facts: FailureFacts, versions: Mapping[str, str]) -> Sta
     if because is None:
         because, change = explain_by_state(raised)
     if because is None:
+        because, change = explain_by_surroundings(raised, versions)
+    if because is None:
         because, change = explain_by_attribute(raised, misfit, versions)
     if because is None:
         because, change = explain_by_message(raised)
@@ -92,6 +97,9 @@ def exception_statement(facts: FailureFacts, versions: Mapping[str, str]) -> Sta
         at = raised.frames[-1]
     if at is None and misfit is not None and raised.frames and raised.frames[-1].function in FORWARDING_FUNCTIONS:
         at = misfit.at
+    if at is None and raised is facts.chain[-1] and raised.frames and raised.frames[-1].owner == "python":
+        # Python's own code raises for what it was given: the line that called it shows what.
+        at = next((frame for frame in reversed(raised.frames) if frame.owner != "python"), None)
     if raised is not facts.chain[-1] and _is_cleanup_error(raised, facts.chain[-1]):
         because = translated(
             "{because}; the {type} after it only hides it (cleaning up after the first failure)"
@@ -100,12 +108,18 @@ def exception_statement(facts: FailureFacts, versions: Mapping[str, str]) -> Sta
 
 
 _CHECK_FUNCTION_PATTERN = lazy_compile(r"(?i)ensure|assert|check|validate|verify|raise_|require|^_?divide$")
+_REPLACEMENT_PATTERN = lazy_compile(r"(?i)^_?(?:disable|forbid|refuse|deny|prohibit|disallow|block)d?_")
+"""A function that is put in another one's place only to raise: its caller's line calls it by the other name."""
 
 
 def _checking_call(exception: RaisedException) -> CodePlace | None:
     """The caller of a function that only checks something: its line shows the names that are checked."""
     frames = exception.frames
-    if len(frames) < 2 or not frames[-2].code or not _CHECK_FUNCTION_PATTERN.search(frames[-1].function):
+    if len(frames) < 2 or not frames[-2].code:
+        return None
+    if _REPLACEMENT_PATTERN.search(frames[-1].function) and frames[-1].code.lstrip().startswith("raise"):
+        return frames[-2]
+    if not _CHECK_FUNCTION_PATTERN.search(frames[-1].function):
         return None
     name = frames[-1].function.rpartition(".")[2]
     return frames[-2] if f"{name}(" in frames[-2].code else None
@@ -174,6 +188,18 @@ def _explain_missing_key(message: Message, code: str, exception: RaisedException
             ).format(key=key),
         )
     holder = next((found.group(1) for found in _SUBSCRIPT.finditer(code) if key in code), "")
+    if holder and (chosen := re.search(rf"(?<![\w.])([A-Za-z_][\w.]*)\[[\"']{re.escape(key)}[\"']\]", code)):
+        holder = chosen.group(1)  # of several subscripts, the one with this key
+    if holder and (package := _own_reader(exception, holder)):
+        return (
+            translated("{holder} has no key '{key}', which {package} reads without asking whether it is there").format(
+                holder=holder, key=key, package=package
+            ),
+            translated(
+                "add {key} to the config if you mean to use it; if not, it is a defect of this release of {package}: "
+                "use another release of {package} (a later one first)"
+            ).format(key=key, package=package),
+        )
     if holder:
         return (
             translated("{holder} has no key '{key}'").format(holder=holder, key=key),
@@ -182,7 +208,27 @@ def _explain_missing_key(message: Message, code: str, exception: RaisedException
                 "collator, another release of the library) uses a different name, or the name is mistyped"
             ).format(holder=holder),
         )
-    if (found := _LOOKED_UP.search(code)) is not None and _is_a_value(key):
+    if (found := _LOOKED_UP.search(code)) is not None and not _is_a_value(key) and _TABLE.search(found.group(1)):
+        table, name = found.groups()
+        package = exception.frames[-1].package if exception.frames else ""
+        return (
+            translated(
+                "{name} is '{key}' there, and {table} has no entry for it: {where} does not have it for this kind of "
+                "model or object"
+            ).format(
+                name=name, key=key, table=table, where=f"this release of {package}" if package else translated("it")
+            ),
+            translated(
+                "set {setting} to a value that {table} has, or turn off the option that sets it to '{key}'; where a "
+                "framework registers such values itself, another release of it, or of {where}, may have this one"
+            ).format(
+                setting=name.rpartition(".")[2].lstrip("_"),
+                table=table,
+                key=key,
+                where=package or translated("the library"),
+            ),
+        )
+    if found is not None and _is_a_value(key):
         table, name = found.groups()
         return (
             translated("{name} is {key} there, and {table} has no entry for it").format(
@@ -196,6 +242,19 @@ def _explain_missing_key(message: Message, code: str, exception: RaisedException
     return (translated("{where} has no entry '{key}'").format(where=_looked_up_text(exception), key=key), None)
 
 
+_CONFIG_HOLDER_PATTERN = lazy_compile(r"(?i)config$|_args$|^args$|settings$")
+
+
+def _own_reader(exception: RaisedException, holder: str) -> str:
+    """The package whose code reads a config's key; empty if it is not a config, or the user's code reads it."""
+    at = exception.frames[-1] if exception.frames else None
+    if at is None or at.owner not in ("package", "clone") or not _CONFIG_HOLDER_PATTERN.search(holder):
+        return ""
+    return at.package
+
+
+_TABLE = lazy_compile(r"^[A-Z][A-Z0-9_]{4,}$|(?i:_(?:classes|registry|mapping|map|factories|functions|table)$)")
+"""The name of a table of a module, which a release's code fills."""
 _LOOKED_UP = lazy_compile(r"(?<![\w.])([A-Za-z_][\w.]*)\[([A-Za-z_][\w.]*)\]")
 _SENTENCE_PATTERN = lazy_compile(r"^[A-Z][\w'-]{0,40} [\w'(-][^.]{3,300}\.(?: |$)")
 """A message given to KeyError in place of a key."""
@@ -394,6 +453,8 @@ def _explain_api_mismatch(api_mismatch: ApiMismatch, versions: Mapping[str, str]
         )
     if api_mismatch.asks:
         because = translated("{asks} makes this call, and {what}").format(asks=asks, what=what)
+        if api_mismatch.form in CALL_MISMATCH_FORMS:
+            return because, _change_of_unknown_callee(api_mismatch)
         change = translated(
             "install the releases that {asks} is made for (its requirements): what it calls is from a different release"
         ).format(asks=api_mismatch.asks)
@@ -410,6 +471,30 @@ def _explain_api_mismatch(api_mismatch: ApiMismatch, versions: Mapping[str, str]
         "caller and callee come from different releases: give the lines above this one, or pip freeze, and "
         "compare the versions of both packages"
     )
+
+
+_TRAINERS_OWN_ARGUMENTS = (
+    *("reward_funcs", "rollout_func", "environment_factory", "reward_processing_classes", "processing_class"),
+    *("train_dataset", "eval_dataset", "data_collator", "callbacks", "peft_config", "formatting_func"),
+    *("compute_metrics", "compute_loss_func", "optimizers", "optimizer_cls_and_kwargs"),
+)
+"""Arguments that trl's and transformers' trainers take themselves, and their configs do not."""
+
+
+def _change_of_unknown_callee(api_mismatch: ApiMismatch) -> Text:
+    """What to do about a call whose callee may belong to the caller's own package, or to another one."""
+    package, subject = api_mismatch.asks, api_mismatch.subject.partition(".")[0]
+    given = [name for name in api_mismatch.names if name in _TRAINERS_OWN_ARGUMENTS]
+    if given and api_mismatch.form == "unexpected_keyword" and subject.endswith(("Config", "Arguments")):
+        return translated(
+            "{name} is an argument of the trainer, not of its config: {package} hands it on to the wrong one. Use a "
+            "later release of {package}, or leave {name} out of the config and pass it to the trainer yourself"
+        ).format(name=given[0], package=package)
+    return translated(
+        "if {subject} is {package}'s own, it is a defect of this release of {package}: use another one (a later "
+        "one first), or turn off the option that leads to this call; if another package defines it, install the "
+        "release of that package that {package} is made for (its requirements)"
+    ).format(subject=subject, package=package)
 
 
 _PYTHON_RELEASE_PATTERN = lazy_compile(r"[/\\\\]python(3\.\d{1,2})[/\\\\]")
@@ -562,8 +647,14 @@ _LAUNCHING_PACKAGES = ("torch", "ray", "hydra-core", "hydra", "fire", "click", "
 """Packages that call arbitrary user programs."""
 
 
+def _function_name(place: CodePlace) -> str:
+    return f"{place.function}, " if place.function and not place.function.startswith("<") else ""
+
+
 def _place_to_look(facts: FailureFacts) -> Text | None:
     at, yours = facts.at, facts.your_line
+    if at is not None and at.owner == "python" and facts.chain:
+        at = next((frame for frame in reversed(facts.chain[-1].frames) if frame.owner != "python"), at)
     if at is not None and (caller := _calling_package(facts.chain[-1].frames)) is not None:
         code = " ".join(caller.code[:200].split())
         code = "" if _LOG_LINE_PATTERN.search(code) else code
@@ -573,7 +664,7 @@ def _place_to_look(facts: FailureFacts) -> Text | None:
         ).format(
             asks=_name_and_version(caller.package, caller.release),
             lacks=_name_and_version(at.package, at.release),
-            place=f"{caller.path.replace(chr(92), '/').rpartition('/')[2]}:{caller.line}",
+            place=f"{_function_name(caller)}{caller.path.replace(chr(92), '/').rpartition('/')[2]}:{caller.line}",
             code=Text(f", `{code}`", f"，`{code}`") if code else "",
         )
     if yours is not None:

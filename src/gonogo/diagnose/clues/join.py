@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from gonogo.diagnose.clues.keys import of_keys
+from gonogo.diagnose.clues.keys import engine_name_clues, of_keys
 from gonogo.diagnose.clues.memory_clues import memory_size_clues
-from gonogo.diagnose.clues.nccl_clues import nccl_reason_clues
+from gonogo.diagnose.clues.nccl_clues import nccl_crash_clues, nccl_reason_clues
 from gonogo.diagnose.clues.numbers import of_numbers
 from gonogo.diagnose.clues.parts import (
     empty_parameter_clues,
@@ -19,7 +19,12 @@ from gonogo.diagnose.clues.parts import (
 )
 from gonogo.diagnose.clues.ranks import rank_clues
 from gonogo.diagnose.clues.recompute_clues import recompute_clues
-from gonogo.diagnose.clues.setting_clues import named_setting_clues
+from gonogo.diagnose.clues.setting_clues import (
+    named_class_clues,
+    named_setting_clues,
+    partial_run_clues,
+    warned_before_clues,
+)
 from gonogo.diagnose.clues.symbols import version_mismatch_clues
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.role import Role
@@ -93,14 +98,19 @@ _CLUE_FINDERS: tuple[Callable[[FailureLog, FailureFacts], Iterator[Clue]], ...] 
     *(
         rank_clues,
         nccl_reason_clues,
+        nccl_crash_clues,
         memory_size_clues,
         of_keys,
+        engine_name_clues,
+        partial_run_clues,
         version_mismatch_clues,
         slice_clues,
         empty_parameter_clues,
         of_numbers,
         named_setting_clues,
+        named_class_clues,
         of_modules,
+        warned_before_clues,
     ),
     *(mixed_tensor_clues, no_shard_clues, weight_sync_clues, wake_up_clues, recompute_clues, of_order),
     native_exception_clues,

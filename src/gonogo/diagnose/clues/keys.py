@@ -166,6 +166,44 @@ def _paired_name_clues(exception: RaisedException) -> Iterator[Clue]:
         return
 
 
+_ENGINE_NAME_PATTERN = lazy_compile(
+    r"There is no module or parameter named ['\"]([\w.]{1,120})['\"] in (\w{1,100})(?:[^{]{0,200}\{([^}]{1,4000}))?"
+)
+_QUOTED_NAME_PATTERN = lazy_compile(r"['\"]([\w.]{3,200})['\"]")
+
+
+def engine_name_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    """A weight's name that the rollout engine's class keeps under another prefix."""
+    raised = facts.chain[-1] if facts.chain else None
+    found = _ENGINE_NAME_PATTERN.search(raised.message.text[:8000]) if raised is not None else None
+    if raised is None or found is None:
+        return
+    sent, class_, listed = found.groups()
+    first = sent.split(".")[0]
+    there = [name for name in _QUOTED_NAME_PATTERN.findall(listed or "") if first in name.split(".")[1:]]
+    package = next((frame.package for frame in reversed(raised.frames) if frame.package), "")
+    engine = translated("the engine") if not package else Text(package, package)
+    if not there and not (first == "model" and class_.endswith("ForConditionalGeneration")):
+        return
+    parts = there[0].split(".") if there else ["language_model", first]
+    before = ".".join(parts[: parts.index(first, 1)])
+    yield Clue(
+        translated(
+            "The names that are sent begin with '{first}.', and {class_} has them under '{before}.{first}.': the "
+            "trainer's model and the one that {engine} built are of two classes{kind}. Use a release of {engine} that "
+            "has the trainer's class, a checkpoint of the class that {engine} builds, or a trainer that adds the "
+            "prefix '{before}.'"
+        ).format(
+            first=first,
+            class_=class_,
+            before=before,
+            engine=engine,
+            kind=translated(" (text only there, multimodal here)") if "language" in before else Text("", ""),
+        ),
+        (_clue_place(raised),),
+    )
+
+
 def _key_suffix(key: str) -> str:
     """The last three components of a key, which match the same weight on both sides."""
     return ".".join(key.split(".")[-3:]) if key.count(".") > 2 else key.rpartition(".")[2]

@@ -50,6 +50,58 @@ _PARTS = (
 """The files of NCCL's source, and what their code does."""
 
 
+_CRASH_PATTERN = Pattern(r"(?i)Caught signal 11|segmentation fault|\bSIGSEGV\b|exitcode\s*: -11")
+_IN_NCCL_PATTERN = Pattern(r"libnccl(?:-net)?[\w.-]*\.so|\bnccl[A-Z]\w+\+0x")
+_INFO_PATTERN = Pattern(r"NCCL INFO \S")
+_FEATURES = tuple(
+    (lazy_compile(rf"NCCL INFO (?:\S+ )?.{{0,80}}?{words}"), name, variable)
+    for words, name, variable in (
+        (r"\bMNNVL\b", "MNNVL (NVLink between nodes)", "NCCL_MNNVL_ENABLE=0"),
+        (r"\bNVLS\b", "NVLS (NVLink SHARP)", "NCCL_NVLS_ENABLE=0"),
+        (r"\b(?:GDRDMA|GDR)\b", "GPUDirect RDMA", "NCCL_NET_GDR_LEVEL=LOC"),
+        (r"\bDMA-?BUF\b", "DMA-BUF", "NCCL_DMABUF_ENABLE=0"),
+        (r"\bvia P2P\b", "P2P", "NCCL_P2P_DISABLE=1"),
+        (r"\bCUMEM\b", "cuMem", "NCCL_CUMEM_ENABLE=0"),
+    )
+)
+"""Parts of NCCL that its messages name, and the variable that turns each off."""
+
+
+def nccl_crash_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    """A crash inside NCCL's own library, and the part that its last messages are about."""
+    if facts.chain or (crash := log.find(_CRASH_PATTERN)) is None or (inside := log.find(_IN_NCCL_PATTERN)) is None:
+        return
+    last = None
+    for found in log.find_all(_INFO_PATTERN):
+        for pattern, name, variable in _FEATURES:
+            if pattern.search(found.text):
+                last = (name, variable, found)
+    places = (
+        CluePlace(crash.line.path, crash.line.number, crash.text.strip()[:200]),
+        CluePlace(inside.line.path, inside.line.number, inside.text.strip()[:200]),
+    )
+    if last is None:
+        yield Clue(
+            translated(
+                "the process crashed (segmentation fault) inside NCCL's own library. Run once with NCCL_DEBUG=INFO, "
+                "whose last lines name the part it was in, and try another release of NCCL"
+            ),
+            places,
+            decides=True,
+        )
+        return
+    name, variable, found = last
+    yield Clue(
+        translated(
+            "the process crashed (segmentation fault) inside NCCL's own library, and the last part that NCCL reported "
+            "there is {name}. Run once with {variable}: if it then works, keep it until a release of NCCL or of the "
+            "driver mends it; check that the fabric of all nodes is healthy"
+        ).format(name=name, variable=variable),
+        (*places, CluePlace(found.line.path, found.line.number, found.text.strip()[:200])),
+        decides=True,
+    )
+
+
 def nccl_reason_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     """The first warning of NCCL beside an error that only repeats that NCCL failed."""
     if not log.says(_ERROR_PATTERN):

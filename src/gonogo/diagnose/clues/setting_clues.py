@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from gonogo.evidence.failure.settings import NAMES, RunSetting, setting_meaning, settings_of
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import lazy_compile
+from gonogo.evidence.patterns import Pattern, lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import FailureFacts, RaisedException
 from gonogo.finding.log_answer import Clue, CluePlace
@@ -122,3 +123,80 @@ def forced_variable_clues(log: FailureLog, cures: tuple[Text, ...]) -> Iterator[
                 ).format(name=setting.name, there=setting.value[:60], source=setting.source, value=value),
                 (setting.place,) if setting.place is not None else (),
             )
+
+
+_NOT_SET_UP_PATTERN = lazy_compile(r"(?i)(?:is|are|was|has|have) not (?:been )?(?:initialized|set up|started|built)")
+_PARTIAL_PATTERN = lazy_compile(r"(?:^|_)(?:only|skip|no_init|without)(?:_|$)|^debug_")
+_OFF_VALUES = ("false", "0", "none", "no", "null", "off", "")
+
+
+def partial_run_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    """A setting that leaves a part of the program out, beside something that was never set up."""
+    raised = facts.chain[-1] if facts.chain else None
+    if raised is None or not _NOT_SET_UP_PATTERN.search(raised.message.text[:1000]):
+        return
+    for setting in settings_of(log):
+        if _PARTIAL_PATTERN.search(setting.last_name) and setting.value.strip().lower() not in _OFF_VALUES:
+            yield Clue(
+                translated(
+                    "{name} in {source} leaves a part of the program out: that part may be what sets it up. Run "
+                    "without it, or use a later release that does not need it then"
+                ).format(name=setting.name, source=setting.source),
+                (CluePlace(raised.log, raised.line), *((setting.place,) if setting.place is not None else ())),
+            )
+            return
+
+
+_CLASS_WORD_PATTERN = lazy_compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_CLASS_NAME_PATTERN = lazy_compile(r"(?<![\w.])((?:[A-Z][a-z0-9]+){2,}\w*)")
+
+
+def named_class_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    """A setting with the words of a class in the message: ``super_offload`` for ``SuperOffloadOptimizer_Stage3``."""
+    raised = facts.chain[-1] if facts.chain else None
+    if raised is None:
+        return
+    for name in dict.fromkeys(_CLASS_NAME_PATTERN.findall(raised.message.text[:1000])[:4]):
+        words = [word.lower() for word in _CLASS_WORD_PATTERN.findall(name)]
+        for setting in settings_of(log):
+            wanted = [word for word in setting.last_name.split("_") if word not in ("use", "enable", "with")]
+            if len(wanted) < 2 or setting.value.strip().lower() in _OFF_VALUES:
+                continue
+            if any(words[start : start + len(wanted)] == wanted for start in range(len(words))):
+                yield Clue(
+                    translated("{name} in {source} is what selects {class_}: without it, other code runs").format(
+                        name=setting.name, source=setting.source, class_=name
+                    ),
+                    (CluePlace(raised.log, raised.line), *((setting.place,) if setting.place is not None else ())),
+                )
+                return
+
+
+_WARNING_LINE_PATTERN = Pattern(r"(?i)\bwarn(?:ing)?\b")
+_NOT_FOUND_PATTERN = lazy_compile(
+    r"(?i)\b(?:no|not|cannot|can't|couldn't|missing|unknown|unsupported|skipp\w+|fail\w+|ignor\w+)\b"
+)
+_MAX_WARNINGS = 2000
+
+
+def warned_before_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    """What the failing module itself warned of before it failed."""
+    raised = facts.chain[-1] if facts.chain else None
+    at = raised.frames[-1] if raised is not None and raised.frames else None
+    if raised is None or at is None or at.owner not in ("package", "clone") or at.module.count(".") < 2:
+        return
+    last = None
+    for found in islice(log.find_all(_WARNING_LINE_PATTERN), _MAX_WARNINGS):
+        before = found.line.path == raised.log and found.line.number < raised.line
+        _, _, said = found.text.partition(at.module)
+        said = said.lstrip(":] -").removeprefix("WARNING:").strip()
+        if before and said and _NOT_FOUND_PATTERN.search(said):
+            last = (said, found)
+    if last is not None:
+        said, found = last
+        yield Clue(
+            translated(
+                "{module}, which fails, warned before: {said}. What it did not find may be what is missing"
+            ).format(module=at.module.rpartition(".")[2], said=said[:300].rstrip(".")),
+            (CluePlace(found.line.path, found.line.number, found.text.strip()[:200]),),
+        )

@@ -59,6 +59,7 @@ _PACKAGE_BY_CLASS = tuple(
             r"LLM|AsyncLLM\w*|EngineArgs|AsyncEngineArgs|SamplingParams|VllmConfig|LoRARequest|LLMEngine|FusedMoE"
             r"|GPUModelRunner|WorkerWrapperBase",
         ),
+        ("sglang", r"ServerArgs"),
         (
             "torch",
             r"DeviceMesh|DTensor|FullyShardedDataParallel|DistributedDataParallel|FSDPModule|fully_shard"
@@ -140,6 +141,9 @@ FORWARDING_FUNCTIONS = ("_call_impl", "_wrapped_call_impl", "inner", "__call__",
 """Functions that forward their arguments to another function."""
 
 
+_FORWARDED_KEYWORDS_PATTERN = lazy_compile(r"\*\*\s*[A-Za-z_]\w*")
+
+
 def _requesting_frame(frames: Sequence[CodePlace], form: str) -> CodePlace | None:
     """The frame that uses the name, skipping Python's importer and decorators, which only forward the call."""
     own = [frame for frame in frames if frame.owner != "python" and not frame.path.startswith("<")]
@@ -147,6 +151,11 @@ def _requesting_frame(frames: Sequence[CodePlace], form: str) -> CodePlace | Non
         if own[-1].function not in FORWARDING_FUNCTIONS:
             break
         own.pop()
+    if form == "unexpected_keyword" and len(own) > 1 and _FORWARDED_KEYWORDS_PATTERN.search(own[-1].code[:2000]):
+        # Keyword arguments that a function only forwards are the caller's.
+        caller = own[-2]
+        if own[-1].package and caller.package and caller.package not in (own[-1].package, "torch"):
+            own.pop()
     if form in ("no_attribute", "not_importable") and own and own[-1].function == "__getattr__":
         own.pop()
     return own[-1] if own else None
@@ -162,14 +171,18 @@ def _lacking_package(form: str, subject: str, frames: Sequence[CodePlace]) -> st
         return ""
     if form == "no_attribute" and ("." in subject or subject.islower()):
         return distribution_of(subject)
-    for pattern, package in _PACKAGE_BY_CLASS:
-        if pattern.search(subject):
-            return package
+    if package := package_of_class(subject):
+        return package
     if form == "no_attribute" and _DERIVED_TRAINER_PATTERN.search(subject):
         return "trl"
     if frames and frames[-1].function == subject.rpartition(".")[2] and frames[-1].package:
         return frames[-1].package
     return _decorating_package(frames) if form in CALL_MISMATCH_FORMS else ""
+
+
+def package_of_class(name: str) -> str:
+    """The distribution of a well-known class or function; empty for other names."""
+    return next((package for pattern, package in _PACKAGE_BY_CLASS if pattern.search(name)), "")
 
 
 def _decorating_package(frames: Sequence[CodePlace]) -> str:
