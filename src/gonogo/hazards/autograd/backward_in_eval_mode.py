@@ -23,10 +23,7 @@ class BackwardInEvalMode(LoggedHazard):
                 continue
             refused = run.zero_stage == 3 and run.environment.within("deepspeed", "<0.16") is True
             yield self.finding(
-                translated(
-                    "{model} is set to evaluation mode in the training loop and never switched back: from then "
-                    "on dropout is off{refused}."
-                ).format(
+                self.texts["cause"].format(
                     model=ast.unparse(of),
                     refused=translated(", and ZeRO-3 in this DeepSpeed release refuses to run backward")
                     if refused

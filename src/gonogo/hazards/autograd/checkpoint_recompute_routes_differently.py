@@ -30,17 +30,8 @@ class CheckpointRecomputeRoutesDifferently(Hazard):
             )
             yield self.log_finding(
                 error,
-                translated(
-                    "A checkpointed part was recomputed in backward, and its tensors then had a different number "
-                    "of rows{told}, as with experts that get different tokens the second time."
-                ).format(told=told),
-                cure=(
-                    translated(
-                        "Keep the router's choice and exclude dispatch from recomputation: selective "
-                        "checkpointing (NeMo Automodel: ignore_router_for_ac=True; Megatron: recompute_modules "
-                        "without moe); run the router in float32"
-                    ),
-                ),
+                self.texts["cause"].format(told=told),
+                cure=self.cures,
                 certainty=Certainty.LIKELY if routed else Certainty.POSSIBLE,
                 confirm=translated("The model has experts, and trains without gradient checkpointing"),
             )

@@ -40,11 +40,7 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
             place.edit("False") if place is not None and place.source.writable and place.text in _TRUE_WORDS else None
         )
         yield self.finding(
-            translated(
-                "gradient_checkpointing is reentrant (the default of transformers 4) and DDP looks for unused "
-                "parameters ({why}): it marks the checkpointed ones as ready, and their backward marks them a "
-                "second time."
-            ).format(
+            self.texts["cause_in_launch"].format(
                 why=translated("the Trainer's default for a PEFT model unless set otherwise")
                 if wrap is not None
                 else translated("ddp_find_unused_parameters is True")
@@ -73,18 +69,11 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
         )
         yield self.log_finding(
             evidence,
-            translated(
-                "DDP received the gradient of {parameter} twice in one step: reentrant gradient "
-                "checkpointing runs a second backward inside the first, usually with "
-                "find_unused_parameters=True."
-            ).format(
+            self.texts["cause_in_log"].format(
                 parameter=Text(named.group(1), f" {named.group(1)} ") if named else translated("a parameter", "any")
             ),
             cure=self.cures,
             certainty=Certainty.CERTAIN if checkpointed else Certainty.LIKELY,
             parameter=named.group(1) if named else None,
-            confirm=translated(
-                "The run passes with gradient checkpointing off; otherwise a weight is shared between two calls "
-                "of the model"
-            ),
+            confirm=self.texts["confirm"],
         )

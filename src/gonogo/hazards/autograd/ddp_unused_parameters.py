@@ -49,16 +49,10 @@ class DdpUnusedParameters(Hazard):
             made = makers(script, first_argument(call, "module"))
             for owner, layer, statement in unused_layers(script, run, {one.name for one in made}):
                 yield self.finding(
-                    translated(
-                        "{owner} builds self.{layer}, but nothing uses it: its parameters get no gradient, and "
-                        "DDP (without find_unused_parameters) fails in the second step."
-                    ).format(owner=owner.name, layer=layer),
+                    self.texts["cause_in_script"].format(owner=owner.name, layer=layer),
                     certainty=Certainty.LIKELY,
                     cure=(
-                        translated(
-                            "Do not build what the forward does not use, or freeze it: "
-                            "self.{layer}.requires_grad_(False)"
-                        ).format(layer=layer),
+                        self.texts["cure"].format(layer=layer),
                         translated("If it is used only in some steps: set find_unused_parameters=True"),
                     ),
                     spans=(owner.script.place(statement).span(), call.place.span(translated("wrapped here"))),
@@ -93,9 +87,7 @@ class DdpUnusedParameters(Hazard):
         numbered = which.replace(" ", "").isdecimal()
         yield self.log_finding(
             evidence,
-            translated(
-                "Trainable parameters got no gradient in the previous step{which}, and DDP waits for all of them."
-            ).format(
+            self.texts["cause_in_log"].format(
                 which=Text(f" (of index {which})", f"（序号为 {which}）")
                 if numbered
                 else Text(f" ({which})", f"（{which}）")
@@ -103,14 +95,5 @@ class DdpUnusedParameters(Hazard):
                 else ""
             ),
             certainty=certainty,
-            cure=(
-                translated(
-                    "Freeze what is not to be trained (requires_grad_(False)) before DDP wraps the model, or use it in "
-                    "the loss"
-                ),
-                translated(
-                    "Or set ddp_find_unused_parameters=True (find_unused_parameters=True); "
-                    "TORCH_DISTRIBUTED_DEBUG=DETAIL names the parameters"
-                ),
-            ),
+            cure=self.cures,
         )

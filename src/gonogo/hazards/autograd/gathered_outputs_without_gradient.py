@@ -1,5 +1,5 @@
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, translated
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord
 
 _NO_GRAD_MESSAGE = "element 0 of tensors does not require grad"
 _GATHER_PREFIXES = ("allgather", "all_gather")
@@ -17,19 +17,11 @@ class GatheredOutputsWithoutGradient(Hazard):
             if not gathered or (rank.as_run is not None and rank.as_run.strategy.startswith(("FSDP", "DeepSpeed"))):
                 continue  # FSDP and DeepSpeed gather parameters
             yield self.finding(
-                translated(
-                    "The model has {count} trainable parameters, but the loss has no gradient at all: the ranks "
-                    "called all_gather before it, and the output of all_gather carries none."
-                ).format(count=f"{trainable:,}"),
+                self.texts["cause"].format(count=f"{trainable:,}"),
                 certainty=Certainty.LIKELY,
-                cure=(
-                    translated("Put the rank's own tensor back after gathering: parts[dist.get_rank()] = x"),
-                    translated("Or gather with torch.distributed.nn.functional.all_gather, which has a backward"),
-                ),
+                cure=self.cures,
                 spans=failure_places(failure),
                 ranks=failed.ranks,
                 module=failure.module,
-                confirm=translated(
-                    "Print requires_grad of what was gathered, and of the loss, before backward: both are False"
-                ),
+                confirm=self.texts["confirm"],
             )

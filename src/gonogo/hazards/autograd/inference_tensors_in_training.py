@@ -24,9 +24,7 @@ class InferenceTensorsInTraining(LoggedHazard):
             if used is None or _is_under_no_grad(script, used):
                 continue
             yield self.finding(
-                translated(
-                    "Tensors created here in torch.inference_mode are then used in a forward pass that needs gradients."
-                ),
+                self.texts["cause"],
                 certainty=Certainty.LIKELY,
                 cure=self.cures[:2],
                 spans=(call.place.span(), script.place(used).span(translated("used here"))),

@@ -76,11 +76,7 @@ class NoGradCheckpointingInputs(Hazard):
             else None
         )
         yield self.finding(
-            translated(
-                "gradient_checkpointing is on and reentrant (the default of transformers 4), the model is frozen "
-                "except for its LoRA, and nothing makes the inputs of its layers require a gradient: the loss "
-                "has no graph."
-            ),
+            self.texts["cause_in_script"],
             certainty=Certainty.LIKELY if script.guarded_by(wrap.node) else Certainty.CERTAIN,
             cure=self.cures,
             spans=(wrap.place.span(), given.span(translated("checkpointing is turned on here"))),
@@ -109,16 +105,7 @@ class NoGradCheckpointingInputs(Hazard):
         if without_error:
             certainty = Certainty.POSSIBLE  # a frozen tower or reference model gives it too, and still trains
         yield self.log_finding(
-            evidence,
-            translated(
-                "The loss has no graph: checkpointing runs a frozen model whose inputs require no gradient, so "
-                "the adapters inside get none."
-            ),
-            cure=self.cures,
-            certainty=certainty,
-            confirm=translated(
-                'torch warns "None of the inputs have requires_grad=True", and print_trainable_parameters() is not 0'
-            ),
+            evidence, self.texts["cause_in_log"], cure=self.cures, certainty=certainty, confirm=self.texts["confirm"]
         )
 
 

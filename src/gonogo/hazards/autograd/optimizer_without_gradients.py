@@ -1,4 +1,4 @@
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, translated
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord
 
 
 class OptimizerWithoutGradients(Hazard):
@@ -10,17 +10,8 @@ class OptimizerWithoutGradients(Hazard):
         run = idle[0].as_run
         assert run is not None
         yield self.finding(
-            translated(
-                "{optimizer} took {steps} steps, but none of its parameters had a gradient in any of them: the "
-                "backward pass reached tensors other than those it holds. Nothing is trained."
-            ).format(optimizer=run.optimizer, steps=idle[0].steps),
+            self.texts["cause"].format(optimizer=run.optimizer, steps=idle[0].steps),
             certainty=Certainty.CERTAIN,
-            cure=(
-                translated(
-                    "Create the optimizer last, from the model that is trained: after it is wrapped, moved and given "
-                    "adapters"
-                ),
-                translated("Under FSDP1: set use_orig_params=True (fsdp_use_orig_params: true)"),
-            ),
+            cure=self.cures,
             ranks=tuple(rank.rank for rank in idle),
         )

@@ -30,10 +30,7 @@ class ParameterMovedIsNoParameter(Hazard):
             moved = f"{around[0]}{call}{around[1]}" if around is not None else f"nn.Parameter(tensor{call})"
             edit = script.replacing(move, moved) if around is not None else None
             yield self.finding(
-                translated(
-                    "self.{name} of {owner} is the result of {call} on the parameter: a tensor that no "
-                    "optimizer receives."
-                ).format(name=target.attr, owner=owner.name, call=call),
+                self.texts["cause"].format(name=target.attr, owner=owner.name, call=call),
                 cure=translated("Move the tensor inside: {moved}, or leave it to model.to(device)").format(moved=moved),
                 spans=script.place(move).span(),
                 parameter=target.attr,

@@ -1,6 +1,6 @@
 from gonogo.evidence.rehearsal.failures import few
 from gonogo.hazards.facts.parameter_names import group_by_module
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity
 
 
 class ParametersWithoutGradient(Hazard):
@@ -14,19 +14,10 @@ class ParametersWithoutGradient(Hazard):
         if not names:
             return
         adapters = [name for name in names if "lora_" in name or "adapter" in name]
-        reconnect = translated(
-            "Look for detach(), torch.no_grad() or a loss that leaves out the output of {module}; freeze the part if "
-            "it is not to be trained"
-        ).format(module=names[0].rpartition(".")[0] or "?")
-        inputs = translated(
-            "With gradient checkpointing: call model.enable_input_require_grads(), or set "
-            'gradient_checkpointing_kwargs={"use_reentrant": False}'
-        )
+        reconnect = self.texts["reconnect_cure"].format(module=names[0].rpartition(".")[0] or "?")
+        inputs = self.texts["checkpointing_cure"]
         yield self.finding(
-            translated(
-                "{count} trainable parameters took part in a forward pass but got no gradient in any step: "
-                "{names}. They will not be trained."
-            ).format(count=len(names), names=few(group_by_module(names))),
+            self.texts["cause"].format(count=len(names), names=few(group_by_module(names))),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=(inputs, reconnect) if adapters else (reconnect, inputs),

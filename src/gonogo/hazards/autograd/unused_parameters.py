@@ -22,9 +22,7 @@ class UnusedParameters(Hazard):
             made = makers(script, node)
             for owner, layer, statement in unused_layers(script, run, {one.name for one in made}):
                 yield self.finding(
-                    translated(
-                        "{owner} builds self.{layer}, but nothing uses it: it is never trained, yet takes memory."
-                    ).format(owner=owner.name, layer=layer),
+                    self.texts["cause_in_script"].format(owner=owner.name, layer=layer),
                     certainty=Certainty.LIKELY,
                     severity=Severity.WARNING,
                     cure=translated("Do not build what the forward does not use, or use it"),
@@ -44,18 +42,10 @@ class UnusedParameters(Hazard):
         if not names:
             return
         yield self.finding(
-            translated(
-                "{count} trainable parameters were not used in any forward pass of the rehearsal: {names}."
-            ).format(count=len(names), names=few(group_by_module(names))),
+            self.texts["cause_in_rehearsal"].format(count=len(names), names=few(group_by_module(names))),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
-            cure=(
-                translated("Freeze them (requires_grad_(False)), or do not build that part"),
-                translated(
-                    "If only some batches use them: run the part on a dummy input in the others; under DDP set "
-                    "ddp_find_unused_parameters=True"
-                ),
-            ),
+            cure=self.cures,
             ranks=tuple(rank.rank for rank in stepped),
             module=names[0].rpartition(".")[0] or None,
             parameter=names[0],

@@ -33,9 +33,7 @@ class CheckpointResumeTrueAsText(Hazard):
                 translated("Name the folder: --resume_from_checkpoint {output}/checkpoint-STEPS").format(
                     output=run.arguments.get("output_dir").string or "OUTPUT_DIR"
                 ),
-                translated(
-                    "Or let the script find it: trainer.train(resume_from_checkpoint=get_last_checkpoint(output_dir))"
-                ),
+                self.texts["cure"],
             ),
             spans=(given.span(), handed[0].place.span(translated("passed on as text"))),
         )

@@ -38,16 +38,9 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
             save, what = found[0]
             edit = script.setting_keyword(load, "weights_only", "False")
             yield self.finding(
-                translated(
-                    "Since PyTorch 2.6, torch.load loads only weights by default, but the saved file holds {what}."
-                ).format(what=what),
+                self.texts["cause_in_script"].format(what=what),
                 certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
-                cure=(
-                    translated("For a file that you wrote yourself: torch.load(..., weights_only=False)"),
-                    translated(
-                        "Better: save only what weights_only can load: state dicts, vars(args), numbers and text"
-                    ),
-                ),
+                cure=self.cures,
                 spans=(load.place.span(), save.place.span(translated("saved here"))),
                 fixes=self.fix(translated("Load everything in the file (only if you trust it)"), edit, safe=False)
                 if edit is not None
@@ -74,9 +67,9 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
         names = str(named).rstrip(".") if named else None
         yield self.log_finding(
             evidence,
-            translated(
-                "The checkpoint holds {what}, but torch.load reads weights only: the default since PyTorch 2.6."
-            ).format(what=Text(names, f" {names}") if names else translated("more than weights")),
+            self.texts["cause_in_log"].format(
+                what=Text(names, f" {names}") if names else translated("more than weights")
+            ),
             certainty=Certainty.CERTAIN if refused else Certainty.LIKELY,
             cure=(
                 translated("Upgrade the library whose frame calls torch.load (transformers, accelerate, deepspeed …)"),
@@ -84,10 +77,7 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
                     f"Allow the type before the load: torch.serialization.add_safe_globals([{names or '…'}])",
                     f"在读取之前允许该类型：torch.serialization.add_safe_globals([{names or '…'}])",
                 ),
-                translated(
-                    "For a checkpoint that you wrote yourself: set TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1 (it may "
-                    "run any code that the file contains)"
-                ),
+                self.texts["cure"],
             ),
             confirm=() if names else (translated("The lines after it name a type that is not allowed"),),
         )

@@ -62,10 +62,7 @@ class CheckpointWorldSizeMismatch(Hazard):
             evidence,
             self.texts["cause"].format(saved=sizes.group(1), size=sizes.group(2))
             if sizes
-            else translated(
-                "The checkpoint's optimizer states are partitioned over a different number of data-parallel ranks than "
-                "this run has."
-            ),
+            else self.texts["unknown_sizes_cause"],
             certainty=certainty,
             cure=(
                 translated("Resume with {saved} data-parallel ranks").format(saved=sizes.group(1))

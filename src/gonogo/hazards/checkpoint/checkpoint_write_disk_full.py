@@ -51,18 +51,12 @@ class CheckpointWriteDiskFull(Hazard):
         if needed <= free:
             return
         yield self.finding(
-            translated(
-                "The disk has {free:.0f} GB left. One checkpoint of {billions:g} billion parameters ({each} bytes "
-                "each) takes {needed:.0f} GB on each of {nodes} node(s)."
-            ).format(free=free / 1e9, billions=billions, each=bytes_each, needed=needed / 1e9, nodes=nodes),
+            self.texts["cause_in_environment"].format(
+                free=free / 1e9, billions=billions, each=bytes_each, needed=needed / 1e9, nodes=nodes
+            ),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
-            cure=(
-                translated("Write to a larger volume (--output_dir)"),
-                translated(
-                    "Or set save_only_model: true, which leaves the optimizer out (such a run can't be resumed)"
-                ),
-            ),
+            cure=(translated("Write to a larger volume (--output_dir)"), self.texts["cure"]),
             spans=(arguments.get("output_dir").span() or run.launch.place.span(), environment.disk_free.span()),
             confirm=translated("df -h on output_dir shows the same disk"),
         )
@@ -77,25 +71,14 @@ class CheckpointWriteDiskFull(Hazard):
         quota = log.find(_QUOTA) is not None
         yield self.log_finding(
             evidence,
-            translated(
-                "The checkpoint could not be fully written: {what}. The contents of the folder are incomplete."
-            ).format(
+            self.texts["cause_in_log"].format(
                 what=translated("the quota on the output volume is used up")
                 if quota
                 else translated("the output volume is full (or its quota, or the network storage failed)")
             ),
-            cure=(
-                translated("Free space on output_dir's volume, or write to another one (df -h OUTPUT_DIR; quota -s)"),
-                translated(
-                    "Keep fewer and smaller checkpoints: save_total_limit: 1, save_only_model: true (no optimizer "
-                    "states)"
-                ),
-                translated("Delete the incomplete checkpoint before resuming"),
-            ),
+            cure=self.cures,
             certainty=certainty,
-            confirm=translated(
-                "df -h (and df -i) of the output folder shows 100 %, or quota -s shows the limit reached"
-            ),
+            confirm=self.texts["confirm"],
         )
 
 

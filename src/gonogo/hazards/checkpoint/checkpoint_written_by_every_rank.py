@@ -49,20 +49,8 @@ class CheckpointWrittenByEveryRank(Hazard):
             several = len(error.ranks) > 1 or error.count > 1
             yield self.log_finding(
                 error,
-                translated(
-                    "This rank removes or renames a checkpoint folder that another rank has already removed or "
-                    "renamed: every rank does it, or the first rank of every node on a shared disk."
-                ),
-                cure=(
-                    translated(
-                        "Let only rank 0 remove and rename (if rank == 0: ..., then a barrier); pass "
-                        "ignore_errors=True to rmtree"
-                    ),
-                    translated(
-                        "Trainer on several nodes with a shared disk: set save_on_each_node=False, and use "
-                        "transformers 4.38 or newer"
-                    ),
-                ),
+                self.texts["cause"],
+                cure=self.cures,
                 certainty=Certainty.LIKELY if several or has_several_processes(log) else Certainty.POSSIBLE,
                 confirm=translated("With one process it does not fail"),
             )

@@ -24,10 +24,7 @@ class CheckpointZeroToFp32OutputDir(Hazard):
         folder = value.rpartition("/")[0] or "."
         place = words[1].place
         yield self.finding(
-            translated(
-                "Since DeepSpeed 0.15.3, zero_to_fp32.py takes a folder, but it is given {value}: it fails with "
-                "“Parent directory … does not exist”, or makes a folder of that name."
-            ).format(value=value),
+            self.texts["cause"].format(value=value),
             certainty=Certainty.CERTAIN if release else Certainty.LIKELY,
             cure=translated("Name a folder: {program} {checkpoint} {folder}").format(
                 program=program, checkpoint=words[0].value or "…", folder=folder
@@ -61,10 +58,6 @@ class CheckpointZeroToFp32OutputDir(Hazard):
                 f"{named} 本意是文件；DeepSpeed 0.15.3 起 zero_to_fp32.py 在该处需要目录。",
             ),
             certainty=certainty,
-            cure=(
-                translated("Give a folder: python zero_to_fp32.py CHECKPOINT_DIR OUTPUT_DIR"),
-                translated("For one file: pass --max_shard_size 100GB, then take pytorch_model.bin out of OUTPUT_DIR"),
-                translated("Or use the zero_to_fp32.py of DeepSpeed 0.15.2, which writes a file"),
-            ),
+            cure=self.cures,
             confirm=translated("pip show deepspeed prints 0.15.3 or later, and the failed command was zero_to_fp32.py"),
         )

@@ -28,10 +28,7 @@ class ResultWeightsLost(Hazard):
             )
         if drawn:
             yield self.finding(
-                translated(
-                    "Weights of the loaded model that are in no file and are therefore newly initialized: "
-                    "{names} ({count} in all)."
-                ).format(count=len(drawn), names=named(drawn)),
+                self.texts["cause"].format(count=len(drawn), names=named(drawn)),
                 severity=Severity.ERROR,
                 cure=self.page.cures,
                 ranks=ranks,

@@ -25,9 +25,9 @@ class ResumeAverageNotRestored(Hazard):
         for counter in life.counters:
             if counter.kind == "average" and counter.status in ("restarted", "differs"):
                 yield self.finding(
-                    translated(
-                        "{name} was {saved:.0f} when the averages were saved; after the resume, it is {now:.0f}."
-                    ).format(name=counter.name, saved=counter.saved or 0.0, now=counter.resumed or 0.0),
+                    self.texts["cause"].format(
+                        name=counter.name, saved=counter.saved or 0.0, now=counter.resumed or 0.0
+                    ),
                     certainty=Certainty.CERTAIN,
                     severity=Severity.WARNING,
                     cure=self.page.cures,

@@ -15,9 +15,7 @@ class ResumeKilledInSave(Hazard):
         ranks = tuple(rank.rank for rank in record.ranks)
         if half:
             yield self.finding(
-                translated(
-                    "If killed {window}, the run resumes from half a checkpoint without an error; this is lost: {lost}."
-                ).format(window=_describe_window(half), lost=_why(half[0])),
+                self.texts["half_checkpoint_cause"].format(window=_describe_window(half), lost=_why(half[0])),
                 ranks=ranks,
                 severity=Severity.WARNING,
                 certainty=Certainty.CERTAIN,
@@ -25,9 +23,7 @@ class ResumeKilledInSave(Hazard):
             )
         if raises:
             yield self.finding(
-                translated(
-                    "If the run is killed {window}, every attempt to resume fails until the folder is deleted: {error}"
-                ).format(window=_describe_window(raises), error=_why(raises[0])),
+                self.texts["resume_fails_cause"].format(window=_describe_window(raises), error=_why(raises[0])),
                 ranks=ranks,
                 severity=Severity.WARNING,
                 certainty=Certainty.CERTAIN,

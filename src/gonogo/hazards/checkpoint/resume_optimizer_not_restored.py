@@ -28,10 +28,9 @@ class ResumeOptimizerNotRestored(Hazard):
         for counter in life.counters:
             if counter.kind == "optimizer" and counter.status in ("restarted", "differs"):
                 yield self.finding(
-                    translated(
-                        "{name} had taken {saved:.0f} steps when it was saved; after the resume, it counts from "
-                        "{now:.0f}: its bias correction is that of a different step."
-                    ).format(name=counter.name, saved=counter.saved or 0.0, now=counter.resumed or 0.0),
+                    self.texts["cause"].format(
+                        name=counter.name, saved=counter.saved or 0.0, now=counter.resumed or 0.0
+                    ),
                     certainty=Certainty.CERTAIN,
                     cure=self.page.cures,
                     ranks=tuple(rank.rank for rank in record.ranks),

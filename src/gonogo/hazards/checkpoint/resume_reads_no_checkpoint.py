@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from gonogo.evidence.rehearsal.life_table import life_report
 from gonogo.hazards.checkpoint._lost_states import may_have_resumed
 from gonogo.hazards.facts.left_out_of_checkpoint import reading_fixes
-from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, translated
+from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run
 
 
 class ResumeReadsNoCheckpoint(Hazard):
@@ -13,10 +13,7 @@ class ResumeReadsNoCheckpoint(Hazard):
         if life is None or record.resumes_as_given or not life.trains_on or may_have_resumed(life):
             return
         yield self.finding(
-            translated(
-                "The run was saved after step {step}; restarted with the arguments to resume, it reads none of "
-                "the {count} files and trains from the beginning."
-            ).format(step=life.steps_before_save, count=len(life.files)),
+            self.texts["cause"].format(step=life.steps_before_save, count=len(life.files)),
             certainty=Certainty.CERTAIN,
             cure=self.page.cures,
             ranks=tuple(rank.rank for rank in record.ranks),

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from gonogo.hazards.checkpoint._lost_states import resumed
 from gonogo.hazards.facts.left_out_of_checkpoint import SCHEDULER, restoring_fixes
-from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, translated
+from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run
 
 
 class ResumeScheduleRestarted(Hazard):
@@ -12,9 +12,9 @@ class ResumeScheduleRestarted(Hazard):
         for counter in life.counters if life is not None else ():
             if counter.kind == "scheduler" and counter.status in ("restarted", "differs"):
                 yield self.finding(
-                    translated(
-                        "{name} was at {saved:.0f} when it was saved; after the resume, it is at {now:.0f}."
-                    ).format(name=counter.name, saved=counter.saved or 0.0, now=counter.resumed or 0.0),
+                    self.texts["cause"].format(
+                        name=counter.name, saved=counter.saved or 0.0, now=counter.resumed or 0.0
+                    ),
                     certainty=Certainty.CERTAIN,
                     cure=self.page.cures,
                     ranks=tuple(rank.rank for rank in record.ranks),

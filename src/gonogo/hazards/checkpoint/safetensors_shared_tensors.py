@@ -49,10 +49,7 @@ class SafetensorsSharedTensors(Hazard):
             imported = _find_import(script, call)
             edits.append(script.replacing(imported, "save_model") if imported is not None else None)
             yield self.finding(
-                translated(
-                    "{name} ties two weights ({why}), so its state dict has two names for the same memory: "
-                    "save_file rejects it."
-                ).format(
+                self.texts["save_file_cause"].format(
                     name=name,
                     why=translated("tie_word_embeddings in its config.json") if by_config else translated("see below"),
                 ),
@@ -91,16 +88,9 @@ class SafetensorsSharedTensors(Hazard):
                 if any(name in owner.methods for name in ("state_dict", "save_pretrained")):
                     continue
                 yield self.finding(
-                    translated(
-                        "{owner} ties two weights and is not a PreTrainedModel: at the first checkpoint, the "
-                        "Trainer writes its state dict as safetensors, which rejects two names for the same "
-                        "memory."
-                    ).format(owner=owner.name),
+                    self.texts["trainer_cause"].format(owner=owner.name),
                     certainty=Certainty.LIKELY,
-                    cure=(
-                        translated("transformers 4: set save_safetensors=False in TrainingArguments"),
-                        translated("Or derive from PreTrainedModel, and list the tied weights in _tied_weights_keys"),
-                    ),
+                    cure=self.cures,
                     spans=(
                         script.place(tie).span(),
                         trainer.script.place(trainer.node.func).span(translated("saved by this Trainer")),
@@ -118,23 +108,9 @@ class SafetensorsSharedTensors(Hazard):
             certainty = Certainty.LIKELY
         if evidence is None or outside_training(log):
             return
-        cures = [
-            translated(
-                "Save in the old format: save_safetensors=False (Trainer) or safe_serialization=False "
-                "(save_pretrained, Accelerate)"
-            ),
-            translated(
-                "Or use safetensors.torch.save_model(model, path) instead of save_file, or untie one of them (clone())"
-            ),
-        ]
+        cures = [self.texts["old_format_cure"], self.texts["save_model_cure"]]
         if len(names) > 8:
-            cures.insert(
-                0,
-                translated(
-                    "This many names suggest empty placeholders of ZeRO-3 or FSDP: save through the engine "
-                    "(stage3_gather_16bit_weights_on_model_save, save_16bit_model) or Trainer.save_model"
-                ),
-            )
+            cures.insert(0, self.texts["empty_placeholders_cure"])
         yield self.log_finding(
             evidence,
             translated("{names} share memory, and safetensors does not write the same memory under two names.").format(

@@ -47,10 +47,9 @@ class WeightsNotLoaded(Hazard):
             )
             yield self.log_finding(
                 found,
-                translated(
-                    "from_pretrained found no values for weights of the layers themselves ({names}{instead}), "
-                    "and initialized them randomly: the model being trained is not the intended one."
-                ).format(names=abbreviated_names(body), instead=_longer_name_clause(named_instead(log, names))),
+                self.texts["cause"].format(
+                    names=abbreviated_names(body), instead=_longer_name_clause(named_instead(log, names))
+                ),
                 cure=self.cures,
                 certainty=Certainty.LIKELY if whole else Certainty.POSSIBLE,
                 severity=Severity.WARNING,

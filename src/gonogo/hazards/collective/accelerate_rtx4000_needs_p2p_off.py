@@ -3,7 +3,7 @@ from packaging.version import Version
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.hazards.facts.training_framework import uses_trainer
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Environment, Findings, Run, translated
+from gonogo.hazards.rule import Certainty, Environment, Findings, Run
 
 
 class AccelerateRtx4000NeedsP2pOff(LoggedHazard):
@@ -20,10 +20,7 @@ class AccelerateRtx4000NeedsP2pOff(LoggedHazard):
         if all(not launch.variable(name).absent or environment.variable(name).known for name in names):
             return
         yield self.finding(
-            translated(
-                "{count} {card} with driver {driver}: accelerate refuses to start unless NCCL_P2P_DISABLE and "
-                "NCCL_IB_DISABLE are set."
-            ).format(count=len(cards), card=cards[0], driver=environment.driver.string),
+            self.texts["cause"].format(count=len(cards), card=cards[0], driver=environment.driver.string),
             certainty=Certainty.LIKELY,
             cure=self.cures[:2],
             spans=launch.place.span(),

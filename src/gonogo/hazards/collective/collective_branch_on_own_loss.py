@@ -65,16 +65,10 @@ class CollectiveBranchOnOwnLoss(Hazard):
 
     def _finding(self, script: Script, call: Call, test: ast.expr, exit_statement: ExitStatement) -> Finding:
         return self.finding(
-            translated(
-                "{test} is evaluated on each rank's own loss: a rank on which it holds leaves with "
-                "{leaving}, and the others wait for it in the backward pass."
-            ).format(test=script.place(test).text, leaving=type(exit_statement).__name__.lower()),
+            self.texts["cause"].format(test=script.place(test).text, leaving=type(exit_statement).__name__.lower()),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,
-            cure=translated(
-                "Let all ranks agree before the branch: all_reduce the condition (ReduceOp.MAX), or use "
-                "Accelerate's set_trigger() and check_trigger()"
-            ),
+            cure=self.cures,
             spans=(script.place(test).span(), call.place.span(translated("all ranks must get here"))),
         )
 

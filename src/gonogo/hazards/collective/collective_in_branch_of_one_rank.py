@@ -82,21 +82,11 @@ class CollectiveInBranchOfOneRank(Hazard):
         for call, guard, other in found:
             sure = run.distributed and call.method in _BARRIER_METHODS
             yield self.finding(
-                translated(
-                    "Only the rank for which {test} holds reaches {call}(); it waits for all the others, which "
-                    "never arrive."
-                ).format(test=script.place(guard).text, call=call.method),
+                self.texts["cause"].format(test=script.place(guard).text, call=call.method),
                 certainty=Certainty.POSSIBLE if other else Certainty.CERTAIN if sure else Certainty.LIKELY,
-                cure=translated(
-                    "Take {call}() out of the branch, so that every rank reaches it; keep only single-rank work "
-                    "in the branch"
-                ).format(call=call.method),
+                cure=self.texts["cure"].format(call=call.method),
                 spans=(call.place.span(), script.place(guard).span(translated("lets only one rank through"))),
-                confirm=translated(
-                    "The {call}() that other ranks call (line {line}) is not the one that matches this one"
-                ).format(call=other.method, line=other.line)
-                if other
-                else (),
+                confirm=self.texts["confirm"].format(call=other.method, line=other.line) if other else (),
             )
 
 

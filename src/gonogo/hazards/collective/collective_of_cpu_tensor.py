@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
+from gonogo.hazards.rule import Certainty, Findings, Run, Script
 
 _COLLECTIVES = tuple(
     f"torch.distributed.{name}"
@@ -29,10 +29,7 @@ class CollectiveOfCpuTensor(LoggedHazard):
             if b"set_default_device" in script.source.data:
                 continue
             yield self.finding(
-                translated(
-                    "{tensor} is on the CPU, but the process group was created with NCCL, which does not support "
-                    "CPU tensors."
-                ).format(tensor=script.place(made).text),
+                self.texts["cause"].format(tensor=script.place(made).text),
                 certainty=Certainty.LIKELY,
                 cure=self.cures[:2],
                 spans=(call.place.span(), script.place(made).span(), backends[0].span()),

@@ -55,17 +55,7 @@ class FailureElsewhere(Hazard):
                 code=_describe_exit_code(code),
                 waits=_describe_waiting(waited),
             ),
-            cure=(
-                translated(
-                    "Give the logs of all ranks at once (gonogo diagnose FOLDER), or look at the earliest error "
-                    "in them; torchrun --log-dir logs --redirects 3 and deepspeed --enable_each_rank_log logs "
-                    "write one per rank"
-                ),
-                translated(
-                    "For a timeout without any error: run py-spy dump --pid PID on every rank while they wait; "
-                    "the culprit is the rank that is not where the others are"
-                ),
-            ),
+            cure=self.cures,
             certainty=Certainty.POSSIBLE,
             ranks=(first.rank,) if first and first.rank is not None else _timed_out_ranks(stall),
             confirm=translated("The log of the rank that ended first has the error"),

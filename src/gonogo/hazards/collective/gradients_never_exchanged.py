@@ -24,10 +24,7 @@ class GradientsNeverExchanged(Hazard):
         wrapped = all(_has_broadcast_weights(rank) for rank in apart)
         first = apart[0]
         yield self.finding(
-            translated(
-                "{steps} optimizer steps in a process group of {world} ranks, but no collective that exchanges "
-                "gradients{equal}."
-            ).format(
+            self.texts["cause"].format(
                 steps=first.steps,
                 world=first.formed_world,
                 equal=translated(", though the weights were made equal at the start, as DistributedDataParallel does")
@@ -36,14 +33,8 @@ class GradientsNeverExchanged(Hazard):
             ),
             certainty=Certainty.LIKELY,
             severity=Severity.ERROR if wrapped else Severity.WARNING,
-            cure=translated(
-                "Call the wrapper: ddp(x), not ddp.module(x) or the variable that holds the unwrapped model; "
-                "move other methods into forward. Without a wrapper: DistributedDataParallel(model), or "
-                "accelerator.prepare"
-            ),
-            confirm=translated(
-                "After some steps a weight differs between the ranks: print(next(model.parameters()).sum()) on each"
-            ),
+            cure=self.cures,
+            confirm=self.texts["confirm"],
             ranks=tuple(rank.rank for rank in apart),
         )
 

@@ -29,9 +29,7 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
         if not spans:
             return
         yield self.finding(
-            translated(
-                "All {size} processes of a node put the model on {device}: NCCL rejects ranks that share a GPU."
-            ).format(
+            self.texts["cause_in_script"].format(
                 size=size,
                 device=f"GPU {pinned[0][1]}"
                 if pinned
@@ -41,9 +39,7 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
             cure=(
                 translated("Use the local rank's GPU instead: int(os.environ['LOCAL_RANK'])")
                 if pinned
-                else translated(
-                    "Call torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before anything is moved to a GPU"
-                )
+                else self.texts["cure"]
             ),
             spans=(*spans, run.launch.place.span(translated("starts {size} processes per node").format(size=size))),
             fixes=_fix_of(self, script, pinned),
@@ -56,15 +52,10 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
             return
         yield self.log_finding(
             duplicate.evidence,
-            translated(
-                "Ranks {ranks} share one GPU ({device}). With as many GPUs as processes, this means that the "
-                "code hardcodes a device, or sets none, instead of using LOCAL_RANK's."
-            ).format(ranks=duplicate.names, device=duplicate.device or "?"),
+            self.texts["cause_in_log"].format(ranks=duplicate.names, device=duplicate.device or "?"),
             cure=self.cures,
             certainty=_certainty(log, duplicate),
-            confirm=translated(
-                "nvidia-smi -L lists at least as many GPUs as the launch starts processes on this machine"
-            ),
+            confirm=self.texts["confirm"],
         )
 
 

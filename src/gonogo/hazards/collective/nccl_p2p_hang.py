@@ -32,10 +32,7 @@ class NcclP2pHang(Hazard):
             title = translated("set NCCL_P2P_DISABLE=1")
             fixes = (self.fix(title, launch.setting_variable("NCCL_P2P_DISABLE", "1"), safe=False),)
         yield self.finding(
-            translated(
-                "{count} ranks on {gpu}, whose driver advertises peer-to-peer copies that some releases never "
-                "deliver: the first collective may hang."
-            ).format(count=whole_number(launch.processes_per_node), gpu=named or gres),
+            self.texts["cause_in_launch"].format(count=whole_number(launch.processes_per_node), gpu=named or gres),
             title=translated("NCCL's peer-to-peer copies between these GPUs may never arrive"),
             certainty=Certainty.POSSIBLE,
             severity=Severity.WARNING,
@@ -56,10 +53,7 @@ class NcclP2pHang(Hazard):
         sure = gpus and (step_line(log) is None or stall.early)
         yield self.log_finding(
             stall.evidence,
-            translated(
-                "The run hangs at its first collectives, on GPUs whose peer-to-peer copies are known to be lost "
-                "without NVLink. Nothing is printed then until the watchdog's timeout."
-            ),
+            self.texts["cause_in_log"],
             cure=self.cures,
             certainty=stall.at_most(Certainty.LIKELY) if sure else Certainty.POSSIBLE,
             extra_evidence=tuple(one for one in (gpus or talks, complete) if isinstance(one, LineMatch)),

@@ -48,17 +48,8 @@ class NcclShmNoSpace(Hazard):
             certainty = Certainty.POSSIBLE
         yield self.log_finding(
             found,
-            translated(
-                "NCCL could not create a buffer in /dev/shm: that file system is full, or was made too small for "
-                "this container. The disk is not the problem."
-            ),
-            cure=(
-                translated(
-                    "Give the container more: docker run --shm-size=16g (or --ipc=host); Kubernetes: emptyDir with "
-                    "medium: Memory mounted at /dev/shm"
-                ),
-                translated("Remove what dead runs left behind: rm /dev/shm/nccl-* (only while no run is active)"),
-            ),
+            self.texts["cause"],
+            cure=self.cures,
             certainty=certainty,
             confirm=translated("df -h /dev/shm shows a small or a full file system"),
         )

@@ -29,10 +29,7 @@ class NcclTimeoutPreprocessing(Hazard):
         if seconds is None or not 0 < seconds < 600 or (whole_number(launch.world_size) or 2) < 2:
             return
         yield self.finding(
-            translated(
-                "ddp_timeout is {seconds} s (the default is 1800): if one rank takes longer than that to "
-                "tokenize, load or save, the ranks waiting for it end the run."
-            ).format(seconds=seconds),
+            self.texts["cause_in_launch"].format(seconds=seconds),
             title=self.texts["short_timeout_title"],
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
@@ -53,10 +50,7 @@ class NcclTimeoutPreprocessing(Hazard):
             if alone is None:
                 continue
             yield self.finding(
-                translated(
-                    "The process group's timeout is {seconds} s (NCCL's default is 600), and {work} runs on one rank "
-                    "while the others wait in a barrier: if it takes longer, they end the run."
-                ).format(seconds=seconds, work=f"{alone.method}()"),
+                self.texts["cause_in_script"].format(seconds=seconds, work=f"{alone.method}()"),
                 title=self.texts["short_timeout_title"],
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
@@ -75,20 +69,8 @@ class NcclTimeoutPreprocessing(Hazard):
             return
         yield self.log_finding(
             evidence,
-            translated(
-                "The timeout comes before the first training step, in a collective in which ranks merely wait: a rank "
-                "that is still preparing the dataset (tokenizing, map, filter) has not joined it."
-            ),
-            cure=(
-                translated(
-                    "Prepare the dataset once before training and load it from disk (LLaMA-Factory: tokenized_path; "
-                    "datasets: save_to_disk, on storage that all nodes share)"
-                ),
-                translated(
-                    "Or raise the timeout where the process group is first created: ddp_timeout=7200 "
-                    "(TrainingArguments), InitProcessGroupKwargs(timeout=timedelta(hours=2)) (Accelerate)"
-                ),
-            ),
+            self.texts["cause_in_log"],
+            cure=self.cures,
             certainty=certainty,
             extra_evidence=(bar,) if bar is not None else (),
             confirm=translated("py-spy dump on rank 0 while the others wait shows map or the tokenizer"),

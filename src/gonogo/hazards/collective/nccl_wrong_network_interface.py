@@ -67,14 +67,9 @@ class NcclWrongNetworkInterface(Hazard):
             if not all(one == "lo" or one.startswith(("docker", "veth", "virbr", "br-")) for one in interfaces):
                 continue
             yield self.finding(
-                translated(
-                    "{name}={value} with {nodes} nodes: that interface does not reach any other machine."
-                ).format(name=name, value=value, nodes=nodes),
+                self.texts["cause_in_launch"].format(name=name, value=value, nodes=nodes),
                 certainty=Certainty.CERTAIN if field.reason is None else Certainty.LIKELY,
-                cure=translated(
-                    "Name the interface through which the nodes reach each other (ip -br addr), or exclude the "
-                    "others: {name}=^lo,docker0"
-                ).format(name=name),
+                cure=self.texts["cure"].format(name=name),
                 spans=(field.span(), launch.place.span(Text(f"{nodes} nodes", f"{nodes} 个节点"))),
             )
 
@@ -88,30 +83,13 @@ class NcclWrongNetworkInterface(Hazard):
             evidence,
             self.texts["no_interface_cause"]
             if _NO_INTERFACE.search(evidence.text)
-            else translated(
-                "NCCL's sockets do not reach the other ranks{interface}. The interface is chosen by name, not by "
-                "reachability; a firewall or a peer that is already dead produces the same message."
-            ).format(
+            else self.texts["cause_in_log"].format(
                 interface=translated(": it uses an interface for containers or for this host only") if virtual else ""
             ),
-            cure=(
-                translated(
-                    "On all nodes: export NCCL_SOCKET_IFNAME=<interface that has the node's reachable address, see ip "
-                    "addr>, and GLOO_SOCKET_IFNAME the same"
-                ),
-                translated(
-                    "With the deepspeed launcher put it in ~/.deepspeed_env; in containers use --network=host; "
-                    "open the ports between the nodes"
-                ),
-            ),
+            cure=self.cures,
             certainty=certainty,
             extra_evidence=also,
-            confirm=(
-                translated(
-                    "NCCL_DEBUG=INFO: the address after 'NET/Socket : Using' cannot be pinged from the other nodes"
-                ),
-                translated("No other rank's log has an earlier error"),
-            ),
+            confirm=(self.texts["confirm"], translated("No other rank's log has an earlier error")),
         )
 
 

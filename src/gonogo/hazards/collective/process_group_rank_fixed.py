@@ -20,9 +20,9 @@ class ProcessGroupRankFixed(Hazard):
             places = [place.span() for name in wrong if (place := call.keyword_place(name)) is not None]
             assert run.launch is not None
             yield self.finding(
-                translated(
-                    "{given}: the launch starts {size} processes, and each of them passes the same values."
-                ).format(given=", ".join(f"{name}={call.keyword(name).value}" for name in wrong), size=size),
+                self.texts["cause"].format(
+                    given=", ".join(f"{name}={call.keyword(name).value}" for name in wrong), size=size
+                ),
                 cure=translated("Leave rank and world_size out: the launcher passes them in environment variables"),
                 spans=(*places, run.launch.place.span(translated("starts {size} processes").format(size=size))),
                 fixes=self.fix(translated("Read them from the launcher's environment variables"), edits[0])

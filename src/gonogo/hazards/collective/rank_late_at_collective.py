@@ -40,10 +40,7 @@ class RankLateAtCollective(Hazard):
         if busy is not None:
             yield self.log_finding(
                 stall.evidence,
-                translated(
-                    "The last thing the log shows before the timeout is work that one rank does alone, while the "
-                    "others wait for it in a collective."
-                ),
+                self.texts["cause_in_log"],
                 cure=self.texts["timeout_cure"],
                 certainty=Certainty.POSSIBLE,
                 extra_evidence=(busy,),
@@ -90,16 +87,11 @@ class RankLateAtCollective(Hazard):
         found, ranks, lacking = counted
         yield self.log_finding(
             found,
-            translated(
-                "NCCL's RAS counts {lacking} fewer collectives for these ranks than for the others in the group."
-            ).format(lacking=lacking),
+            self.texts["fewer_collectives_cause"].format(lacking=lacking),
             cure=(self.texts["inspect_process_cure"], self.texts["timeout_cure"]),
             certainty=Certainty.POSSIBLE,
             ranks=ranks,
-            confirm=translated(
-                "Run ncclras again a few seconds later: if no count grows, the others are waiting for these "
-                "ranks; if the counts grow on all ranks, the job is running"
-            ),
+            confirm=self.texts["confirm"],
         )
 
     def in_guarded_run(self, run: GuardedRun) -> Findings:

@@ -32,9 +32,7 @@ class RankNeverJoined(Hazard):
             ),
             certainty=certainty,
             cure=(self.texts["start_all_nodes_cure"], _CONNECTIVITY_CURE),
-            confirm=translated(
-                "The others have no process, have died (check their logs), or can't reach the master's address and port"
-            ),
+            confirm=self.texts["confirm"],
         )
 
     def in_guarded_run(self, run: GuardedRun) -> Findings:
@@ -71,13 +69,7 @@ class RankNeverJoined(Hazard):
             ),
             certainty=Certainty.LIKELY,
             severity=Severity.ERROR,
-            cure=(
-                self.texts["start_all_nodes_cure"],
-                translated(
-                    "If they are running: give gonogo run the same --folder on every node, one that all of them see"
-                ),
-                _CONNECTIVITY_CURE,
-            ),
+            cure=(self.texts["start_all_nodes_cure"], self.texts["cure"], _CONNECTIVITY_CURE),
             ranks=ranks,
             confirm=translated("On the node where it should run, ps shows no such process, or one that is waiting"),
         )

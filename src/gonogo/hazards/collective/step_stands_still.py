@@ -32,15 +32,11 @@ class StepStandsStill(Hazard):
             function=at.function if at is not None else "?",
         )
         if still.call is not None and run.world_size > 1:
-            cause = translated(
-                "All ranks have reached the same {operator} (call {index} of its group, from {where}), and it "
-                "has not finished for {seconds:.0f} s: the communication between the ranks hangs, not one of the "
-                "ranks."
-            ).format(operator=still.call.operator, index=still.call.index + 1, where=where, seconds=still.seconds)
+            cause = self.texts["collective_unfinished_cause"].format(
+                operator=still.call.operator, index=still.call.index + 1, where=where, seconds=still.seconds
+            )
         else:
-            cause = translated(
-                "{ranks} {have} been at {where} for {seconds:.0f} s, not in a collective{doing}."
-            ).format(
+            cause = self.texts["rank_stands_cause"].format(
                 ranks=capitalize_text(ranks_text(ranks)),
                 have="has" if len(ranks) == 1 else "have",
                 where=where,

@@ -30,9 +30,7 @@ class TrainerEvaluatesOnOneRank(Hazard):
             if guard is None:
                 continue
             yield self.finding(
-                translated(
-                    "{call} gathers the results of all ranks, and only the rank for which {test} holds reaches it."
-                ).format(call=script.place(call.node.func).text, test=script.place(guard).text),
+                self.texts["cause"].format(call=script.place(call.node.func).text, test=script.place(guard).text),
                 certainty=Certainty.CERTAIN if run.distributed else Certainty.LIKELY,
                 cure=self.cures,
                 spans=(call.place.span(), script.place(guard).span(translated("lets only one rank through"))),

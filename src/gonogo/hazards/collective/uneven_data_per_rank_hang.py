@@ -68,10 +68,7 @@ class UnevenDataPerRankHang(Hazard):
             return
         fewest, most = min(left, key=lambda rank: left[rank] or 0), max(left, key=lambda rank: left[rank] or 0)
         yield self.finding(
-            translated(
-                "When the rehearsal cut the data short, rank {fewest} had {few} batches left and rank {most} had "
-                "{many}: nothing was seen that makes them stop together."
-            ).format(fewest=fewest, few=left[fewest], most=most, many=left[most]),
+            self.texts["batches_left_cause"].format(fewest=fewest, few=left[fewest], most=most, many=left[most]),
             certainty=Certainty.LIKELY,
             cure=self.cures,
             ranks=tuple(sorted(left)),
@@ -92,10 +89,7 @@ class UnevenDataPerRankHang(Hazard):
             if method is None or not contains_rank_name(method) or any(map(_is_endless, ast.walk(method))):
                 continue
             yield self.finding(
-                translated(
-                    "{owner} gives each rank its part of the data, and the parts may differ in length; DDP's "
-                    "loop runs until a rank's part ends: the others then wait for its gradients."
-                ).format(owner=owner.name),
+                self.texts["cause_in_script"].format(owner=owner.name),
                 title=self.texts["uneven_batches_title"],
                 certainty=Certainty.POSSIBLE,
                 severity=Severity.WARNING,
@@ -107,13 +101,7 @@ class UnevenDataPerRankHang(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """Join's own error; a stall with an iterable dataset, near a progress bar's end, or in differing calls."""
         if exhausted := log.find(_EXHAUSTED_PATTERN):
-            yield self.log_finding(
-                exhausted,
-                translated(
-                    "A rank has used up its batches while others have more; Join is set to raise an error then."
-                ),
-                cure=self.cures,
-            )
+            yield self.log_finding(exhausted, self.texts["join_raises_cause"], cure=self.cures)
             return
         stall = find_stall(log)
         if stall is None:
@@ -124,10 +112,7 @@ class UnevenDataPerRankHang(Hazard):
             return
         yield self.log_finding(
             stall.evidence,
-            translated(
-                "The ranks hang where data runs out unevenly: {where}. A rank without a batch does not join the "
-                "gradient all-reduce, and the others wait for it."
-            ).format(
+            self.texts["uneven_end_cause"].format(
                 where=translated("an iterable dataset, whose length is not evened out")
                 if iterable
                 else translated("near the end of the progress bar, or in different collectives")

@@ -15,10 +15,7 @@ class AccelerateAccumulationGivenTwice(Hazard):
             if not isinstance(asked.value, int) or not asked.known or asked.value == used.value:
                 continue
             yield self.finding(
-                translated(
-                    "The Accelerator is created with gradient_accumulation_steps={asked}, but DeepSpeed is "
-                    "configured with {used}: {used} is used."
-                ).format(asked=asked.value, used=used.value),
+                self.texts["cause"].format(asked=asked.value, used=used.value),
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,
                 cure=(

@@ -25,9 +25,7 @@ class AccelerateConfigFileNotFound(Hazard):
         if not sure and any(may_exist(folder / written) for folder in (*launch.cwd.parents,)[:3]):
             return  # valid relative to another working folder, from which the launch may be started
         yield self.finding(
-            translated(
-                "{written} is not a file (looked for as {path}): accelerate refuses it before it starts anything."
-            ).format(written=written, path=path),
+            self.texts["cause"].format(written=written, path=path),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
             cure=self.cures,
             spans=field.span(),

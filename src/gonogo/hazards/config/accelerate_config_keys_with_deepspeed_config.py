@@ -39,10 +39,7 @@ class AccelerateConfigKeysWithDeepspeedConfig(Hazard):
         names = ", ".join(keys[-1] for keys, _ in wrong)
         in_json = _is_set_in_json(wrong, run.config)
         yield self.finding(
-            translated(
-                "{file} is given as the DeepSpeed config, and accelerate's YAML sets {names} as well: accelerate "
-                "stops with a ValueError, whatever the values."
-            ).format(file=json_file.value, names=names),
+            self.texts["cause"].format(file=json_file.value, names=names),
             certainty=Certainty.LIKELY if only_precision and run.launch is None else Certainty.CERTAIN,
             cure=(
                 (

@@ -42,9 +42,7 @@ class AccelerateLaunchModesExclude(Hazard):
             return
         places = [options.place_of(name) for name in given]
         yield self.finding(
-            translated(
-                "{given} has no effect: nothing turns DeepSpeed on (--use_deepspeed, or distributed_type: DEEPSPEED)."
-            ).format(given=", ".join(f"--{name}" for name in given)),
+            self.texts["cause"].format(given=", ".join(f"--{name}" for name in given)),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,
             cure=translated("Add --use_deepspeed"),

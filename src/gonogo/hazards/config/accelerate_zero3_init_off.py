@@ -17,10 +17,7 @@ class AccelerateZero3InitOff(Hazard):
         version = environment.field("accelerate")
         stage = yaml.get("deepspeed_config", "zero_stage")
         yield self.finding(
-            translated(
-                "zero3_init_flag is false under ZeRO-3: with accelerate {version} from_pretrained does not partition, "
-                "and each of the node's processes holds the whole model in host memory."
-            ).format(version=version.get("< 1.0")),
+            self.texts["cause"].format(version=version.get("< 1.0")),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY if heeds else Certainty.POSSIBLE,
             cure=translated("Set zero3_init_flag: true"),

@@ -23,22 +23,15 @@ class AccumulationAppliedTwice(Hazard):
                 continue
             if call.method == "step" and (test := _modulo(script, call)) is not None:
                 yield self.finding(
-                    translated(
-                        "engine.step() is called only where `{test}` holds, and the engine itself updates only "
-                        "once every {count} calls."
-                    ).format(test=ast.unparse(test)[:80], count=count),
+                    self.texts["conditional_step_cause"].format(test=ast.unparse(test)[:80], count=count),
                     severity=Severity.WARNING,
                     certainty=Certainty.LIKELY,
-                    cure=translated(
-                        "Call engine.step() for each micro-batch, or set gradient_accumulation_steps to 1 in the config"
-                    ),
+                    cure=self.cures,
                     spans=(call.place.span(), steps.span(label)),
                 )
             elif call.method == "backward" and (divided := _find_loss_division(script, call)) is not None:
                 yield self.finding(
-                    translated(
-                        "The loss is divided here (`{code}`), and engine.backward divides it by {count} again."
-                    ).format(code=ast.unparse(divided)[:80], count=count),
+                    self.texts["loss_divided_twice_cause"].format(code=ast.unparse(divided)[:80], count=count),
                     severity=Severity.WARNING,
                     certainty=Certainty.LIKELY,
                     cure=translated("Don't divide: engine.backward does it (or pass scale_wrt_gas=False)"),

@@ -27,10 +27,7 @@ class BestModelStrategiesDiffer(Hazard):
                 else (saving, evaluation, translated("evaluation", "strategy"))
             )
             yield self.finding(
-                translated(
-                    'load_best_model_at_end with evaluation by "{evaluates}" and saving by "{saves}": transformers '
-                    "refuses it."
-                ).format(evaluates=evaluates, saves=saves),
+                self.texts["cause_in_environment"].format(evaluates=evaluates, saves=saves),
                 certainty=Certainty.CERTAIN if given or uses_stock_training_arguments(run) else Certainty.LIKELY,
                 cure=(translated('Write {name}="{value}"').format(name=name, value=value), _DROP_CURE),
                 spans=(wrong.span(), best.span(), other.span(label)),
@@ -53,11 +50,7 @@ class BestModelStrategiesDiffer(Hazard):
         if (round(save_steps * 1e6) % round(steps * 1e6) == 0) if ratio or min(steps, save_steps) >= 1 else False:
             return
         yield self.finding(
-            translated(
-                "load_best_model_at_end saves every {saved} steps and evaluates every {every}: "
-                "{saved} is not a multiple "
-                "of {every}, which transformers refuses."
-            ).format(saved=save_steps, every=steps),
+            self.texts["steps_cause"].format(saved=save_steps, every=steps),
             certainty=Certainty.CERTAIN
             if (not every.absent and not saved.absent) or uses_stock_training_arguments(run)
             else Certainty.LIKELY,

@@ -21,14 +21,8 @@ class CacheWithGradientCheckpointing(Hazard):
             if _has_one_doubled_dimension(_sizes(before.group(1)), _sizes(again.group(1))):
                 yield self.log_finding(
                     after,
-                    translated(
-                        "A tensor of {saved} was {again} when its layer was recomputed: the key-value cache had "
-                        "grown a second time."
-                    ).format(saved=f"[{before.group(1)}]", again=f"[{again.group(1)}]"),
-                    cure=translated(
-                        "Set model.config.use_cache = False for training (for a vision-language model in its "
-                        "text_config too), or pass use_cache=False to forward"
-                    ),
+                    self.texts["cause"].format(saved=f"[{before.group(1)}]", again=f"[{again.group(1)}]"),
+                    cure=self.cures,
                     certainty=Certainty.LIKELY,
                     confirm=translated("model.config.use_cache is True"),
                 )

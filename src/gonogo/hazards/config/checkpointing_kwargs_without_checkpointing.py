@@ -16,15 +16,11 @@ class CheckpointingKwargsWithoutCheckpointing(Hazard):
         if mentions(run, "gradient_checkpointing_enable", "gradient_checkpointing = True", "prepare_model_for_kbit"):
             return
         yield self.finding(
-            translated(
-                "gradient_checkpointing_kwargs is given, but gradient_checkpointing is {state}: nothing is "
-                "checkpointed."
-            ).format(state=translated("not given (false by default)") if on.absent else translated("false")),
+            self.texts["cause"].format(
+                state=translated("not given (false by default)") if on.absent else translated("false")
+            ),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,
-            cure=(
-                translated("Pass gradient_checkpointing=True as well"),
-                translated("Or remove gradient_checkpointing_kwargs"),
-            ),
+            cure=self.cures,
             spans=(kwargs.span(), on.span(translated("switched off here"))),
         )

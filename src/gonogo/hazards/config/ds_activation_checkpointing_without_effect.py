@@ -13,10 +13,7 @@ class DsActivationCheckpointingWithoutEffect(Hazard):
             return
         checkpointing = run.arguments.get("gradient_checkpointing").truth
         yield self.finding(
-            translated(
-                "activation_checkpointing requests {asked}, which transformers' models do not use: the section "
-                "has no effect."
-            ).format(asked=", ".join(asked)),
+            self.texts["cause"].format(asked=", ".join(asked)),
             severity=Severity.NOTE,
             cure=(
                 translated("Remove the section")

@@ -22,10 +22,7 @@ class DsAutoValuesInOwnLoop(Hazard):
         total = [keys for keys, _ in wrong if keys == ("train_batch_size",)]
         call = next(call for script in run.scripts for call in script.calls("deepspeed.initialize"))
         yield self.finding(
-            translated(
-                '{names}: "auto" reaches DeepSpeed as is, because the program calls deepspeed.initialize itself '
-                "and uses neither the Trainer nor accelerate."
-            ).format(names=names),
+            self.texts["cause"].format(names=names),
             severity=Severity.ERROR if fatal else Severity.WARNING,
             certainty=Certainty.POSSIBLE if filled else Certainty.CERTAIN if fatal else Certainty.LIKELY,
             cure=tuple(_cures([keys for keys, _ in wrong], config)),

@@ -19,15 +19,9 @@ class DsAutoWarmupStepsZero(Hazard):
         deepspeed = run.environment.field("deepspeed")
         transformers = run.environment.field("transformers")
         yield self.finding(
-            translated(
-                'warmup_num_steps is "auto", transformers {transformers} fills in 0 where no warm-up is '
-                "requested, and DeepSpeed {deepspeed} refuses that (as does every release since 0.19.6)."
-            ).format(transformers=transformers.get("<5.20"), deepspeed=deepspeed.get(">=0.19.6")),
+            self.texts["cause"].format(transformers=transformers.get("<5.20"), deepspeed=deepspeed.get(">=0.19.6")),
             certainty=Certainty.LIKELY,
-            cure=(
-                translated("Pass --warmup_steps, or write 1 or more"),
-                translated('Or remove the "scheduler" block, or upgrade transformers'),
-            ),
+            cure=self.cures,
             spans=(steps.span(), deepspeed.span(translated("refuses 0")), transformers.span()),
             fixes=fix_with_edits(
                 translated("Write 1"), lambda: config.replacing(*_WARMUP_STEPS_KEYS, value=1), safe=False

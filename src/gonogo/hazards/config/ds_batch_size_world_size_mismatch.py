@@ -64,13 +64,7 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
                 )
             ]
             if seen != record.world_size:
-                cure.insert(
-                    0,
-                    translated(
-                        "DeepSpeed sees {seen} process(es) of {world}: initialize torch.distributed first (build "
-                        "TrainingArguments before from_pretrained) and start with deepspeed or torchrun"
-                    ).format(seen=seen, world=record.world_size),
-                )
+                cure.insert(0, self.texts["one_process_seen_cure"].format(seen=seen, world=record.world_size))
             yield self.finding(
                 translated("The launch starts {world} process(es). DeepSpeed: {message}").format(
                     world=record.world_size, message=shorten(message)
@@ -105,49 +99,22 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
         message = matched_text(log, evidence)
         numbers = _BATCH_EQUATION_PATTERN.search(message)
         if numbers is None and "has to be greater" in message:
-            cause = translated(
-                "train_batch_size is smaller than the number of processes times the other batch setting: "
-                "DeepSpeed's division gives 0. It says: {message}"
-            ).format(message=shorten(message))
+            cause = self.texts["division_gives_0_cause"].format(message=shorten(message))
         else:
-            cause = translated(
-                "DeepSpeed's three batch sizes are not consistent{numbers}. The last number is the world size that "
-                "DeepSpeed sees."
-            ).format(numbers=f" ({numbers.group(0)})" if numbers else "")
-        cure = [
-            translated(
-                'Set train_batch_size to "auto" under the Trainer, or leave it out: DeepSpeed then computes '
-                "micro-batch * accumulation * world size"
-            )
-        ]
+            cause = self.texts["inconsistent_sizes_cause"].format(numbers=f" ({numbers.group(0)})" if numbers else "")
+        cure = [self.texts["cure"]]
         shared = _FRACTIONAL_WORLD_PATTERN.search(message) or log_mentions(log, self.patterns["sample_sharing"])
         if shared:
             cure.insert(0, self.texts["sample_sharing_cure"])
         elif numbers and int(numbers.group(4)) == 1:
-            cure.insert(
-                0,
-                translated(
-                    "If you want more than one GPU: DeepSpeed sees only one process. Start with deepspeed, "
-                    "torchrun or accelerate launch, and build TrainingArguments before from_pretrained"
-                ),
-            )
+            cure.insert(0, self.texts["one_process_cure"])
         yield self.log_finding(evidence, cause, cure=tuple(cure))
 
     def _refused_sizes(self, batch_mismatch: _MismatchedSizes, config: DeepSpeedConfig, run: Run) -> Finding:
         """The finding, at ``train_batch_size``."""
         changed = mentions(run, '"train_batch_size"', "'train_batch_size'")
         world = run.launch.world_size if run.launch is not None else Field.missing()
-        if batch_mismatch.world is None:
-            cause = translated(
-                "train_batch_size = {train} is not a multiple of micro-batch * accumulation "
-                "({inequality}), so no number "
-                "of GPUs fits."
-            )
-        else:
-            cause = translated(
-                "The launch starts {world} process(es), and train_batch_size = micro-batch * accumulation * processes "
-                "does not hold: {inequality}."
-            )
+        cause = self.texts["no_multiple_cause"] if batch_mismatch.world is None else self.texts["launch_size_cause"]
         spans = [batch_mismatch.train.span()]
         if batch_mismatch.micro is not None:
             spans.append(batch_mismatch.micro.span(translated("the micro-batch")))

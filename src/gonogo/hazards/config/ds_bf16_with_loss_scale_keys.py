@@ -22,9 +22,7 @@ class DsBf16WithLossScaleKeys(Hazard):
             return
         left = {key: value for key, value in section.value.items() if key not in _LOSS_SCALE}
         yield self.finding(
-            translated(
-                "The bf16 section contains {keys}, which belong to fp16: DeepSpeed since 0.17.2 refuses them{version}."
-            ).format(
+            self.texts["cause"].format(
                 keys=", ".join(extra),
                 version=translated(", and the run has {version}").format(version=describe_deepspeed_version(run))
                 if refused

@@ -40,9 +40,7 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
                 self.texts["passed_to_trainer_cause"],
                 cure=self.cures[1:],
                 certainty=Certainty.LIKELY if deepspeed else Certainty.POSSIBLE,
-                confirm=translated(
-                    "The launch uses --deepspeed, and the code or an option such as use_galore builds an optimizer"
-                ),
+                confirm=self.texts["confirm"],
             )
         elif (
             cut := find_truncated_error(log, ("accelerate/accelerator", "_prepare_deepspeed"), max_frames=1)
@@ -65,13 +63,12 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
                 if name not in given:
                     continue
                 yield self.finding(
-                    translated(
-                        "accelerator.prepare gets {kind} `{argument}` from the code, and the DeepSpeed config "
-                        'also has a "{name}" block: accelerate takes only one of them.'
-                    ).format(kind=script.kind_of(argument) or name, argument=ast.unparse(argument)[:60], name=name),
-                    cure=translated(
-                        'Remove "{name}" from the DeepSpeed config, or use accelerate.utils.{dummy} in the code'
-                    ).format(name=name, dummy="DummyOptim" if name == "optimizer" else "DummyScheduler"),
+                    self.texts["prepare_cause"].format(
+                        kind=script.kind_of(argument) or name, argument=ast.unparse(argument)[:60], name=name
+                    ),
+                    cure=self.texts["prepare_cure"].format(
+                        name=name, dummy="DummyOptim" if name == "optimizer" else "DummyScheduler"
+                    ),
                     spans=(given[name].span(), script.place(argument).span(translated("the code's own"))),
                     fixes=fix_with_edits(
                         translated('Remove "{name}" from the config').format(name=name),
@@ -92,22 +89,13 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
         spans = (place.span() if place else call.place.span(), run.config_field.span(translated("DeepSpeed is on")))
         if refused:
             yield self.finding(
-                translated(
-                    "The Trainer is given optimizers= and runs under DeepSpeed: transformers {version} (like "
-                    "every release before 4.46) refuses that."
-                ).format(version=version.get("<4.46")),
-                cure=translated(
-                    "Name the optimizer in the DeepSpeed JSON, or override create_optimizer, or upgrade to "
-                    "transformers>=4.46"
-                ),
+                self.texts["trainer_refuses_cause"].format(version=version.get("<4.46")),
+                cure=self.texts["trainer_cure"],
                 spans=(*spans, version.span()),
             )
         elif run.config is not None and (block := run.config.key_place("optimizer")) is not None:
             yield self.finding(
-                translated(
-                    'The Trainer is given optimizers=, but the DeepSpeed config has an "optimizer" block: the '
-                    "config's is used, and the one passed in is silently dropped."
-                ),
+                self.texts["optimizer_dropped_cause"],
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,
                 cure=translated('Remove the "optimizer" block from the DeepSpeed JSON, or the optimizers= argument'),

@@ -39,10 +39,7 @@ class DsConfigDeprecatedKey(Hazard):
             if both:
                 cause = translated('"{old}" is the old name of "{new}", and both are given: DeepSpeed refuses that.')
             elif lost:
-                cause = translated(
-                    '"{old}" is the old name of "{new}": DeepSpeed still translates it, but transformers and '
-                    "accelerate, which read this config first, do not see it."
-                )
+                cause = self.texts["cause"]
             else:
                 cause = translated('"{old}" is the old name of "{new}".')
             yield self.finding(

@@ -12,9 +12,7 @@ class DsConfigDuplicateKey(Hazard):
             yield self.finding(
                 translated("{what}. {consequence}").format(
                     what=problem.message,
-                    consequence=translated(
-                        "transformers and accelerate read this file: the earlier value has no effect."
-                    )
+                    consequence=self.texts["readers_take_last"]
                     if by_json
                     else translated("With DeepSpeed's own reader the run stops."),
                 ),

@@ -49,18 +49,9 @@ class DsConfigFileNotFound(Hazard):
         edit = _replace_path(launch, field, new) if alike and not os.path.isabs(written) else None
         sure = typed or launch.cwd_known
         yield self.finding(
-            translated(
-                "{written} is not a file (looked for as {path}). transformers and DeepSpeed then take the name "
-                "for base64 text and fail to decode it."
-            ).format(written=written, path=path),
+            self.texts["cause_in_launch"].format(written=written, path=path),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY if alike else Certainty.POSSIBLE,
-            cure=(
-                translated("Write {new}, which exists").format(new=new)
-                if alike
-                else translated(
-                    "Give the path of an existing file, absolute or relative to the folder that the command runs in"
-                )
-            ),
+            cure=(translated("Write {new}, which exists").format(new=new) if alike else self.texts["cure"]),
             spans=field.span(),
             fixes=self.fix(translated("Name {new}").format(new=new), edit, safe=False) if edit else None,
             confirm=() if sure else (translated("ls PATH fails in the directory that the launch runs in"),),
@@ -97,13 +88,8 @@ class DsConfigFileNotFound(Hazard):
     def _build_finding(self, evidence: LoggedError | LogLine, path: str | None, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            translated(
-                "{path} is not a file where the program runs, so it was taken for base64 text or not found at all."
-            ).format(path=path or translated("The DeepSpeed config that was given")),
-            cure=translated(
-                "Give the absolute path of an existing file (on every node); check with ls in the working directory of "
-                "the launch"
-            ),
+            self.texts["not_found_cause"].format(path=path or translated("The DeepSpeed config that was given")),
+            cure=self.cures,
             certainty=certainty,
             confirm=translated("ls PATH fails in the directory that the launch runs in"),
         )

@@ -73,10 +73,7 @@ class DsConfigFloatPrefetchBucket(Hazard):
                 if name not in _SIZE_KEYS or not _is_fractional_product(value):
                     continue
                 yield self.finding(
-                    translated(
-                        "{name} is computed as `{code}`, a float with a fraction for most hidden sizes: DeepSpeed "
-                        "since 0.15 takes only an integer."
-                    ).format(name=name, code=ast.unparse(value)[:80]),
+                    self.texts["cause_in_script"].format(name=name, code=ast.unparse(value)[:80]),
                     certainty=Certainty.LIKELY,
                     severity=Severity.ERROR if checked else Severity.WARNING,
                     cure=translated("Wrap it in int(...)"),
@@ -112,14 +109,11 @@ class DsConfigFloatPrefetchBucket(Hazard):
     def _build_finding(self, evidence: LoggedError | LogLine, value: str | None, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            translated(
-                "DeepSpeed takes only an integer for stage3_prefetch_bucket_size{value}; transformers "
-                'computed 0.9 * hidden_size² for "auto".'
-            ).format(value=Text(f", and was given {value}", f"，却得到 {value}") if value else ""),
+            self.texts["refused_in_log_cause"].format(
+                value=Text(f", and was given {value}", f"，却得到 {value}") if value else ""
+            ),
             cure=(
-                translated(
-                    'Write "stage3_prefetch_bucket_size": {value} in the DeepSpeed JSON that the run actually uses'
-                ).format(value=int(float(value)) if value else 15000000),
+                self.texts["cure"].format(value=int(float(value)) if value else 15000000),
                 translated('Or upgrade transformers, or pip install "deepspeed<0.15"'),
             ),
             certainty=certainty,
@@ -140,10 +134,9 @@ class DsConfigFloatPrefetchBucket(Hazard):
         whole = int(value) if value is not None else 15_000_000
         versions = [run.environment.field(name) for name in ("transformers", "deepspeed")]
         yield self.finding(
-            translated(
-                'transformers {version} fills in "auto" with 0.9 * hidden_size²{value}, and DeepSpeed since 0.15 '
-                "takes only a whole number."
-            ).format(version=versions[0].get("<4.44"), value=f" = {value}" if value is not None else ""),
+            self.texts["computed_cause"].format(
+                version=versions[0].get("<4.44"), value=f" = {value}" if value is not None else ""
+            ),
             certainty=Certainty.CERTAIN if value is not None else Certainty.LIKELY,
             cure=(
                 translated("Write an integer, such as {whole}").format(whole=whole),

@@ -27,9 +27,7 @@ class DsConfigJsonWithComments(Hazard):
         repairs = [_comment_removal(one) if one.kind == "comment" else one.repair for one in found]
         filled_in = any(field.value == "auto" for _, field in config.entries())
         yield self.finding(
-            translated(
-                "Line {line}: {what}. {reader} with Python's json, which stops there; DeepSpeed's own reader would not."
-            ).format(
+            self.texts["cause"].format(
                 what=found[0].message,
                 line=found[0].place.line,
                 reader=translated("transformers and accelerate read the file"),

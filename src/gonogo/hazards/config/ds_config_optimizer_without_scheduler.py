@@ -21,9 +21,7 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
             return
         version = run.environment.field("transformers")
         yield self.finding(
-            translated(
-                "The JSON has an optimizer block and no scheduler block, which transformers {version} refuses."
-            ).format(version=version.get("4.30 - 4.32")),
+            self.texts["cause_in_config"].format(version=version.get("4.30 - 4.32")),
             certainty=Certainty.CERTAIN if uses_trainer(run) else Certainty.LIKELY,
             cure=self.cures,
             spans=(
@@ -46,10 +44,7 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
         if evidence:
             yield self.log_finding(
                 evidence,
-                translated(
-                    "The JSON has an optimizer block and no scheduler block, which this transformers ({version}) "
-                    "refuses."
-                ).format(version=log.setup.version_texts.get("transformers", "4.30 - 4.32")),
+                self.texts["cause_in_log"].format(version=log.setup.version_texts.get("transformers", "4.30 - 4.32")),
                 certainty=certainty,
                 cure=self.cures,
             )

@@ -41,9 +41,7 @@ class DsConfigRemovedFeature(Hazard):
             field = config.raw(*keys)
             off = field.value is False or (isinstance(field.value, Mapping) and not field.value.get("enabled", True))
             yield self.finding(
-                translated(
-                    '{version} stops at "{key}": the feature was removed, and its key is refused whatever its value.'
-                ).format(version=describe_deepspeed_version(run), key=dotted(keys)),
+                self.texts["cause"].format(version=describe_deepspeed_version(run), key=dotted(keys)),
                 cure=(
                     translated("Remove the key{instead}").format(
                         instead=_REPLACEMENT_HINTS.get(keys[-1], _NO_REPLACEMENT_HINT)

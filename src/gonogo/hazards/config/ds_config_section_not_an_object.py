@@ -33,9 +33,7 @@ class DsConfigSectionNotAnObject(Hazard):
                 continue
             whole = _expand_shorthand(short, field.value)
             yield self.finding(
-                translated(
-                    '"{key}" is {value}, but DeepSpeed expects an object there: the run stops at the start.'
-                ).format(key=dotted(keys), value=as_json(field.value)),
+                self.texts["cause"].format(key=dotted(keys), value=as_json(field.value)),
                 cure=translated('Write "{key}": {whole}').format(
                     key=keys[-1], whole=as_json(whole) if whole else _object_example(field.value)
                 ),

@@ -46,9 +46,7 @@ class DsConfigUnknownKey(Hazard):
         if closed is False:
             cause = translated('DeepSpeed has no key "{key}"{where}: the setting has no effect.')
         else:
-            cause = translated(
-                'DeepSpeed has no key "{key}"{where}, and refuses extra keys there: the run stops at the start.'
-            )
+            cause = self.texts["cause"]
         where = translated(" in {section}").format(section=section) if section else ""
         return self.finding(
             cause.format(key=keys[-1], where=where),

@@ -76,10 +76,7 @@ class DsConfigValueStringType(Hazard):
         stage = config.raw(*_STAGE_KEYS)
         if stage.known and stage.value == "3" and uses_accelerate(run) is not False:
             yield self.finding(
-                translated(
-                    'The stage is the string "3": DeepSpeed takes it, but transformers and accelerate compare it '
-                    "with the number 3, so from_pretrained does not partition, and each rank holds the whole model."
-                ),
+                self.texts["cause_in_config"],
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,
                 cure=translated('Write "stage": 3 without quotes'),
@@ -98,14 +95,9 @@ class DsConfigValueStringType(Hazard):
             if error.innermost and any(part in _innermost_code(error) for part in _NUMBER_READING_PATHS):
                 yield self.log_finding(
                     error,
-                    translated(
-                        "DeepSpeed compares a setting with a number, and the setting is a string: a number in "
-                        'quotes, or "auto" where nothing fills it in.'
-                    ),
+                    self.texts["cause_in_log"],
                     cure=(
-                        translated(
-                            "Write the number without quotes in the DeepSpeed JSON; it is compared in: {code}"
-                        ).format(code=error.innermost.code.strip() or error.innermost.function),
+                        self.texts["cure"].format(code=error.innermost.code.strip() or error.innermost.function),
                         translated('"auto" works only where the Trainer or accelerate.prepare fills it in'),
                     ),
                     certainty=Certainty.LIKELY,

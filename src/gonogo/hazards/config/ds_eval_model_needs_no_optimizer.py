@@ -27,9 +27,7 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
                 sure = call.name == "deepspeed.initialize" and _uses_run_config(call, script)
                 named = uses_name(model, *_EVALUATION_MODEL_NAMES)
                 yield self.finding(
-                    translated(
-                        "`{model}` is given to DeepSpeed alone, without an optimizer, but ZeRO-{stage} requires one."
-                    ).format(model=ast.unparse(model)[:60], stage=stage),
+                    self.texts["cause_in_script"].format(model=ast.unparse(model)[:60], stage=stage),
                     certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
                     cure=self.cures if named else self.cures[::-1],
                     spans=(call.place.span(), stage_span(run)),
@@ -53,10 +51,9 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
         if evidence:
             yield self.log_finding(
                 evidence,
-                translated(
-                    "DeepSpeed was given a model without an optimizer (a reference, reward or teacher model, "
-                    "or one that is only evaluated) under ZeRO-{stage}, which needs one."
-                ).format(stage=stage.group(1).replace("{}", "1/2") if stage else "1/2"),
+                self.texts["prepared_alone_cause"].format(
+                    stage=stage.group(1).replace("{}", "1/2") if stage else "1/2"
+                ),
                 cure=self.cures,
                 certainty=certainty,
                 confirm=() if certainty is Certainty.CERTAIN else self.texts["confirm"],
@@ -64,10 +61,7 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
         elif evidence := first_match(log, _ZERO_INFERENCE_MESSAGE):
             yield self.log_finding(
                 evidence,
-                translated(
-                    "The Trainer evaluates before it trains, so the model has no optimizer; under DeepSpeed that works "
-                    "only with ZeRO-3."
-                ),
+                self.texts["evaluated_first_cause"],
                 cure=translated("Call trainer.train() first, evaluate in a process without --deepspeed, or use ZeRO-3"),
                 certainty=Certainty.POSSIBLE,
             )
@@ -82,10 +76,7 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
             if not any(kind.endswith("Trainer") for kind in kinds):
                 continue
             yield self.finding(
-                translated(
-                    "The Trainer evaluates and never trains, so there is no optimizer: under DeepSpeed that works only "
-                    "with ZeRO-3, and this is ZeRO-{stage}."
-                ).format(stage=stage),
+                self.texts["evaluation_only_cause"].format(stage=stage),
                 certainty=Certainty.LIKELY,
                 cure=translated("Evaluate without --deepspeed, or with a ZeRO-3 config"),
                 spans=(call.place.span(), stage_span(run)),

@@ -39,9 +39,7 @@ class DsFp16AndBf16Enabled(Hazard):
                 continue
             sources = {run.arguments.source_of(name) for name in (first, second)}
             yield self.finding(
-                translated(
-                    "TrainingArguments is given both {first} and {second}, but accepts only one of them."
-                ).format(first=first, second=second),
+                self.texts["cause"].format(first=first, second=second),
                 certainty=Certainty.CERTAIN if len(sources) == 1 else Certainty.LIKELY,
                 cure=_CURE,
                 spans=tuple(field.span() for field in fields),

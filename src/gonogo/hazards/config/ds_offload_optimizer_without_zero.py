@@ -13,10 +13,7 @@ class DsOffloadOptimizerWithoutZero(Hazard):
             return
         key = "offload_optimizer" if config.raw(ZERO, "offload_optimizer").known else "cpu_offload"
         yield self.finding(
-            translated(
-                "{key} requests {device}, but the ZeRO stage is 0: DeepSpeed builds its CPU optimizer over "
-                "parameters that stay on the GPU, and the first step fails."
-            ).format(key=key, device=as_json(device.value)),
+            self.texts["cause"].format(key=key, device=as_json(device.value)),
             certainty=Certainty.CERTAIN if has_fused_adam(config) else Certainty.LIKELY,
             cure=(
                 translated('Set "stage" to 1, 2 or 3: ZeRO is what moves the optimizer states to the CPU'),

@@ -14,21 +14,12 @@ class DsOffloadOptionOfStage3(Hazard):
             yield self._build_finding(
                 config,
                 "ratio",
-                translated(
-                    'offload_optimizer\'s "ratio" is {value} at stage {stage}: DeepSpeed supports partial '
-                    "offload only at stage 3, and refuses the config."
-                ).format(value=as_json(ratio.value), stage=stage),
+                self.texts["ratio_cause"].format(value=as_json(ratio.value), stage=stage),
                 Severity.ERROR,
             )
         elif config.raw(ZERO, "offload_optimizer", "super_offload").truth:
             yield self._build_finding(
-                config,
-                "super_offload",
-                translated(
-                    '"super_offload" is on at stage {stage}, but has an effect only at stage 3: the plain CPU '
-                    "optimizer runs."
-                ).format(stage=stage),
-                Severity.WARNING,
+                config, "super_offload", self.texts["super_offload_cause"].format(stage=stage), Severity.WARNING
             )
 
     def _build_finding(self, config: DeepSpeedConfig, key: str, cause: Text, severity: Severity) -> Finding:

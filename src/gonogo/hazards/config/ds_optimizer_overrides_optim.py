@@ -36,10 +36,7 @@ class DsOptimizerOverridesOptim(Hazard):
                 yield self._refused(config, asked, "--optim")
                 return
             yield self.finding(
-                translated(
-                    'optim is "{wanted}", but the DeepSpeed config has the optimizer {kind}: that one is used, '
-                    "and {wanted} has no effect."
-                ).format(wanted=wanted, kind=kind.get("?")),
+                self.texts["other_optimizer_cause"].format(wanted=wanted, kind=kind.get("?")),
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,
                 cure=_CURE.format(option="--optim"),
@@ -52,10 +49,7 @@ class DsOptimizerOverridesOptim(Hazard):
         if offload.get() not in ("cpu", "nvme") or forced.truth is False or "lion" in wanted or wanted == "adagrad":
             return
         yield self.finding(
-            translated(
-                'optim is "{wanted}", and offload_optimizer is {device}: accelerate replaces the Trainer\'s '
-                "optimizer with DeepSpeedCPUAdam."
-            ).format(wanted=wanted, device=offload.value),
+            self.texts["cpu_adam_cause"].format(wanted=wanted, device=offload.value),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,
             cure=translated("Drop --optim and accept AdamW in host memory, or remove offload_optimizer"),
@@ -65,10 +59,7 @@ class DsOptimizerOverridesOptim(Hazard):
     def _refused(self, config: DeepSpeedConfig, requested_optimizer: Field, option: str) -> Finding:
         block = config.key_place("optimizer")
         return self.finding(
-            translated(
-                "Adafactor is requested, and the DeepSpeed config has an optimizer block: transformers refuses "
-                "the combination."
-            ),
+            self.texts["adafactor_cause"],
             certainty=Certainty.LIKELY,
             cure=_CURE.format(option=option),
             spans=(block.span() if block else None, requested_optimizer.span(_REQUESTED_LABEL)),

@@ -66,10 +66,7 @@ class DsOptimizerUnknownParameter(Hazard):
             else:
                 cure = Text(f'Write "{meant}"', f"写 “{meant}”")
             yield self.finding(
-                translated(
-                    "{optimizer} takes no parameter {key}: DeepSpeed passes it to the constructor, which raises "
-                    "TypeError."
-                ).format(optimizer=optimizer_type(config), key=key),
+                self.texts["cause_in_config"].format(optimizer=optimizer_type(config), key=key),
                 certainty=_certainty(run),
                 cure=cure,
                 spans=config_span(config, *keys),
@@ -85,9 +82,7 @@ class DsOptimizerUnknownParameter(Hazard):
             makers.append(lambda: config.inserting("gradient_clipping", value=value))
             title, cure = translated("use gradient_clipping"), _GRADIENT_CLIPPING_CURE
         return self.finding(
-            translated(
-                'DeepSpeed refuses "max_grad_norm" as an optimizer parameter: building the optimizer raises ValueError.'
-            ),
+            self.texts["max_grad_norm_cause"],
             certainty=_certainty(run),
             cure=cure.format(value=as_json(clipping.get(value))),
             spans=(config_span(config, *keys), config_span(config, "gradient_clipping")),

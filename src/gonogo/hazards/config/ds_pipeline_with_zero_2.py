@@ -13,10 +13,7 @@ class DsPipelineWithZero2(Hazard):
         if call is None:
             return
         yield self.finding(
-            translated(
-                "The ZeRO stage is {stage} and the script builds a pipeline: DeepSpeed supports pipelines "
-                "only at stage 0 or 1."
-            ).format(stage=config.zero_stage),
+            self.texts["cause"].format(stage=config.zero_stage),
             certainty=Certainty.CERTAIN if call.name.endswith("PipelineModule") else Certainty.LIKELY,
             cure=translated('Set "stage" to 1'),
             spans=(config_span(config, ZERO, "stage"), call.place.span()),

@@ -23,10 +23,7 @@ class DsSchedulerOverridesLrSchedulerType(Hazard):
         meant = next((name for name, names in _EQUIVALENT_TYPES.items() if wanted in names), None)
         needs_one = not config.raw("optimizer").absent and run.environment.within("transformers", ">=4.33") is not True
         yield self.finding(
-            translated(
-                'lr_scheduler_type is "{wanted}", but the DeepSpeed config has the scheduler {kind}: that one is '
-                "used (as {same}), and {wanted} has no effect."
-            ).format(wanted=wanted, kind=kind.value, same=same[0]),
+            self.texts["cause"].format(wanted=wanted, kind=kind.value, same=same[0]),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,
             cure=(

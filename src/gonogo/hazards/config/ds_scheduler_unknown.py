@@ -35,9 +35,7 @@ class DsSchedulerUnknown(Hazard):
                 version=describe_deepspeed_version(run), name=name
             )
             if late
-            else translated(
-                '"{name}" is neither a DeepSpeed scheduler nor a class in torch.optim.lr_scheduler.'
-            ).format(name=name),
+            else self.texts["cause"].format(name=name),
             cure=(
                 translated('Install "deepspeed>=0.12.4"')
                 if late

@@ -31,9 +31,7 @@ class DsZenflowSettingsRefused(Hazard):
             )
         elif strategy == "auto" and isinstance(interval, int):
             yield self._build_finding(
-                translated(
-                    'select_strategy is "auto", which sets select_interval itself, but {interval} is given.'
-                ).format(interval=interval),
+                self.texts["interval_given_cause"].format(interval=interval),
                 translated("Remove select_interval"),
                 config_span(config, ZERO, "zenflow", "select_interval"),
             )

@@ -11,9 +11,7 @@ class MaxGradNormWithoutGradientClipping(Hazard):
         if run.framework == "ms-swift" or config.preset is not None or is_config_from_accelerate_yaml(run):
             return
         yield self.finding(
-            translated(
-                "max_grad_norm is {norm}, but the DeepSpeed config has no gradient_clipping: nothing is clipped."
-            ).format(norm=norm.number),
+            self.texts["cause"].format(norm=norm.number),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,
             cure=translated('Add "gradient_clipping": "auto" to the DeepSpeed config'),

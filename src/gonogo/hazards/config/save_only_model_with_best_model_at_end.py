@@ -27,10 +27,7 @@ class SaveOnlyModelWithBestModelAtEnd(Hazard):
         deepspeed = run.config_field.span(translated("DeepSpeed is on"))
         if best.truth is True:
             yield self.finding(
-                translated(
-                    "save_only_model and load_best_model_at_end are both on, under DeepSpeed: the best checkpoint "
-                    "can't be loaded back."
-                ),
+                self.texts["best_model_cause"],
                 cure=translated("Drop save_only_model (save_total_limit limits disk usage), or load_best_model_at_end"),
                 spans=(only.span(), best.span(), deepspeed),
             )
@@ -38,16 +35,10 @@ class SaveOnlyModelWithBestModelAtEnd(Hazard):
         output = run.arguments.get("output_dir").string
         if resume.string and output and resume.string.startswith(output.rstrip("/") + "/"):
             yield self.finding(
-                translated(
-                    "The run resumes from {resume}, but checkpoints in {output} are written with "
-                    "save_only_model: such a checkpoint has no optimizer states, and DeepSpeed can't load it."
-                ).format(resume=resume.string, output=output),
+                self.texts["resume_cause"].format(resume=resume.string, output=output),
                 severity=Severity.WARNING,
                 certainty=Certainty.POSSIBLE,
-                cure=translated(
-                    "Resume from a checkpoint that has a global_step folder; drop save_only_model if you plan to "
-                    "resume again"
-                ),
+                cure=self.cures,
                 spans=(resume.span(), only.span(), deepspeed),
                 confirm=translated("ls {resume} shows no global_step folder").format(resume=resume.string),
             )
@@ -65,10 +56,7 @@ class SaveOnlyModelWithBestModelAtEnd(Hazard):
         if not failed or first is None or any("/global_step" in path for path in first.checkpoint_bytes):
             return
         yield self.finding(
-            translated(
-                "Only the weights were saved: {count} files without DeepSpeed's global_step folder. When the "
-                "run is restarted, it can't load them and raises an error."
-            ).format(count=len(first.checkpoint_bytes)),
+            self.texts["cause_in_rehearsal"].format(count=len(first.checkpoint_bytes)),
             cure=translated("Drop save_only_model; save_total_limit limits disk usage"),
             certainty=Certainty.CERTAIN,
             ranks=tuple(failed),

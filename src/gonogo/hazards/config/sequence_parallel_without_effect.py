@@ -14,19 +14,13 @@ class SequenceParallelWithoutEffect(Hazard):
             return
         _, run = runs[0]
         yield self.finding(
-            translated(
-                "A sequence-parallel size of {size} was requested, but no rank exchanged heads or keys with "
-                "another: each trained on whole sequences{tokens}."
-            ).format(
+            self.texts["cause"].format(
                 size=run.asked.sequence_parallel,
                 tokens=translated(" (of {most:,} tokens)").format(most=run.tokens[1]) if run.tokens else "",
             ),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
-            cure=(
-                translated("Use a release or a trainer that implements sequence parallelism for this model"),
-                translated("Or leave the option out and plan for whole sequences"),
-            ),
+            cure=self.cures,
             ranks=tuple(rank.rank for rank, _ in runs),
         )
 

@@ -21,10 +21,9 @@ class StaleAccelerateDefaultConfig(Hazard):
         deepspeed = translated("the program is given a DeepSpeed config here")
         if kind is not None and kind.upper() in ("FSDP", "MEGATRON_LM"):
             yield self.finding(
-                translated(
-                    "The command names no --config_file, so accelerate reads {path}, which says "
-                    "distributed_type: {kind}, but the program is told to use DeepSpeed."
-                ).format(path=launch.accelerate_config.get("default_config.yaml"), kind=kind),
+                self.texts["other_engine_cause"].format(
+                    path=launch.accelerate_config.get("default_config.yaml"), kind=kind
+                ),
                 certainty=Certainty.LIKELY,
                 cure=self.cures[::-1],
                 spans=(launch.place.span(), asked.span(deepspeed)),
@@ -32,11 +31,7 @@ class StaleAccelerateDefaultConfig(Hazard):
             )
         elif kind is None and "num_processes" not in launch.launcher_options:
             yield self.finding(
-                translated(
-                    "The command names neither --config_file nor --num_processes: how many processes run, "
-                    "and whether accelerate turns FSDP or DeepSpeed on, depend on the default_config.yaml of "
-                    "whichever machine runs it."
-                ),
+                self.texts["nothing_named_cause"],
                 severity=Severity.NOTE,
                 certainty=Certainty.POSSIBLE,
                 cure=self.cures[1],
@@ -54,16 +49,11 @@ class StaleAccelerateDefaultConfig(Hazard):
             return
         yield self.log_finding(
             evidence,
-            translated(
-                "FSDP wraps the model although this run does not request it: accelerate's default configuration, "
-                "left by an earlier project, does."
-            ),
+            self.texts["cause_in_log"],
             cure=self.cures,
             certainty=_certainty(asked, named is not None),
             extra_evidence=(named,) if named else (),
-            confirm=translated(
-                "~/.cache/huggingface/accelerate/default_config.yaml exists and says distributed_type: FSDP"
-            ),
+            confirm=self.texts["confirm"],
         )
 
 

@@ -71,18 +71,13 @@ class TrainingArgumentNotInVersion(Hazard):
             instead = other or ARGUMENT_REPLACEMENTS.get(name)
             yield self.log_finding(
                 evidence,
-                translated(
-                    "{kind} in the installed transformers has no argument {name}: it belongs to another release."
-                ).format(kind=kind, name=name),
+                self.texts["cause_in_log"].format(kind=kind, name=name),
                 certainty=Certainty.LIKELY,
                 cure=(
                     translated("Use {instead} instead").format(instead=instead)
                     if instead
                     else translated("Leave {name} out").format(name=name),
-                    translated(
-                        "Or install the transformers version that the program was written for (see its "
-                        "requirements file)"
-                    ),
+                    self.texts["cure"],
                 ),
                 parameter=name,
                 confirm=translated("pip show transformers shows a different release than the program's requirements"),
@@ -154,16 +149,7 @@ class TrainingArgumentNotInVersion(Hazard):
         version = environment.field("transformers")
         instead = renamed_argument(kind, name, environment) or ARGUMENT_REPLACEMENTS.get(name)
         side, border_version = version_border
-        if side == "until":
-            cause = translated(
-                "{kind} no longer has the argument {name}: transformers {border} removed it, and this run has "
-                "{version}."
-            )
-        else:
-            cause = translated(
-                "{kind} does not have the argument {name} yet: transformers {border} added it, and this run has "
-                "{version}."
-            )
+        cause = self.texts["removed_cause"] if side == "until" else self.texts["not_yet_cause"]
         other = f'pip install "transformers{"<" if side == "until" else ">="}{border_version}"'
         first = (
             translated("Use {instead} instead").format(instead=instead)

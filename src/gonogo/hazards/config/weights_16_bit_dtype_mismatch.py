@@ -19,10 +19,7 @@ class Weights16BitDtypeMismatch(Hazard):
             if loaded is None or loaded == wanted:
                 continue
             yield self.finding(
-                translated(
-                    "The weights are loaded as {loaded} and trained in {wanted}: what {loaded} can't hold is lost "
-                    "before training begins."
-                ).format(loaded=loaded, wanted=wanted),
+                self.texts["cause"].format(loaded=loaded, wanted=wanted),
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,
                 cure=translated('Set {name} to {type} or "auto"').format(name=name, type=_TORCH_DTYPE_NAMES[wanted]),

@@ -34,10 +34,7 @@ class Zero3WeightsNotGatheredOnSave(Hazard):
             return
         name = "zero3_save_16bit_model" if is_config_from_accelerate_yaml(run) else _KEY
         yield self.finding(
-            translated(
-                "Under ZeRO-3 {key} is {value}: the Trainer saves each rank's shard of the weights, without "
-                "model.safetensors."
-            ).format(key=name, value=translated("not set") if key.absent else translated("false")),
+            self.texts["cause"].format(key=name, value=translated("not set") if key.absent else translated("false")),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,
             cure=(

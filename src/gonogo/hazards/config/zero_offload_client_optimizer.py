@@ -43,15 +43,9 @@ class ZeroOffloadClientOptimizer(Hazard):
         transformers = versions.field("transformers")
         offload = config.offload("optimizer")
         yield self.finding(
-            translated(
-                "offload_optimizer is {device}, and the config names no optimizer: the Trainer of transformers "
-                "{version} (like any before 4.30) passes its own AdamW to DeepSpeed, which refuses it."
-            ).format(device=offload.value, version=transformers.get("<4.30")),
+            self.texts["cause_in_config"].format(device=offload.value, version=transformers.get("<4.30")),
             certainty=Certainty.LIKELY,
-            cure=(
-                translated('Add an "optimizer" block ("type": "AdamW", values "auto") to the DeepSpeed JSON'),
-                translated('Or upgrade transformers (>=4.30), or set "zero_force_ds_cpu_optimizer": false (slower)'),
-            ),
+            cure=self.cures,
             spans=(offload.span(), transformers.span()),
             fixes=fix_with_edits(
                 translated('Add an "optimizer" block'),
@@ -75,17 +69,8 @@ class ZeroOffloadClientOptimizer(Hazard):
                 continue
             offload = config.offload("optimizer")
             yield self.finding(
-                translated(
-                    "offload_optimizer is {device}, but the script passes {kind} to DeepSpeed, which then "
-                    "accepts only its own CPU optimizer."
-                ).format(device=offload.value, kind=kinds[0]),
-                cure=(
-                    translated(
-                        "Build deepspeed.ops.adam.DeepSpeedCPUAdam in the script, or name the optimizer in the JSON "
-                        "and pass model_parameters="
-                    ),
-                    _SLOWER_CURE,
-                ),
+                self.texts["cause_in_script"].format(device=offload.value, kind=kinds[0]),
+                cure=(self.texts["cure_in_script"], _SLOWER_CURE),
                 spans=(script.place(node).span(), offload.span(_OFFLOAD_LABEL)),
                 fixes=(
                     *_deepspeed_adam_fixes(script, node),
@@ -103,18 +88,11 @@ class ZeroOffloadClientOptimizer(Hazard):
             named = _CLASS_PATTERN.search(matched_text(log, evidence))
             yield self.log_finding(
                 evidence,
-                translated(
-                    "The config offloads the optimizer to the CPU, but the code uses {optimizer}: with "
-                    "offloading, DeepSpeed accepts only its own CPU optimizer."
-                ).format(optimizer=Text(named.group(1), f" {named.group(1)}") if named else _SCRIPT_OPTIMIZER),
-                certainty=certainty,
-                cure=(
-                    translated(
-                        'Add an "optimizer" block ("type": "AdamW", values "auto") to the DeepSpeed JSON, or '
-                        "build deepspeed.ops.adam.DeepSpeedCPUAdam in the code"
-                    ),
-                    _SLOWER_CURE,
+                self.texts["cause_in_log"].format(
+                    optimizer=Text(named.group(1), f" {named.group(1)}") if named else _SCRIPT_OPTIMIZER
                 ),
+                certainty=certainty,
+                cure=(self.texts["cure_in_log"], _SLOWER_CURE),
             )
 
 

@@ -26,9 +26,7 @@ class DataLoaderShuffleWithSampler(Hazard):
                 continue
             own = call.keyword_place(by)
             yield self.finding(
-                translated(
-                    "{by} decides which samples are drawn and in what order; it can't be combined with {excluded}."
-                ).format(by=by, excluded=", ".join(excluded)),
+                self.texts["cause"].format(by=by, excluded=", ".join(excluded)),
                 cure=translated("Drop {excluded} from the DataLoader{shuffles}").format(
                     excluded=", ".join(excluded),
                     shuffles=translated("; a DistributedSampler shuffles by itself") if "shuffle" in excluded else "",

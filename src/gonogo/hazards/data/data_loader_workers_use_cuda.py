@@ -34,10 +34,7 @@ class DataLoaderWorkersUseCuda(Hazard):
             if move is None or workers is None:
                 continue
             yield self.finding(
-                translated(
-                    "{owner}.__getitem__ uses the GPU, and {number} worker processes run it: a forked process can't "
-                    "use CUDA."
-                ).format(owner=owner.name, number=workers.value),
+                self.texts["cause_in_script"].format(owner=owner.name, number=workers.value),
                 certainty=Certainty.LIKELY,
                 cure=self.cures,
                 spans=(script.place(move).span(), workers.span(translated("worker processes"))),
@@ -49,10 +46,7 @@ class DataLoaderWorkersUseCuda(Hazard):
             if not _FORKED_CUDA_PATTERN.search(failed.failure.message):
                 continue
             yield self.finding(
-                translated(
-                    "Sample loading or a collator uses the GPU in worker processes: they are forked from a "
-                    "process that has used CUDA, and can't use it themselves."
-                ),
+                self.texts["cause_in_rehearsal"],
                 certainty=Certainty.CERTAIN,
                 cure=self.cures,
                 spans=failure_places(failed.failure),

@@ -18,10 +18,7 @@ class DataPaddedLabelsInLoss(Hazard):
                 continue
             edit = script.replacing(value, "-100")
             yield self.finding(
-                translated(
-                    "Labels are padded with {value}; the loss ignores only -100, so the model is trained on that "
-                    "padding."
-                ).format(value=script.place(value).text),
+                self.texts["cause"].format(value=script.place(value).text),
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
                 cure=translated("Pad labels with -100"),

@@ -33,10 +33,7 @@ class DataSameOnEveryRank(Hazard):
             if data is None or mentions_rank(script, data) or _uses_ranks(script, data):
                 continue
             yield self.finding(
-                translated(
-                    "DataLoader(..., shuffle=True) iterates over all of the data in each process, and DDP does "
-                    "not shard it."
-                ),
+                self.texts["cause"],
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
                 cure=translated("Shard it: DataLoader(..., sampler=DistributedSampler(dataset)) without shuffle"),

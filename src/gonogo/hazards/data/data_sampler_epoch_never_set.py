@@ -24,10 +24,7 @@ class DataSamplerEpochNeverSet(Hazard):
                 continue
             edit = script.inserting_before(epochs.body[0], f"{node.id}.set_epoch({ast.unparse(epochs.target)})")
             yield self.finding(
-                translated(
-                    "{sampler} seeds its shuffling with the epoch, but the epoch stays 0: each pass of this loop "
-                    "sees the same order."
-                ).format(sampler=node.id),
+                self.texts["cause"].format(sampler=node.id),
                 severity=Severity.WARNING,
                 cure=translated("At the beginning of each epoch: {sampler}.set_epoch(epoch)").format(sampler=node.id),
                 spans=(

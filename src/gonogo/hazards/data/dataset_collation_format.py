@@ -44,10 +44,7 @@ class DatasetCollationFormat(Hazard):
         if not collators or not maps or mentions(run, script, *_COLUMN_DROPPING_MARKERS):
             return
         yield self.finding(
-            translated(
-                "remove_unused_columns is False and map keeps the dataset's original columns: the collator "
-                "also gets the text, and can't turn it into tensors."
-            ),
+            self.texts["cause"],
             certainty=Certainty.LIKELY,
             cure=(
                 translated("Drop the columns where they are tokenized: map(..., remove_columns=dataset.column_names)"),
@@ -90,17 +87,7 @@ class DatasetCollationFormat(Hazard):
             ),
             certainty=certainty,
             extra_evidence=(cause,) if cause is not None and cause is not primary else (),
-            cure=(
-                translated(
-                    "Look at dataset[0]: keep only input_ids, attention_mask and labels, as lists of integers of "
-                    "the same length; drop text columns (remove_columns=dataset.column_names in map)"
-                ),
-                translated(
-                    "Labels that are strings: turn them into integers. Labels that differ in length from the "
-                    "inputs: use DataCollatorForSeq2Seq(tokenizer, padding=True), which pads them with -100"
-                ),
-                translated("In a training framework: name the columns as its data format requires"),
-            ),
+            cure=self.cures,
             confirm=translated("collator([dataset[0], dataset[1]]) raises the same error, without a GPU"),
         )
 

@@ -19,9 +19,7 @@ class TokenizerWithoutChatTemplate(LoggedHazard):
             if used is None:
                 continue
             yield self.finding(
-                translated(
-                    "{name} is published without a chat template, but its tokenizer is given conversations."
-                ).format(name=name),
+                self.texts["cause"].format(name=name),
                 certainty=Certainty.LIKELY,
                 cure=self.cures[0],
                 spans=(script.place(used).span(), load.place.span(translated("loaded here"))),

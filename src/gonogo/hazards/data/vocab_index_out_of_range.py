@@ -65,18 +65,12 @@ class VocabIndexOutOfRange(Hazard):
                 continue
             quoted = [f'"{word}"' for word in added[:4]]
             yield self.finding(
-                translated(
-                    "{tokens} {get} beyond the end of the model's embedding: the tokenizer grows, but "
-                    "nothing calls resize_token_embeddings."
-                ).format(
+                self.texts["cause"].format(
                     tokens=Text(", ".join(quoted), "、".join(quoted)),
                     get="gets an id" if len(added) == 1 else "get ids",
                 ),
                 certainty=Certainty.LIKELY if likely and not script.guarded_by(call.node) else Certainty.POSSIBLE,
-                cure=(
-                    translated("After adding: model.resize_token_embeddings(len(tokenizer))"),
-                    translated("Or use a token that the model already has: tokenizer.pad_token = tokenizer.eos_token"),
-                ),
+                cure=self.cures,
                 spans=call.place.span(),
                 confirm=translated("len(tokenizer) after adding is greater than model.config.vocab_size"),
             )
@@ -101,17 +95,9 @@ class VocabIndexOutOfRange(Hazard):
             certainty=certainty,
             cure=(
                 *_layout_cures(log),
-                translated(
-                    "After adding tokens: call model.resize_token_embeddings(len(tokenizer)); with LoRA also set "
-                    'modules_to_save=["embed_tokens", "lm_head"]'
-                ),
-                translated(
-                    "Load the tokenizer from the same folder as the model; add no new pad token (pad_token = eos_token)"
-                ),
-                translated(
-                    "Find the sample: compare max(input_ids) with model.config.vocab_size, and its length with "
-                    "max_position_embeddings; CUDA_LAUNCH_BLOCKING=1 or running on the CPU shows the right line"
-                ),
+                self.texts["resize_cure"],
+                self.texts["same_tokenizer_cure"],
+                self.texts["find_sample_cure"],
             ),
             confirm=translated("len(tokenizer) is larger than model.get_input_embeddings().num_embeddings"),
         )

@@ -44,10 +44,7 @@ class DdpModuleOnCpu(Hazard):
             device = script.place(ids.elts[0]).text
             edit = script.inserting_before(statement, f"{node.id}.to({device})") if statement is not None else None
             yield self.finding(
-                translated(
-                    "device_ids=[{device}] says that {name} is on a GPU, but nothing moves it there: DDP refuses "
-                    "parameters on the CPU."
-                ).format(device=device, name=node.id),
+                self.texts["cause_in_script"].format(device=device, name=node.id),
                 cure=self.cures,
                 spans=(script.place(call.node).span(), made[0].place.span(translated("created here, on the CPU"))),
                 fixes=self.fix(translated("Move it before DDP"), edit) if edit is not None else None,
@@ -71,10 +68,7 @@ class DdpModuleOnCpu(Hazard):
     def _finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            translated(
-                "DistributedDataParallel wraps a module whose parameters are (partly) on the CPU, in a process that is "
-                "to use a GPU."
-            ),
+            self.texts["cause"],
             cure=self.cures,
             certainty=certainty,
             confirm=translated("print({p.device for p in model.parameters()}) just before DDP"),

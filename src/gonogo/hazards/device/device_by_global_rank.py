@@ -18,14 +18,11 @@ class DeviceByGlobalRank(Hazard):
         if node is None:
             return
         yield self.finding(
-            translated(
-                "{rank} runs from 0 to {last} across {nodes} nodes with {processes} processes each: from the "
-                "second node on there is no GPU with that number."
-            ).format(rank=script.place(node).text, last=nodes * processes - 1, nodes=nodes, processes=processes),
-            certainty=Certainty.LIKELY,
-            cure=translated(
-                "Use the local rank: int(os.environ['LOCAL_RANK']), or the rank modulo torch.cuda.device_count()"
+            self.texts["cause"].format(
+                rank=script.place(node).text, last=nodes * processes - 1, nodes=nodes, processes=processes
             ),
+            certainty=Certainty.LIKELY,
+            cure=self.cures,
             spans=(script.place(node).span(), launch.nodes.span(), launch.place.span()),
             confirm=translated("A node does not have more GPUs than processes"),
         )

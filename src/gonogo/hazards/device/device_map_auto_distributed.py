@@ -58,10 +58,7 @@ class DeviceMapAutoDistributed(Hazard):
         known = tuple(edit for edit in edits if edit is not None)
         place = load.keyword_place("device_map")
         return self.finding(
-            translated(
-                'device_map="{given}" spreads the model over all GPUs in each of the {size} processes of a node; '
-                "{engine} expects a process to use only the GPU of its own local rank."
-            ).format(given=device_map_value, size=size, engine=trainer.method),
+            self.texts["script_cause"].format(given=device_map_value, size=size, engine=trainer.method),
             certainty=Certainty.LIKELY if trainer.name == "deepspeed.initialize" else Certainty.CERTAIN,
             cure=self.cures[2:] + self.cures[1:2] if quantized else self.cures,
             spans=(
@@ -131,10 +128,7 @@ class DeviceMapAutoDistributed(Hazard):
     ) -> Finding:
         return self.log_finding(
             evidence,
-            translated(
-                'Each process spreads the whole model over {devices} (device_map="auto"); DDP, DeepSpeed and '
-                "FSDP expect a process to use only the GPU of its own local rank."
-            ).format(
+            self.texts["log_cause"].format(
                 devices=translated("{devices}").format(devices=abbreviate_devices(devices))
                 if devices
                 else translated("several GPUs")
@@ -150,10 +144,7 @@ class DeviceMapAutoDistributed(Hazard):
         devices = device_map_accelerators(rank.device_map)
         placed: Frame | None = innermost(rank.device_map_frames, "user")
         return self.finding(
-            translated(
-                "Every process ({world} in all) spreads the whole model over {devices}; the distributed engine "
-                "({engine}) expects a process to use only {own}.{said}"
-            ).format(
+            self.texts["rehearsal_cause"].format(
                 world=record.world_size,
                 devices=abbreviate_devices(devices) if devices else translated("several GPUs"),
                 engine="DeepSpeed" if rank.deepspeed_config else "DeepSpeed, DDP, FSDP",

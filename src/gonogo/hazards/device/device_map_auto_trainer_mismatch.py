@@ -40,10 +40,7 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                 if not _is_loss(script, call) or not any(uses_name(each, "labels") for each in call.args):
                     continue
                 yield self.finding(
-                    translated(
-                        "{owner}.compute_loss combines logits on the last GPU with labels on the first: "
-                        'device_map="{given}" spreads the model over several GPUs.'
-                    ).format(owner=owner.name, given=spread[0].keyword("device_map").value),
+                    self.texts["cause_in_script"].format(owner=owner.name, given=spread[0].keyword("device_map").value),
                     certainty=Certainty.LIKELY if len(gpus) > 1 else Certainty.POSSIBLE,
                     cure=(translated("Move the labels: labels.to(logits.device)"), *self.cures),
                     spans=(script.place(call).span(), spread[0].place.span(translated("spread over the GPUs here"))),
@@ -59,10 +56,7 @@ class DeviceMapAutoTrainerMismatch(Hazard):
             if record.world_size > 1 or len(devices) < 2 or mismatch is None or not mismatch.is_between_accelerators:
                 continue
             yield self.finding(
-                translated(
-                    "The model is split over {devices}; in {module} a tensor on {here} is combined with one on "
-                    "{there}, and no hook moves it."
-                ).format(
+                self.texts["cause_in_rehearsal"].format(
                     devices=abbreviate_devices(devices),
                     module=failed.failure.module or "?",
                     here=mismatch.devices[0],
@@ -83,11 +77,7 @@ class DeviceMapAutoTrainerMismatch(Hazard):
         if not log.errors and not outside_training(log) and (cut := _truncated_in_dispatched(log)):
             yield self.log_finding(
                 cut,
-                translated(
-                    "The log ends inside a model whose layers accelerate has spread over devices "
-                    '(device_map="auto"). The usual cause of a failure there is a tensor on a different GPU '
-                    "from the layer."
-                ),
+                self.texts["cut_log_cause"],
                 cure=self.cures,
                 certainty=Certainty.POSSIBLE,
                 confirm=translated("The traceback's last line, which is missing here, names two devices"),
@@ -98,22 +88,11 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                 continue
             yield self.log_finding(
                 mismatch.evidence,
-                translated(
-                    '{mismatch}. The model is split over several GPUs (device_map="auto", or what the '
-                    "framework does when several are visible), and no hook moves this tensor."
-                ).format(mismatch=mismatch.sentence),
-                cure=(
-                    *self.cures,
-                    translated(
-                        "To keep the split model, move the tensor in the model's code (labels = "
-                        "labels.to(logits.device)), or upgrade transformers, which does so in newer versions"
-                    ),
-                ),
+                self.texts["mismatch_cause"].format(mismatch=mismatch.sentence),
+                cure=(*self.cures, self.texts["cure"]),
                 certainty=certainty,
                 module=mismatch.module,
-                confirm=translated(
-                    "print(model.hf_device_map) lists more than one GPU; with CUDA_VISIBLE_DEVICES=0 it works"
-                ),
+                confirm=self.texts["confirm"],
             )
 
 

@@ -15,10 +15,7 @@ class DeviceMismatchAdapterParam(Hazard):
         for call in script.calls("peft.AdaLoraConfig"):
             edit = run.environment.replacing_version("peft", "==0.4.0")
             yield self.finding(
-                translated(
-                    "PEFT {version} leaves AdaLoRA's ranknum on the CPU when the adapter is put on the GPU (fixed in "
-                    "0.4.0)."
-                ).format(version=version.get("< 0.4")),
+                self.texts["cause_in_script"].format(version=version.get("< 0.4")),
                 certainty=Certainty.LIKELY,
                 cure=translated("Upgrade: pip install 'peft>=0.4'"),
                 spans=(call.place.span(), version.span(translated("this version"))),
@@ -39,25 +36,15 @@ class DeviceMismatchAdapterParam(Hazard):
     def _finding(self, mismatch: LoggedMismatch, certainty: Certainty, *, is_adalora: bool) -> Finding:
         return self.log_finding(
             mismatch.evidence,
-            translated(
-                "{mismatch}. The line uses {what}, which stayed on the CPU when the base model was moved to the GPU."
-            ).format(
+            self.texts["cause"].format(
                 mismatch=mismatch.sentence,
                 what=translated("AdaLoRA's ranknum") if is_adalora else translated("the adapter's parameters"),
             ),
-            cure=(
-                translated("Upgrade PEFT: pip install -U peft (0.4.0 and later move AdaLoRA's ranknum)"),
-                translated(
-                    "Or move the adapter after it is created: for name, p in model.named_parameters(): if "
-                    '"lora_" in name or "ranknum" in name: p.data = p.data.to(device)'
-                ),
-            ),
+            cure=self.cures,
             certainty=certainty,
             module=mismatch.module,
             parameter="ranknum" if is_adalora else None,
-            confirm=translated(
-                'Print the devices: {n: p.device for n, p in model.named_parameters() if "lora" in n or "ranknum" in n}'
-            ),
+            confirm=self.texts["confirm"],
         )
 
 

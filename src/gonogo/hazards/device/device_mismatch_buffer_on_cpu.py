@@ -35,10 +35,7 @@ class DeviceMismatchBufferOnCpu(Hazard):
                 translated("Or move it where it is used: {name}.to(device=x.device, dtype=x.dtype)").format(
                     name=name or "buffer"
                 ),
-                translated(
-                    "In your own module, register it with register_buffer(..., persistent=False), so that it moves "
-                    "with the module"
-                ),
+                self.texts["cure"],
             ),
             certainty=Certainty.LIKELY if name and _BUFFER_NAME_PATTERN.search(name) else Certainty.POSSIBLE,
             module=mismatch.module,

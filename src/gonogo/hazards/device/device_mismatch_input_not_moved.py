@@ -55,10 +55,9 @@ class DeviceMismatchInputNotMoved(Hazard):
             device = f"{made.beside}.device" if made.beside else "x.device"
             edit = script.setting_keyword(made.call, "device", device) if made.beside else None
             yield self.finding(
-                translated(
-                    "{factory} in {owner}.forward creates its tensor on the CPU, and {use} combines it with one "
-                    "on the GPU."
-                ).format(factory=script.qualified(made.call.func), owner=made.owner, use=made.used_by),
+                self.texts["cause_in_script"].format(
+                    factory=script.qualified(made.call.func), owner=made.owner, use=made.used_by
+                ),
                 certainty=Certainty.LIKELY,
                 cure=translated("Create it on the input's device: {factory}(..., device={device})").format(
                     factory=script.qualified(made.call.func), device=device
@@ -92,23 +91,16 @@ class DeviceMismatchInputNotMoved(Hazard):
                     else translated("an input or an intermediate tensor"),
                 )
                 if certainty is not Certainty.POSSIBLE
-                else translated(
-                    "{mismatch}. Most often that is an input, a label or a mask that was not moved to the GPU."
-                ).format(mismatch=mismatch.sentence),
+                else self.texts["cause_in_log"].format(mismatch=mismatch.sentence),
                 cure=(
                     translated("Move the batch to the model before the forward: batch = {batch}").format(
                         batch="{k: v.to(model.device) for k, v in batch.items()}"
                     ),
-                    translated(
-                        "Create tensors on the device where they are used: torch.zeros(n, device=x.device), "
-                        "mask.to(x.device)"
-                    ),
+                    self.texts["cure"],
                 ),
                 certainty=certainty,
                 module=mismatch.module,
-                confirm=translated(
-                    "Print the device of every tensor on the line that fails, and move the one that is on cpu"
-                ),
+                confirm=self.texts["confirm"],
             )
 
 

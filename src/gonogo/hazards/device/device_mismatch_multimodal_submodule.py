@@ -77,11 +77,7 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
             title = translated("do not build the speech output: ENABLE_AUDIO_OUTPUT=0")
             fixes = (self.fix(title, launch.setting_variable("ENABLE_AUDIO_OUTPUT", "0"), safe=False),)
         yield self.finding(
-            translated(
-                "{model} has a speech output (talker, token2wav), and ZeRO-3 builds it inside "
-                "deepspeed.zero.Init, where some functions create GPU tensors and others CPU tensors: “cuda:0 "
-                "and cpu” before training begins."
-            ).format(model=run.model.name),
+            self.texts["cause_in_launch"].format(model=run.model.name),
             certainty=certainty,
             cure=_cures("talker"),
             spans=(launch.place.span(), where, run.config_field.span()),
@@ -99,10 +95,7 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
             part = mismatch.part or "talker"
             yield self.log_finding(
                 mismatch.evidence,
-                translated(
-                    "{found}. {where}Under ZeRO-3 a model is built inside deepspeed.zero.Init, where some "
-                    "functions create GPU tensors and others CPU tensors."
-                ).format(
+                self.texts["cause_in_log"].format(
                     found=mismatch.sentence,
                     where=Text(f"The line belongs to {part}. ", f"该行属于 {part}。")
                     if mismatch.part

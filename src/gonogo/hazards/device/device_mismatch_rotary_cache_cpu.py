@@ -32,22 +32,8 @@ class DeviceMismatchRotaryCacheCpu(Hazard):
     ) -> Finding:
         return self.log_finding(
             evidence,
-            translated(
-                "{mismatch}. The rotary embedding's cos and sin (or inv_freq, which they come from) stayed on the CPU."
-            ).format(mismatch=where),
-            cure=(
-                translated(
-                    "Upgrade transformers (pip install -U transformers), or the model's remote code: newer "
-                    "versions compute cos and sin on the input's device"
-                ),
-                translated(
-                    "Or, in the model's code before the line that fails: cos, sin = cos.to(q.device), sin.to(q.device)"
-                ),
-                translated(
-                    "Do not move or offload the model, nor replace its attention, after deepspeed.initialize; register "
-                    "the cache with register_buffer"
-                ),
-            ),
+            self.texts["cause"].format(mismatch=where),
+            cure=self.cures,
             certainty=certainty,
             module=module,
             confirm=translated("Print cos.device and position_ids.device before the line that fails"),

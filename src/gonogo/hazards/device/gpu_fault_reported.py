@@ -51,9 +51,7 @@ class GpuFaultReported(Hazard):
         if said is not None:
             yield self.log_finding(
                 said,
-                translated(
-                    "CUDA or the driver reports that the GPU itself failed: no line of the program caused this."
-                ),
+                self.texts["cause"],
                 cure=self.cures,
                 certainty=Certainty.LIKELY,
                 confirm=translated("dmesg on that machine shows an Xid from the same time"),

@@ -17,16 +17,13 @@ class ModuleLeftOnCpu(Hazard):
         first = left[0]
         modules = group_by_module(place.name for place in first.left_on_cpu)
         yield self.finding(
-            translated(
-                "{count} parameters and buffers are on the CPU while the model is on {device}: {modules}. No step of "
-                "the rehearsal used them."
-            ).format(count=len(first.left_on_cpu), device=first.device, modules=few(modules)),
+            self.texts["cause_in_rehearsal"].format(
+                count=len(first.left_on_cpu), device=first.device, modules=few(modules)
+            ),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=(
-                translated(
-                    "Move the part to the device with the model, before training begins: model.{module}.to(device)"
-                ).format(module=first.left_on_cpu[0].name.rpartition(".")[0] or "…"),
+                self.texts["cure_in_rehearsal"].format(module=first.left_on_cpu[0].name.rpartition(".")[0] or "…"),
                 translated("Leave the part out if no batch uses it"),
             ),
             ranks=tuple(rank.rank for rank in left),
@@ -48,18 +45,15 @@ class ModuleLeftOnCpu(Hazard):
             names = [name for place in left for name in place.names]
             modules = group_by_module(names)
             yield self.finding(
-                translated(
-                    "Before the first step {count} parameters and buffers of the model are on the CPU, though nothing "
-                    "is offloaded and the rest is on {device}: {modules}."
-                ).format(
+                self.texts["cause_in_guarded_run"].format(
                     count=sum(place.count for place in left), device=left[0].expected or "?", modules=few(modules)
                 ),
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
                 cure=(
-                    translated(
-                        "Move the part to the device with the model, before training begins: model.{module}.to(device)"
-                    ).format(module=(names[0].rpartition(".")[0] if names else "") or "…"),
+                    self.texts["cure_in_guarded_run"].format(
+                        module=(names[0].rpartition(".")[0] if names else "") or "…"
+                    ),
                     translated("Leave the part out if no batch uses it"),
                 ),
                 spans=rank_file_span(rank),
@@ -81,15 +75,9 @@ class ModuleLeftOnCpu(Hazard):
                 continue
             yield self.log_finding(
                 mismatch.evidence,
-                translated(
-                    "{mismatch}. The operator's arguments show the weight on the CPU and the input on the "
-                    "accelerator: this part was not moved with the model, or was moved back."
-                ).format(mismatch=mismatch.sentence),
+                self.texts["cause_in_log"].format(mismatch=mismatch.sentence),
                 certainty=Certainty.POSSIBLE,
-                cure=translated(
-                    "Create every part of the model before you move it: model.to(device); look for a part that "
-                    "is created, loaded or offloaded (device_map, .cpu()) afterwards"
-                ),
+                cure=self.cures,
                 module=mismatch.module,
                 confirm=translated("{n for n, p in model.named_parameters() if p.device.type == 'cpu'} names the part"),
             )

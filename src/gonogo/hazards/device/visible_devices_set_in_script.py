@@ -24,10 +24,7 @@ class VisibleDevicesSetInScript(Hazard):
                 continue
             edit = script.removing_statement(statement)
             yield self.finding(
-                translated(
-                    "Each of the {processes} processes of a node sees only {shown}, so its local rank's GPU is "
-                    "hidden from it."
-                ).format(
+                self.texts["cause"].format(
                     processes=processes,
                     shown=Text(f"GPU {', '.join(gpus)}", f"GPU {', '.join(gpus)}") if gpus else translated("no GPU"),
                 ),

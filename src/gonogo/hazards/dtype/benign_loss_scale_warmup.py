@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.role import Role
 from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, has_broken_loss, loss_scale
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Severity, translated
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Severity
 
 MIN_HARMLESS_LOSS_SCALE = 64
 """From this value on, a dynamic loss scale has room left to fall."""
@@ -23,13 +23,8 @@ class BenignLossScaleWarmup(Hazard):
             return
         yield self.log_finding(
             scale.first,
-            translated(
-                "{count} step(s) were skipped while the fp16 loss scale fell to {lowest}; that is how a dynamic scale "
-                "finds its value. The log shows no error: nothing is wrong."
-            ).format(count=scale.skipped, lowest=f"{scale.lowest:g}"),
-            cure=translated(
-                "No action is needed. For fewer such lines: lower fp16.initial_scale_power, or train in bf16"
-            ),
+            self.texts["cause"].format(count=scale.skipped, lowest=f"{scale.lowest:g}"),
+            cure=self.cures,
             certainty=Certainty.CERTAIN,
             severity=Severity.NOTE,
             extra_evidence=(scale.last,) if scale.last is not scale.first else (),

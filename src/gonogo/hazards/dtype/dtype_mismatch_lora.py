@@ -18,19 +18,8 @@ class DtypeMismatchLora(Hazard):
             likely = not met.in_quantized_linear and (evaluated or plain_lora) and not outside_training(log)
             yield self.log_finding(
                 met.evidence,
-                translated(
-                    "A layer of the model multiplied half-precision and fp32 tensors{where}: the base model is in half "
-                    "precision, the adapters are in fp32, and no autocast was active."
-                ).format(where=translated(" during evaluation") if met.in_evaluation else ""),
-                cure=(
-                    translated(
-                        'Evaluate under torch.autocast("cuda", dtype=torch.float16), or cast the adapters to the '
-                        "model's dtype"
-                    ),
-                    translated("Or load the model in bf16 and set bf16=True"),
-                ),
+                self.texts["cause"].format(where=translated(" during evaluation") if met.in_evaluation else ""),
+                cure=self.cures,
                 certainty=Certainty.LIKELY if likely else Certainty.POSSIBLE,
-                confirm=translated(
-                    "Training steps run and only evaluation fails; the adapters' dtype differs from the base model's"
-                ),
+                confirm=self.texts["confirm"],
             )

@@ -17,17 +17,8 @@ class DtypeMismatchLoraQuantized(Hazard):
                 certainty = Certainty.LIKELY
             yield self.log_finding(
                 met.evidence,
-                translated(
-                    "Half-precision and fp32 tensors were combined in a quantized model with LoRA: the quantized "
-                    "layer computes in half precision, the adapter or its input is in fp32."
-                ),
-                cure=(
-                    translated(
-                        "Call prepare_model_for_kbit_training(model) before get_peft_model, and train with fp16=True "
-                        "or bf16=True so that autocast is on"
-                    ),
-                    translated("Set bnb_4bit_compute_dtype (torch_dtype) to the same dtype; upgrade peft"),
-                ),
+                self.texts["cause"],
+                cure=self.cures,
                 certainty=certainty,
                 confirm=translated("The model is loaded with load_in_8bit, load_in_4bit or GPTQ"),
             )

@@ -28,10 +28,7 @@ class DtypeUnscaleFp16Gradients(Hazard):
             edit = script.setting_keyword(load, keyword, "torch.float32")
             place = load.keyword_place(keyword)
             yield self.finding(
-                translated(
-                    "The model is loaded in fp16 ({keyword}={given}) and all of it is trained with fp16=True: its "
-                    "gradients are fp16, which the gradient scaler refuses."
-                ).format(keyword=keyword, given=script.place(node).text),
+                self.texts["cause_in_script"].format(keyword=keyword, given=script.place(node).text),
                 certainty=Certainty.CERTAIN if run.deepspeed_on is False else Certainty.LIKELY,
                 cure=self.cures,
                 spans=(
@@ -51,15 +48,7 @@ class DtypeUnscaleFp16Gradients(Hazard):
         if evidence is None:
             evidence = find_truncated_error(log, ("amp/grad_scaler", "_unscale_grads_"), max_frames=1)
         if evidence:
-            yield self.log_finding(
-                evidence,
-                translated(
-                    "The gradient scaler was given fp16 gradients: the parameters that are trained were loaded "
-                    "or cast to fp16, and mixed precision needs them in fp32."
-                ),
-                certainty=certainty,
-                cure=self.cures,
-            )
+            yield self.log_finding(evidence, self.texts["cause_in_log"], certainty=certainty, cure=self.cures)
 
 
 def _is_half(script: Script, node: ast.expr) -> bool:

@@ -56,10 +56,7 @@ class FlashAttnFp32Input(Hazard):
             sure = run.deepspeed_on is False and run.arguments.complete and uses_stock_training_arguments(run)
             place = load.keyword_place("attn_implementation")
             yield self.finding(
-                translated(
-                    "FlashAttention takes fp16 and bf16 only; this model is loaded in fp32 ({why}) and trained without "
-                    "bf16 or fp16."
-                ).format(
+                self.texts["cause_in_script"].format(
                     why=translated("from the command", "explicit")
                     if explicit
                     else translated("the default when no torch_dtype is given")
@@ -101,10 +98,7 @@ class FlashAttnFp32Input(Hazard):
             return
         yield self.log_finding(
             evidence,
-            translated(
-                "Queries, keys and values reached FlashAttention in fp32: the model was loaded in fp32, or the forward "
-                "runs outside autocast."
-            ),
+            self.texts["cause_in_log"],
             cure=self.cures,
             certainty=Certainty.POSSIBLE if _is_server(log) else certainty,
         )

@@ -38,10 +38,7 @@ class Fp16LossScaleMinimum(Hazard):
         ):
             return
         yield self.finding(
-            translated(
-                "{name} ({family}) was trained in bf16, and its activations exceed fp16's largest number, 65504; here "
-                "it is trained in fp16."
-            ).format(name=run.model.name, family=family),
+            self.texts["cause_in_environment"].format(name=run.model.name, family=family),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=self.cures,

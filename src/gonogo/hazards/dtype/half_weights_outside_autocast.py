@@ -1,7 +1,7 @@
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.dtype._half_and_float import DTYPE_MISMATCH_LITERALS, dtype_mismatches
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, translated
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern
 
 _LAYER_FILES = ("torch/nn/modules/linear.py", "torch\\nn\\modules\\linear.py", "torch/nn/modules/conv.py")
 _LIBRARY_PATHS = ("site-packages/transformers/", "dist-packages/transformers/", "site-packages/diffusers/")
@@ -25,19 +25,8 @@ class HalfWeightsOutsideAutocast(Hazard):
             sure = met.has_frames and layer and not met.in_evaluation and not log.says(_DEEPSPEED)
             yield self.log_finding(
                 met.evidence,
-                translated(
-                    "A layer of the model multiplied 16-bit and float32 tensors: weights and input have different "
-                    "dtypes, and no autocast was active."
-                ),
-                cure=(
-                    translated(
-                        "Train under autocast: bf16=True, accelerate launch --mixed_precision bf16, or "
-                        'torch.autocast("cuda", dtype=torch.bfloat16) around your own forward'
-                    ),
-                    translated("Or cast the input to the layer's dtype, or load the model in float32"),
-                ),
+                self.texts["cause"],
+                cure=self.cures,
                 certainty=Certainty.LIKELY if sure else Certainty.POSSIBLE,
-                confirm=translated(
-                    "print(next(model.parameters()).dtype, x.dtype, torch.is_autocast_enabled()) before the layer"
-                ),
+                confirm=self.texts["confirm"],
             )

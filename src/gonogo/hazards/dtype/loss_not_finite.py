@@ -32,15 +32,10 @@ class LossNotFinite(Hazard):
         if evidence is not None:
             yield self.log_finding(
                 evidence,
-                translated(
-                    "The model outputs non-finite numbers: the weights or the logits are NaN or infinite, from "
-                    "this step or an earlier one."
-                ),
+                self.texts["cause_in_log"],
                 cure=_general_cures(is_half_precision=log.says(_HALF_PRECISION_PATTERN)),
                 certainty=certainty,
-                confirm=translated(
-                    "gonogo run --nonfinite -- … names the first module whose output is not finite, and its input"
-                ),
+                confirm=self.texts["confirm"],
             )
 
     def in_guarded_run(self, run: GuardedRun) -> Findings:
@@ -58,18 +53,10 @@ class LossNotFinite(Hazard):
             return
         rank, worst = min(warned, key=lambda pair: (pair[1].step, pair[1].time))
         yield self.finding(
-            translated(
-                "The loss is {value} at step {step} on rank {rank}. The module where it arose was not tracked."
-            ).format(value=worst.value or "nan", step=worst.step, rank=rank.rank),
+            self.texts["cause_in_guarded_run"].format(value=worst.value or "nan", step=worst.step, rank=rank.rank),
             certainty=Certainty.CERTAIN,
             severity=Severity.WARNING,
-            cure=(
-                translated(
-                    "gonogo run --nonfinite -- … names the first module whose output is not finite, and its input "
-                    "(each step is then slower)"
-                ),
-                *_general_cures(is_half_precision=_uses_fp16(run)),
-            ),
+            cure=(self.texts["cure"], *_general_cures(is_half_precision=_uses_fp16(run))),
             spans=rank_file_span(rank),
             ranks=tuple(sorted({one.rank for one, _ in warned})),
         )

@@ -25,18 +25,9 @@ class AttentionCodeWithoutGroupedHeads(Hazard):
             times = prod(shape) // size
             yield self.log_finding(
                 error,
-                translated(
-                    "Keys or values are viewed as {heads} heads, but hold only 1/{times} as many: the model "
-                    "uses grouped-query attention, which this code does not handle."
-                ).format(heads=shape[2], times=times),
+                self.texts["cause"].format(heads=shape[2], times=times),
                 certainty=Certainty.LIKELY if by_heads else Certainty.POSSIBLE,
-                cure=(
-                    translated(
-                        'Drop the patch: attn_implementation="flash_attention_2" (transformers 4.36 and '
-                        "newer), or use the project's patch for grouped-query attention"
-                    ),
-                    translated("If transformers' own file raised: pip install -U 'transformers>=4.31'"),
-                ),
+                cure=self.cures,
                 confirm=translated("The model's config.json has num_key_value_heads below num_attention_heads"),
             )
             return

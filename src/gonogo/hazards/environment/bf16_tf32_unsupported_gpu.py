@@ -21,9 +21,7 @@ class Bf16Tf32UnsupportedGpu(Hazard):
             return
         sure = what == "TF32" and bool(uses_trainer(run))
         yield self.finding(
-            translated(
-                "{what} is requested, but {gpu} has compute capability {capability}: bf16 and TF32 need 8.0 or higher."
-            ).format(what=what, gpu=gpu.name, capability=f"{major}.{minor}"),
+            self.texts["cause_in_environment"].format(what=what, gpu=gpu.name, capability=f"{major}.{minor}"),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
             cure=(*(self.cures[:1] if bf16 is not None else ()), *(self.cures[1:2] if tf32.truth else ())),
             spans=(asked.span(), bf16.span() if bf16 is not None and bf16 is not asked and bf16.truth else None),
@@ -55,9 +53,7 @@ class Bf16Tf32UnsupportedGpu(Hazard):
         cause = (
             translated("This PyTorch was built without CUDA, so it has no bf16 or TF32 on a GPU.")
             if cpu_build and not old
-            else translated(
-                "bf16 or TF32 is requested, and the GPU is older than Ampere (compute capability below 8.0)."
-            )
+            else self.texts["cause_in_log"]
         )
         built_for_cpu = cpu_build and not old
         yield self.log_finding(

@@ -22,10 +22,7 @@ class BitsandbytesCpuLibrary(Hazard):
         if known is None or minor in known[0]:
             return
         yield self.finding(
-            translated(
-                "bitsandbytes {version} ships libraries for CUDA {built}, but torch was built for {cuda}: only "
-                "the CPU library is left, which has no quantization and no 8-bit optimizer."
-            ).format(version=version, built=", ".join(known[0]), cuda=minor),
+            self.texts["cause"].format(version=version, built=", ".join(known[0]), cuda=minor),
             certainty=Certainty.LIKELY,
             severity=Severity.ERROR if use is not None else Severity.WARNING,
             cure=self.cures[:1],

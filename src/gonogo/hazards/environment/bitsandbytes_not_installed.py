@@ -16,9 +16,7 @@ class BitsandbytesNotInstalled(NotInstalled):
             if _UNDEFINED_BNB_PATTERN.search(error.message) and (last is None or is_library(last.path)):
                 yield self.log_finding(
                     error,
-                    translated(
-                        "peft uses bitsandbytes, but could not import it: the package is missing, or fails to load."
-                    ),
+                    self.texts["cause"],
                     cure=translated("pip install bitsandbytes"),
                     certainty=Certainty.LIKELY if last is not None else Certainty.POSSIBLE,
                     confirm=translated('python -c "import bitsandbytes" fails'),

@@ -29,13 +29,7 @@ class CudaDriverTooOld(Hazard):
             certainty=Certainty.CERTAIN if sure else Certainty.POSSIBLE if bridged else Certainty.LIKELY,
             cure=self.cures,
             spans=(span_of(environment, "torch"), environment.driver.span()),
-            confirm=()
-            if sure
-            else (
-                translated(
-                    "No cuda-compat package makes up for the old driver: torch.cuda.is_available() prints False"
-                ),
-            ),
+            confirm=() if sure else (self.texts["confirm_in_environment"],),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -56,12 +50,8 @@ class CudaDriverTooOld(Hazard):
         elif evidence := first(log, self.patterns["probable_driver_error"]):
             yield self.log_finding(
                 evidence,
-                translated(
-                    "The driver and the CUDA runtime do not match: the runtime needs a newer driver than this one."
-                ),
+                self.texts["cause"],
                 cure=self.cures,
                 certainty=Certainty.POSSIBLE if outside_training(log) or refused(log) else Certainty.LIKELY,
-                confirm=translated(
-                    "nvidia-smi shows a lower CUDA version than python -c 'import torch; print(torch.version.cuda)'"
-                ),
+                confirm=self.texts["confirm_in_log"],
             )

@@ -19,17 +19,9 @@ class CudaHomeMissing(Hazard):
         if any(word in source.data for source in _files(environment) for word in _NVCC_PACKAGE_MARKERS):
             return
         yield self.finding(
-            translated(
-                "DeepSpeed compiles {name} for this config at the first start, which needs nvcc, but there is no "
-                "CUDA toolkit here."
-            ).format(name=built.name),
+            self.texts["cause_in_environment"].format(name=built.name),
             certainty=Certainty.LIKELY,
-            cure=(
-                *self.cures,
-                translated(
-                    "Or use torch's Adam, which needs no compiler: \"torch_adam\": true in the optimizer's params"
-                ),
-            ),
+            cure=(*self.cures, self.texts["cure"]),
             spans=(built.span, environment.toolkit.span(), _base_image(environment)),
             confirm=translated("ds_report shows it as not installed: DeepSpeed was installed without DS_BUILD_OPS"),
         )
@@ -52,10 +44,7 @@ class CudaHomeMissing(Hazard):
             return
         yield self.log_finding(
             evidence,
-            translated(
-                "A CUDA extension has to be built, but there is no CUDA toolkit with nvcc where CUDA_HOME or "
-                "PATH point."
-            ),
+            self.texts["cause_in_log"],
             cure=self.cures,
             certainty=certainty,
             confirm=translated("nvcc --version fails"),

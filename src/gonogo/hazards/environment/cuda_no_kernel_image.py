@@ -21,10 +21,7 @@ class CudaNoKernelImage(Hazard):
                 continue
             sure = bool(environment.torch) or (torch is not None and torch.local is not None)
             yield self.finding(
-                translated(
-                    "{gpu} has compute capability {capability}; {torch}, built for CUDA {cuda}, has kernels for "
-                    "{built} only."
-                ).format(
+                self.texts["cause_in_environment"].format(
                     gpu=gpu.name,
                     capability=".".join(map(str, capability)),
                     torch=describe_package(environment, "torch"),
@@ -45,10 +42,7 @@ class CudaNoKernelImage(Hazard):
             warned = log.find(self.patterns["unsupported_gpu_warning"])
             yield self.log_finding(
                 evidence,
-                translated(
-                    "The program has no kernels for this GPU: PyTorch, or the extension in the last frame, was "
-                    "built for other architectures."
-                ),
+                self.texts["cause_in_log"],
                 cure=self.cures,
                 certainty=Certainty.POSSIBLE if outside else _certainty(log, evidence),
                 extra_evidence=(warned,) if warned else (),

@@ -22,10 +22,7 @@ class CudaTorchVersionMismatch(Hazard):
         if checked is False:
             return
         yield self.finding(
-            translated(
-                "nvcc is from CUDA {toolkit}, but torch was built for {cuda}: DeepSpeed refuses to compile "
-                "{name} with a different major version."
-            ).format(toolkit=toolkit, cuda=cuda, name=built.name),
+            self.texts["cause_in_environment"].format(toolkit=toolkit, cuda=cuda, name=built.name),
             certainty=Certainty.LIKELY if checked else Certainty.POSSIBLE,
             cure=self.cures,
             spans=(built.span, span_of(environment, "torch"), environment.toolkit.span()),
@@ -45,19 +42,12 @@ class CudaTorchVersionMismatch(Hazard):
         compiled = first(log, COMPILE_ERROR) is not None
         yield self.log_finding(
             evidence,
-            translated(
-                "The CUDA toolkit is {toolkit}, but PyTorch was built with {torch}: DeepSpeed refuses to compile."
-            ).format(toolkit=two[0], torch=two[1])
+            self.texts["toolkit_cause"].format(toolkit=two[0], torch=two[1])
             if len(two) == 2
-            else translated(
-                "Extensions were built, or are to be built, with a different CUDA or PyTorch version from "
-                "the one in use."
-            ),
+            else self.texts["rebuilt_extension_cause"],
             cure=self.cures,
             certainty=Certainty.POSSIBLE if compiled else Certainty.CERTAIN,
-            confirm=translated(
-                "nvcc --version and torch.version.cuda differ in their major version, and no compiler error follows"
-            ),
+            confirm=self.texts["confirm_in_log"],
         )
 
     def _findings_in_flash_attn_build(self, log: FailureLog) -> Findings:
@@ -65,13 +55,8 @@ class CudaTorchVersionMismatch(Hazard):
         if (evidence := first(log, _TOO_OLD)) and (found := _TOO_OLD.search(text_of(evidence))):
             yield self.log_finding(
                 evidence,
-                translated(
-                    "The nvcc that was found is older than CUDA {floor}, which flash-attn needs; the CUDA that "
-                    "comes with torch has no nvcc."
-                ).format(floor=str(found.group(1))),
+                self.texts["flash_attn_cause"].format(floor=str(found.group(1))),
                 cure=self.cures[:1],
                 certainty=Certainty.LIKELY,
-                confirm=translated(
-                    "nvcc -V is older than torch.version.cuda (which nvcc: /usr/bin is the distribution's)"
-                ),
+                confirm=self.texts["flash_attn_confirm"],
             )

@@ -20,17 +20,8 @@ class DeepspeedNotInstalled(NotInstalled):
         if evidence is not None:
             yield self.log_finding(
                 evidence,
-                translated(
-                    "The Python that runs the training can't find deepspeed: it is not installed, or is in "
-                    "another environment."
-                ),
+                self.texts["cause"],
                 certainty=Certainty.LIKELY,
-                cure=(
-                    translated(
-                        "python -m pip install deepspeed, with the Python that the launcher starts (torchrun "
-                        "and accelerate each belong to one environment: check with `which accelerate`)"
-                    ),
-                    translated("On every node, and in Ray's runtime env"),
-                ),
+                cure=self.cures,
                 confirm=translated('python -c "import deepspeed" fails in the environment that trains'),
             )

@@ -30,10 +30,7 @@ class DeepspeedPathTakenForDict(Hazard):
         statement, name = found
         edit = run.environment.replacing_version("transformers", "==4.52.4")
         yield self.finding(
-            translated(
-                "{name} is imported before TrainingArguments, and with this transformers the option --deepspeed "
-                "then expects a dict: the parser refuses “{path}”."
-            ).format(name=name, path=option.string),
+            self.texts["cause_in_launch"].format(name=name, path=option.string),
             # A file of the project that is imported before may import TrainingArguments.
             certainty=Certainty.CERTAIN if len(run.scripts) == 1 else Certainty.LIKELY,
             cure=self.cures,
@@ -49,13 +46,7 @@ class DeepspeedPathTakenForDict(Hazard):
         """argparse's error."""
         line = log.find(_INVALID_DICT_PATTERN)
         if line is not None:
-            yield self.log_finding(
-                line,
-                translated(
-                    "The path after --deepspeed was taken for a dict: a bug in transformers 4.53, not in the file."
-                ),
-                cure=self.cures,
-            )
+            yield self.log_finding(line, self.texts["cause_in_log"], cure=self.cures)
 
 
 def _import_before_arguments(script: Script) -> tuple[ast.ImportFrom, str] | None:

@@ -23,10 +23,7 @@ class DeepspeedScalarParameter(Hazard):
             ):
                 continue
             yield self.finding(
-                translated(
-                    "`{code}` has no dimensions: DeepSpeed 0.19.8 broadcasts each parameter as bytes, and torch "
-                    "can't view a tensor without dimensions that way."
-                ).format(code=ast.unparse(call.node)),
+                self.texts["cause_in_script"].format(code=ast.unparse(call.node)),
                 cure=self.cures,
                 spans=(call.place.span(), run.environment.field("deepspeed").span(translated("the faulty release"))),
                 fixes=self.fix(translated("Pin deepspeed 0.19.7"), edit, safe=False) if edit is not None else None,
@@ -49,10 +46,7 @@ class DeepspeedScalarParameter(Hazard):
     def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            translated(
-                "A parameter without dimensions (a logit_scale, a temperature) is broadcast as bytes, which "
-                "torch refuses. DeepSpeed 0.19.8 is the release that broadcasts parameters this way."
-            ),
+            self.texts["broadcast_cause"],
             cure=self.cures,
             certainty=certainty,
             confirm=translated("DeepSpeed's last frame is _broadcast_model or _zero_init_param"),

@@ -13,10 +13,7 @@ class DeepspeedWithoutDistutils(Hazard):
             return
         sure = from_file(environment, "deepspeed")
         yield self.finding(
-            translated(
-                "{deepspeed} imports distutils, which Python {python} does not have, and setuptools, which "
-                "provides it, is not installed."
-            ).format(deepspeed=describe_package(environment, "deepspeed"), python=python),
+            self.texts["cause"].format(deepspeed=describe_package(environment, "deepspeed"), python=python),
             certainty=certainty_of_versions(environment, run, "deepspeed") if sure else Certainty.POSSIBLE,
             cure=(translated("pip install setuptools"), translated("Or use a newer DeepSpeed, or Python 3.11")),
             spans=(span_of(environment, "deepspeed"), environment.python.span()),

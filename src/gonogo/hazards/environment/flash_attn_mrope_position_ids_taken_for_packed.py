@@ -1,6 +1,6 @@
 from gonogo.hazards.facts.installed import describe_package, span_of
 from gonogo.hazards.log_rule import LoggedHazard, Sign
-from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Pattern, Run, translated
+from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Pattern, Run
 
 _ILLEGAL_ACCESS_PATTERN = Pattern(r"(?:CUDA error: |^|: )an illegal memory access was encountered|^illegal memory")
 _MROPE_MODEL = Pattern(r"(?i)qwen[-_]?3[._]?[5-8]\b|qwen3_5|qwen3\.[5-8]-")
@@ -37,10 +37,7 @@ class FlashAttnMropePositionIdsTakenForPacked(LoggedHazard):
         if not any(_MROPE_MODEL.search(name) for name in (model.name, *model.architectures)):
             return
         yield self.finding(
-            translated(
-                "{transformers} mistakes the position_ids of {model} for those of a packed batch, and "
-                "flash-attention reads out of bounds."
-            ).format(transformers=describe_package(environment, "transformers"), model=model.name),
+            self.texts["cause"].format(transformers=describe_package(environment, "transformers"), model=model.name),
             certainty=Certainty.LIKELY,
             cure=self.cures[:1],
             spans=(asked.span(), span_of(environment, "transformers")),

@@ -22,9 +22,7 @@ class FlashAttnUndefinedSymbol(Hazard):
         if named is None or named.group(1) == minor:
             return
         yield self.finding(
-            translated(
-                "flash-attn's wheel {version} was built for torch {built}, but is used with torch {torch}."
-            ).format(version=wheel, built=named.group(1), torch=torch),
+            self.texts["cause"].format(version=wheel, built=named.group(1), torch=torch),
             certainty=Certainty.LIKELY,
             cure=self.cures,
             spans=(span_of(environment, "flash-attn"), span_of(environment, "torch")),

@@ -17,10 +17,7 @@ class FlashAttnUnsupportedGpu(Hazard):
             return
         gpu, (major, minor) = found
         yield self.finding(
-            translated(
-                "flash-attn is requested, but {gpu} has compute capability {capability}: its kernels need 8.0 or "
-                "higher."
-            ).format(gpu=gpu.name, capability=f"{major}.{minor}"),
+            self.texts["cause_in_environment"].format(gpu=gpu.name, capability=f"{major}.{minor}"),
             cure=self.cures[:1],
             spans=asked.span(),
         )
@@ -32,9 +29,7 @@ class FlashAttnUnsupportedGpu(Hazard):
             if sglang := first(log, _SGLANG_REFUSAL_PATTERN):
                 yield self.log_finding(
                     sglang,
-                    translated(
-                        "SGLang uses FlashAttention 3, but sgl-kernel has no FlashAttention 3 kernels for this GPU."
-                    ),
+                    self.texts["cause_in_log"],
                     cure=self.texts["sglang_cure"],
                     certainty=Certainty.LIKELY,
                     confirm=translated("torch.cuda.get_device_capability() is neither (9, 0) nor (8, …)"),

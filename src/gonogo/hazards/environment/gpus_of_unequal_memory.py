@@ -20,10 +20,7 @@ class GpusOfUnequalMemory(Hazard):
             return
         names = " + ".join(dict.fromkeys(gpu.name for gpu in environment.gpus))
         yield self.finding(
-            translated(
-                "{count} ranks on {names}: each gets the same share and the same micro-batch, so the {small:.0f} "
-                "GiB of the smallest GPU limit all of them, and {rest:.0f} GiB stay unused."
-            ).format(
+            self.texts["cause"].format(
                 count=len(sizes),
                 names=names,
                 small=smallest / 2**30,

@@ -1,5 +1,5 @@
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
+from gonogo.hazards.rule import Certainty, Findings, Run, Script
 
 
 class ModelFolderNotFound(LoggedHazard):
@@ -9,9 +9,7 @@ class ModelFolderNotFound(LoggedHazard):
             given = call.argument(0)
             if given.string is not None and given.string.startswith("~/"):
                 yield self.finding(
-                    translated(
-                        "Python does not expand `{path}`: it is taken for the name of a repository, and rejected."
-                    ).format(path=given.string),
+                    self.texts["cause"].format(path=given.string),
                     certainty=Certainty.LIKELY,
                     cure=self.cures[1],
                     spans=call.place.span(),

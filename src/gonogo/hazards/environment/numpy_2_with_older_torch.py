@@ -26,10 +26,7 @@ class Numpy2WithOlderTorch(UnfitVersions):
         if any("<2" in each.specifier.replace(" ", "").split(",") for each in environment.packages.values()):
             return
         yield self.finding(
-            translated(
-                "torch {torch} was compiled for numpy 1 but sets no upper limit, and the requirements list "
-                "does not set one either ({specifier}): pip installs numpy 2."
-            ).format(torch=torch.version, specifier=f"numpy{numpy.specifier}"),
+            self.texts["cause_in_environment"].format(torch=torch.version, specifier=f"numpy{numpy.specifier}"),
             certainty=Certainty.LIKELY,
             cure=translated("Write numpy<2 in the requirements list"),
             spans=(numpy.place.span(), torch.place.span()),
@@ -52,11 +49,7 @@ class Numpy2WithOlderTorch(UnfitVersions):
         if not environment.within("torch", "<2.3") or not _converts_to_or_from_numpy(run):
             return
         yield self.finding(
-            translated(
-                "torch {torch} was compiled for numpy 1 but sets no upper limit, and no requirement names numpy, "
-                "which the program uses: pip installs the newest release that the other packages ({names}) allow, "
-                "and that is numpy 2 unless one of them sets a limit."
-            ).format(torch=torch.version, names=few(others)),
+            self.texts["brought_by_another_cause"].format(torch=torch.version, names=few(others)),
             certainty=Certainty.LIKELY,
             cure=translated("Write numpy<2 in the requirements list"),
             spans=(torch.place.span(),),

@@ -36,10 +36,7 @@ class OpBuildLibcurandMissing(Hazard):
         if adam is None or links is False:
             return
         yield self.finding(
-            translated(
-                "conda installs nvcc (cuda-nvcc) without the libraries: DeepSpeed links cpu_adam, which the "
-                "offloaded optimizer needs, against libcurand."
-            ),
+            self.texts["cause_in_environment"],
             certainty=Certainty.LIKELY if links else Certainty.POSSIBLE,
             cure=_CURE[:2],
             spans=(span_of(environment, "cuda-nvcc"), adam.span, span_of(environment, "deepspeed")),
@@ -49,13 +46,7 @@ class OpBuildLibcurandMissing(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """The linker's or compiler's error; else, less certain, an unexplained build failure."""
         if evidence := first(log, self.patterns["libcurand_missing"]):
-            yield self.log_finding(
-                evidence,
-                translated(
-                    "The build of a DeepSpeed operator found no CUDA library to link against (curand or cudart)."
-                ),
-                cure=_CURE,
-            )
+            yield self.log_finding(evidence, self.texts["no_library_cause"], cure=_CURE)
         elif evidence := first(log, self.patterns["other_cuda_part"]):
             yield self.log_finding(
                 evidence,
@@ -67,10 +58,7 @@ class OpBuildLibcurandMissing(Hazard):
         elif evidence := find_unexplained_build_failure(log):
             yield self.log_finding(
                 evidence,
-                translated(
-                    "The build of a DeepSpeed operator failed earlier; the log does not show why. The most "
-                    "common reason is that the linker can't find libcurand."
-                ),
+                self.texts["unknown_reason_cause"],
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE,
                 confirm=(FIND_BUILD_ERROR_CURE, translated('The build error then says "cannot find -lcurand".')),

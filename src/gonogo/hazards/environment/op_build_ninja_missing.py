@@ -15,10 +15,7 @@ class OpBuildNinjaMissing(Hazard):
             return
         names = ", ".join(one.name for one in built)
         yield self.finding(
-            translated(
-                "DeepSpeed compiles {names} when the run starts, but ninja is not installed, neither the "
-                "package nor the program."
-            ).format(names=names),
+            self.texts["cause"].format(names=names),
             certainty=Certainty.LIKELY,
             cure=self.cures[:1],
             spans=tuple(one.span for one in built),

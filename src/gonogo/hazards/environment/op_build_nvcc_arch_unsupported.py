@@ -43,10 +43,7 @@ class OpBuildNvccArchUnsupported(Hazard):
             if known is None or first_toolkit is None or toolkit >= first_toolkit:
                 continue
             yield self.finding(
-                translated(
-                    "DeepSpeed compiles {name} for {gpu} ({arch}), but nvcc {toolkit} does not support it: "
-                    "{first} is the first that does."
-                ).format(
+                self.texts["cause_in_environment"].format(
                     name=fused.name,
                     gpu=gpu.name,
                     arch=f"sm_{known.capability.replace('.', '')}",
@@ -76,10 +73,7 @@ class OpBuildNvccArchUnsupported(Hazard):
             old = log.find(_NEW_GPU) is not None and log.find(_OLD_TOOLKIT) is not None
             yield self.log_finding(
                 evidence,
-                translated(
-                    "The build of a DeepSpeed operator failed earlier; the log does not show why. If the GPU "
-                    "is newer than the CUDA toolkit, nvcc rejects its architecture."
-                ),
+                self.texts["cause_in_log"],
                 cure=_CURE,
                 certainty=Certainty.LIKELY if old else Certainty.POSSIBLE,
                 confirm=(

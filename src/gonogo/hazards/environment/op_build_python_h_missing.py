@@ -26,10 +26,7 @@ class OpBuildPythonHMissing(Hazard):
             return
         names = ", ".join(one.name for one in built)
         yield self.finding(
-            translated(
-                "DeepSpeed compiles {names} when the run starts, and this Python's headers (Python.h) are not "
-                "installed."
-            ).format(names=names),
+            self.texts["cause_in_environment"].format(names=names),
             certainty=Certainty.LIKELY,
             cure=_CURE[:2],
             spans=tuple(one.span for one in built),
@@ -47,10 +44,7 @@ class OpBuildPythonHMissing(Hazard):
         elif evidence := find_unexplained_build_failure(log):
             yield self.log_finding(
                 evidence,
-                translated(
-                    "The build of a DeepSpeed operator failed earlier; the log does not show why. With the system's "
-                    "Python, missing headers are a common reason."
-                ),
+                self.texts["cause_in_log"],
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE,
                 confirm=(FIND_BUILD_ERROR_CURE, translated('The build error then mentions "Python.h".')),

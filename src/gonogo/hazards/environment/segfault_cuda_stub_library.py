@@ -43,10 +43,7 @@ class SegfaultCudaStubLibrary(Hazard):
             word = place.source.place(place.start + before, place.start + before + width)
             fixes = (self.fix(translated("remove the folder"), word.edit(""), safe=False),)
         yield self.finding(
-            translated(
-                "LD_LIBRARY_PATH contains {entry}: the stubs there are for the linker, and crash a program "
-                "that loads them in place of the driver's libraries."
-            ).format(entry=entry.group(1)),
+            self.texts["cause_in_launch"].format(entry=entry.group(1)),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=translated("Take {entry} out of LD_LIBRARY_PATH (for the linker it belongs in LIBRARY_PATH)").format(
@@ -65,16 +62,10 @@ class SegfaultCudaStubLibrary(Hazard):
         if entry is None:
             return
         yield self.finding(
-            translated(
-                "The machine's LD_LIBRARY_PATH contains {entry}: the stubs there are for the linker, and "
-                "crash a program that loads them in place of the driver's libraries."
-            ).format(entry=entry),
+            self.texts["cause_in_environment"].format(entry=entry),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
-            cure=translated(
-                "Take {entry} out of LD_LIBRARY_PATH, in ~/.bashrc and the Dockerfile (for the linker it belongs in "
-                "LIBRARY_PATH)"
-            ).format(entry=entry),
+            cure=self.texts["cure"].format(entry=entry),
             spans=(run.launch.place.span() if run.launch is not None else None),
         )
 
@@ -85,24 +76,10 @@ class SegfaultCudaStubLibrary(Hazard):
             return
         yield self.log_finding(
             evidence,
-            translated(
-                "The process uses a stub of libnvidia-ml or libcuda, made for linking only, and crashes when NCCL "
-                "calls it."
-            )
-            if certainty is not Certainty.POSSIBLE
-            else translated(
-                "A process crashed (segmentation fault) while the backend was starting. A stub of the "
-                "driver's library in LD_LIBRARY_PATH causes that; so do mismatched NCCL, CUDA or glibc "
-                "versions."
-            ),
-            cure=translated(
-                "Take .../lib64/stubs out of LD_LIBRARY_PATH (echo $LD_LIBRARY_PATH), also in ~/.bashrc, the "
-                "Dockerfile and .deepspeed_env"
-            ),
+            self.texts["stub_cause"] if certainty is not Certainty.POSSIBLE else self.texts["crash_cause"],
+            cure=self.cures,
             certainty=certainty,
-            confirm=translated(
-                "echo $LD_LIBRARY_PATH shows a stubs folder; ldd or LD_DEBUG=libs shows libnvidia-ml.so from there"
-            ),
+            confirm=self.texts["confirm"],
         )
 
 

@@ -23,10 +23,7 @@ class TorchCpuBuildOnGpus(Hazard):
             translated("{torch} was built without CUDA, but the run is supposed to use GPUs.").format(
                 torch=describe_package(environment, "torch")
             ),
-            cure=translated(
-                "pip install torch=={version} --index-url https://download.pytorch.org/whl/cu{cuda} (choose "
-                "a CUDA version that the driver supports)"
-            ).format(version=version.public, cuda=cuda.replace(".", "")),
+            cure=self.texts["cure"].format(version=version.public, cuda=cuda.replace(".", "")),
             spans=(span_of(environment, "torch"), asked.span()),
         )
 
@@ -45,23 +42,10 @@ class TorchCpuBuildOnGpus(Hazard):
                 certainty = Certainty.POSSIBLE
             yield self.log_finding(
                 error,
-                translated(
-                    "The PyTorch that this process imported was built without CUDA, whatever GPUs the machine has."
-                ),
+                self.texts["cause"],
                 certainty=Certainty.POSSIBLE if outside_training(log) else certainty,
-                cure=(
-                    translated(
-                        "Install the build for the driver's CUDA: pip install --force-reinstall torch --index-url "
-                        "https://download.pytorch.org/whl/cu124"
-                    ),
-                    translated(
-                        "If a CUDA build is installed elsewhere, use that environment's Python: its "
-                        "torch.__version__ does not end in +cpu"
-                    ),
-                ),
-                confirm=translated(
-                    'python -c "import torch; print(torch.__version__)" prints a version that ends in +cpu'
-                ),
+                cure=self.cures,
+                confirm=self.texts["confirm"],
             )
             return
 

@@ -17,10 +17,7 @@ class TorchExtensionBuildLock(Hazard):
         if not built and not alone(run):
             return
         yield self.finding(
-            translated(
-                "{lock} is an extension's build lock that is more than an hour old: a run that loads the "
-                "same operator silently waits for it forever."
-            ).format(lock=lock),
+            self.texts["cause_in_environment"].format(lock=lock),
             certainty=Certainty.LIKELY,
             severity=Severity.ERROR if built else Severity.WARNING,
             cure=self.cures,
@@ -40,13 +37,7 @@ class TorchExtensionBuildLock(Hazard):
             if any(self.patterns["progress"].search(line.text) for line in log.lines_after(last.line, len(log.lines))):
                 return
             yield self.log_finding(
-                last,
-                self.texts["cause"],
-                cure=self.cures,
-                certainty=Certainty.LIKELY,
-                confirm=translated(
-                    "py-spy dump --pid PID shows wait in torch/utils/file_baton.py; a file named lock is in the folder"
-                ),
+                last, self.texts["cause"], cure=self.cures, certainty=Certainty.LIKELY, confirm=self.texts["confirm"]
             )
 
 

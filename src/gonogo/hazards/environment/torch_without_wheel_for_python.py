@@ -21,10 +21,7 @@ class TorchWithoutWheelForPython(Hazard):
             return
         newer = first_torch_for(wanted, version) if wanted > last.release[:2] else None
         yield self.finding(
-            translated(
-                "torch {torch} has wheels for Python {first} to {last}, and Python {python} is requested: pip finds no "
-                "matching distribution."
-            ).format(torch=version, first=first, last=last, python=".".join(map(str, wanted))),
+            self.texts["cause"].format(torch=version, first=first, last=last, python=".".join(map(str, wanted))),
             certainty=Certainty.LIKELY,
             cure=(
                 translated("Use Python {last}").format(last=last),

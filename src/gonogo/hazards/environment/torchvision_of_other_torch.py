@@ -1,6 +1,6 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._surroundings import first, text_of
-from gonogo.hazards.rule import Certainty, Findings, Pattern, Text, translated
+from gonogo.hazards.rule import Certainty, Findings, Pattern, Text
 from gonogo.hazards.version_rule import BuiltForOtherTorch
 
 _MISSING_OPERATOR_PATTERN = Pattern(r"operator (torchvision|torchaudio)::\w+ does not exist")
@@ -19,10 +19,7 @@ class TorchvisionOfOtherTorch(BuiltForOtherTorch):
         there = ", ".join(f"{name} {versions[name]}" for name in ("torch", package) if name in versions)
         yield self.log_finding(
             evidence,
-            translated(
-                "{package} registers no operators with the installed torch: it was compiled for a different "
-                "torch release or build (CUDA, ROCm, CPU){there}."
-            ).format(package=package, there=Text(f" ({there})", f"（{there}）") if there else ""),
+            self.texts["cause"].format(package=package, there=Text(f" ({there})", f"（{there}）") if there else ""),
             cure=Text(
                 f"Install torch and {package} together, from one index of PyTorch (the same +cu… or +rocm…); or "
                 f"uninstall {package} where nothing of yours uses it",

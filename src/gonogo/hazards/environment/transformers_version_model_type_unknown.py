@@ -34,9 +34,7 @@ class TransformersVersionModelTypeUnknown(Hazard):
         else:
             return
         yield self.finding(
-            translated(
-                "The model's config.json says model_type {kind}, which transformers {since}; the run has {installed}."
-            ).format(
+            self.texts["cause"].format(
                 kind=kind,
                 since=since.format(first=known.first, removed=known.removed or ""),
                 installed=describe_package(environment, "transformers"),

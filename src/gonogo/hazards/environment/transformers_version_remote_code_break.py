@@ -57,10 +57,7 @@ class TransformersVersionRemoteCodeBreak(Hazard):
         else:
             return
         yield self.finding(
-            translated(
-                "The model comes with its own code (auto_map), written for transformers {written}; the run has "
-                "{installed}."
-            ).format(written=written_for, installed=describe_package(environment, "transformers")),
+            self.texts["cause"].format(written=written_for, installed=describe_package(environment, "transformers")),
             certainty=certainty,
             severity=severity,
             cure=(pip_install("transformers", f"=={written_for.public}"), self.cures[1]),

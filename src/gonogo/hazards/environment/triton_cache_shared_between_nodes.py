@@ -1,5 +1,5 @@
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run, Severity, translated
+from gonogo.hazards.rule import Certainty, Findings, Launch, Run, Severity
 
 
 class TritonCacheSharedBetweenNodes(LoggedHazard):
@@ -12,10 +12,7 @@ class TritonCacheSharedBetweenNodes(LoggedHazard):
             folder = launch.variable(name)
             if folder.string and not folder.string.startswith(("/tmp", "/dev/shm", "/local", "/scratch/local")):
                 yield self.finding(
-                    translated(
-                        "{nodes} nodes keep compiled kernels in {folder}: if that is on a shared file "
-                        "system, ranks overwrite each other's files."
-                    ).format(nodes=nodes, folder=folder.string),
+                    self.texts["cause"].format(nodes=nodes, folder=folder.string),
                     certainty=Certainty.POSSIBLE,
                     severity=Severity.WARNING,
                     cure=self.cures[:1],

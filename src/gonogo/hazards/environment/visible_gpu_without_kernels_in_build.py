@@ -1,5 +1,5 @@
 from gonogo.hazards.log_rule import LoggedHazard, Sign
-from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, Severity, translated
+from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, Severity
 
 _HIP = Pattern(
     r"invalid kernel file|hipErrorInvalidKernelFile|HIP error: invalid device function|hipErrorNoBinaryForGpu"
@@ -25,10 +25,7 @@ class VisibleGpuWithoutKernelsInBuild(LoggedHazard):
             if not run.launch.variable(name).absent or environment.variable(name).known:
                 return
         yield self.finding(
-            translated(
-                "{gpu} is visible in addition to the intended GPU: code that spreads over all devices uses it "
-                "too, but torch's wheel has no kernels for integrated graphics."
-            ).format(gpu=integrated[0]),
+            self.texts["cause"].format(gpu=integrated[0]),
             certainty=Certainty.POSSIBLE,
             severity=Severity.WARNING,
             cure=self.cures,

@@ -20,13 +20,8 @@ class Fsdp4bitQuantStorage(LoggedHazard):
             dtype = script.place(compute).text if compute is not None and name in _FLOATS else None
             edit = script.setting_keyword(call, "bnb_4bit_quant_storage", dtype) if dtype else None
             yield self.finding(
-                translated(
-                    "The 4-bit weights are stored as uint8 (no bnb_4bit_quant_storage): FSDP refuses to flatten "
-                    "them together with floating-point parameters."
-                ),
-                cure=translated(
-                    "Set it to the dtype the model is loaded in (torch_dtype): bnb_4bit_quant_storage={dtype}"
-                ).format(dtype=dtype or "torch.bfloat16"),
+                self.texts["cause"],
+                cure=self.texts["cure"].format(dtype=dtype or "torch.bfloat16"),
                 spans=(call.place.span(), kind.span(translated("FSDP is requested here"))),
                 fixes=self.fix(translated("Store the weights as the compute dtype"), edit)
                 if edit is not None

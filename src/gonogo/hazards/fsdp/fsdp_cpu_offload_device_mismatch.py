@@ -58,10 +58,7 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
                     continue
                 edit = script.removing_statement(move)
                 yield self.finding(
-                    translated(
-                        "{name} is wrapped by FSDP with its parameters offloaded to the CPU and then moved to "
-                        "the GPU: FSDP rejects parameters that are not where it put them."
-                    ).format(name=target.id),
+                    self.texts["cause_in_script"].format(name=target.id),
                     cure=(
                         translated("Remove {move}").format(move=script.place(move).text),
                         translated("Or leave cpu_offload out"),
@@ -103,10 +100,7 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
     def _finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            translated(
-                "FSDP offloads parameters to the CPU and moves them to the GPU itself; something else moved the "
-                "model, so parameters, gradients and shards are not where FSDP expects them."
-            ),
+            self.texts["cause"],
             cure=self.cures,
             certainty=certainty,
             confirm=translated("The run works with fsdp_offload_params: false"),

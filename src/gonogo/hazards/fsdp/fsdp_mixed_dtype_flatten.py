@@ -42,17 +42,7 @@ class FsdpMixedDtypeFlatten(Hazard):
                 certainty=Certainty.LIKELY if evidence is cut else Certainty.CERTAIN,
             )
         elif evidence := first_match(log, *_REQUIRES_GRAD):
-            yield self.log_finding(
-                evidence,
-                translated(
-                    "One module that FSDP wraps holds frozen and trainable parameters, which it flattens together only "
-                    "with use_orig_params."
-                ),
-                cure=translated(
-                    "Set fsdp_use_orig_params: true, or wrap adapters separately with peft's "
-                    "fsdp_auto_wrap_policy(model)"
-                ),
-            )
+            yield self.log_finding(evidence, self.texts["cause"], cure=self.cures)
         elif evidence := first_match(log, _INTEGER):
             yield self.log_finding(
                 evidence,

@@ -24,14 +24,8 @@ class FsdpOptimizerMadeBeforeWrapping(Hazard):
                 if not own or not same or call.line >= wrap.line or made is None or ".lr_scheduler" in call.name:
                     continue
                 yield self.finding(
-                    translated(
-                        "{optimizer} holds the parameters that {model} had before FSDP flattened them: its steps "
-                        "update nothing that is trained."
-                    ).format(optimizer=call.method, model=model.id),
-                    cure=(
-                        translated("Create the optimizer after the model is wrapped"),
-                        translated("Or wrap with use_orig_params=True"),
-                    ),
+                    self.texts["cause"].format(optimizer=call.method, model=model.id),
+                    cure=self.cures,
                     spans=(call.place.span(), wrap.place.span(translated("wrapped only here"))),
                     fixes=_move_after_wrapping(self, script, made, statement),
                 )

@@ -1,5 +1,5 @@
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Environment, Findings, Run, translated
+from gonogo.hazards.rule import Certainty, Environment, Findings, Run
 
 _SUBCLASS_STATE_OPTIMIZERS = ("adamw_torch_8bit", "adamw_torch_4bit", "ao_adamw_8bit", "ao_adamw_4bit", "ao_adamw_fp8")
 
@@ -17,9 +17,7 @@ class FsdpOptimizerStateOfTensorSubclass(LoggedHazard):
         if str(run.arguments.get("save_strategy").get("steps")) == "no":
             return
         yield self.finding(
-            translated(
-                "{name} keeps its states in torchao's tensor subclasses, which FSDP1 cannot gather when it saves them."
-            ).format(name=name.value),
+            self.texts["cause"].format(name=name.value),
             certainty=Certainty.LIKELY,
             cure=self.cures,
             spans=(name.span(), run.accelerate.distributed_type.span()),

@@ -16,18 +16,9 @@ class AccelerateDeepspeedWithoutHostfile(Hazard):
         if not all(_deepspeed_setting(launch, run, name).absent for name in settings):
             return
         yield self.finding(
-            translated(
-                "{count} machines under DeepSpeed without deepspeed_multinode_launcher: accelerate uses pdsh, "
-                "finds no hostfile, and each machine trains alone."
-            ).format(count=count),
+            self.texts["cause"].format(count=count),
             certainty=Certainty.LIKELY,
-            cure=(
-                translated(
-                    "If every machine runs this command: add --deepspeed_multinode_launcher standard (in the "
-                    "config: deepspeed_config: deepspeed_multinode_launcher: standard)"
-                ),
-                translated("Or name a hostfile (--deepspeed_hostfile hostfile), and run the command on one machine"),
-            ),
+            cure=self.cures,
             spans=(machines.span(Text(f"{count} machines", f"{count} 台机器")), launch.place.span()),
             fixes=self.fix(
                 translated("let every machine start its own processes"),

@@ -39,10 +39,7 @@ class AccelerateMachinesWithoutAddress(Hazard):
             )
         elif address.string and is_loopback(address.string) and whole_number(rank) != 0:
             yield self.finding(
-                translated(
-                    "main_process_ip is {address} with {count} machines: on each machine that address is the "
-                    "machine itself."
-                ).format(address=address.value, count=count),
+                self.texts["cause"].format(address=address.value, count=count),
                 certainty=Certainty.LIKELY,
                 cure=_CURES["main_process_ip"],
                 spans=(address.span(), machines.span()),

@@ -23,10 +23,7 @@ class AccelerateProcessesNotTotal(Hazard):
                 rest=Text(f", and {processes % count} are dropped", f"，另外 {processes % count} 个被舍弃"),
             )
         elif gpus is not None and each < gpus and processes == gpus:
-            what = translated(
-                "num_processes {processes} is the total over {count} machines: each starts {each} processes for "
-                "its {gpus} GPUs."
-            ).format(processes=processes, count=count, each=each, gpus=gpus)
+            what = self.texts["total_over_machines"].format(processes=processes, count=count, each=each, gpus=gpus)
         else:
             return
         yield self.finding(

@@ -39,10 +39,7 @@ class DataparallelPlainPythonMultiGpu(Hazard):
                 next(one.calls("transformers.BitsAndBytesConfig", "peft.get_peft_model"), None) for one in run.scripts
             )
             yield self.finding(
-                translated(
-                    "One python process sees {count} GPUs (CUDA_VISIBLE_DEVICES={visible}): {trainer} wraps "
-                    "the model in torch.nn.DataParallel, {which}."
-                ).format(
+                self.texts["cause_in_launch"].format(
                     count=len(visible),
                     visible=",".join(visible),
                     trainer=call.name.rpartition(".")[2],
@@ -53,9 +50,7 @@ class DataparallelPlainPythonMultiGpu(Hazard):
                 certainty=Certainty.LIKELY,
                 severity=Severity.ERROR if quantized else Severity.WARNING,
                 cure=(
-                    translated(
-                        "Start one process per GPU: torchrun --nproc_per_node {count} ..., or accelerate launch"
-                    ).format(count=len(visible)),
+                    self.texts["cure"].format(count=len(visible)),
                     translated("Or let it see only one GPU: CUDA_VISIBLE_DEVICES={gpu}").format(gpu=visible[0]),
                 ),
                 spans=(launch.place.span(), launch.visible_devices.span(), call.place.span()),
@@ -130,18 +125,8 @@ class DataparallelPlainPythonMultiGpu(Hazard):
     def _finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            translated(
-                "A single process sees several GPUs, and Trainer wraps the model in torch.nn.DataParallel, "
-                "whose copies of the module on the other GPUs don't work with its weights (quantized, "
-                "adapted, split or cast)."
-            ),
-            cure=(
-                translated(
-                    "Start one process per GPU: torchrun --nproc_per_node=N train.py (or accelerate launch, deepspeed; "
-                    "FORCE_TORCHRUN=1 for llamafactory-cli; NPROC_PER_NODE=N for swift)"
-                ),
-                translated("Or let the process see only one GPU: CUDA_VISIBLE_DEVICES=0 python train.py"),
-            ),
+            self.texts["cause"],
+            cure=self.cures,
             certainty=certainty,
             confirm=translated("With CUDA_VISIBLE_DEVICES=0 the same command works"),
         )

@@ -34,10 +34,7 @@ class DeepspeedEnvNotPropagated(Hazard):
             return
         names = [name for name, _field in lost]
         yield self.finding(
-            translated(
-                "{names} {are} exported only here: deepspeed starts the other nodes over ssh and forwards "
-                "only {passed}*."
-            ).format(
+            self.texts["cause_in_launch"].format(
                 names=Text(", ".join(names), "、".join(names)),
                 are="is" if len(names) == 1 else "are",
                 others=nodes - 1,
@@ -72,11 +69,7 @@ class DeepspeedEnvNotPropagated(Hazard):
     def _missing(self, line_match: LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             line_match,
-            translated(
-                "{node} does not have the launching shell's environment. The deepspeed launcher forwards only "
-                "NCCL_*, PYTHON* and a few other variables over ssh; LD_LIBRARY_PATH, CUDA_HOME, PATH and the "
-                "like are not among them."
-            ).format(
+            self.texts["missing_cause"].format(
                 node=Text(f"Node {node}", f"节点 {node} ")
                 if (node := _node_of(line_match.line))
                 else translated("A rank")
@@ -86,16 +79,10 @@ class DeepspeedEnvNotPropagated(Hazard):
                     names=next((name for name in line_match.match.groups() if name), None)
                     or translated("LD_LIBRARY_PATH, PATH, CUDA_HOME, HF_HOME ...")
                 ),
-                translated(
-                    "Or start torchrun on each node in its own environment (accelerate: deepspeed_multinode_launcher: "
-                    "standard)"
-                ),
+                self.texts["cure"],
             ),
             certainty=certainty,
-            confirm=translated(
-                "pdsh -w NODE 'env; python -c \"import torch; print(torch.cuda.device_count())\"' shows what is "
-                "missing there"
-            ),
+            confirm=self.texts["confirm"],
         )
 
 

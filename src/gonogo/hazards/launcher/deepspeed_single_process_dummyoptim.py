@@ -20,11 +20,7 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
         if not optimizer.known or not mentions(run, "Trainer"):
             return
         yield self.finding(
-            translated(
-                "The command starts one plain process (python), and the DeepSpeed config has an optimizer "
-                "block: the Trainer uses a placeholder instead of the optimizer, and no DeepSpeed engine "
-                "replaces it."
-            ),
+            self.texts["cause_in_launch"],
             certainty=Certainty.LIKELY,
             cure=self.cures,
             spans=(
@@ -45,11 +41,7 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
         certain = log.find(_DUMMY_OPTIM_PATTERN) is not None and not has_several_processes(log)
         yield self.log_finding(
             found,
-            translated(
-                "The optimizer is still Accelerate's placeholder: no DeepSpeed engine was created, because the "
-                "process was not started by a distributed launcher (or the script uses the optimizer before "
-                "accelerator.prepare)."
-            ),
+            self.texts["cause_in_log"],
             cure=self.cures,
             certainty=Certainty.CERTAIN if certain else Certainty.LIKELY,
             confirm=_CONFIRM,

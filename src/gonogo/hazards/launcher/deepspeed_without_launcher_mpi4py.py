@@ -36,10 +36,7 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
             if call is None or call.keyword("auto_mpi_discovery").truth is False:
                 continue
             yield self.finding(
-                translated(
-                    "python starts {path} without a launcher: {call} finds no RANK or WORLD_SIZE, assumes that "
-                    "MPI is the launcher, and needs mpi4py."
-                ).format(path=script.source.path, call=call.name),
+                self.texts["cause_in_launch"].format(path=script.source.path, call=call.name),
                 certainty=Certainty.CERTAIN if run.environment.known_absent("mpi4py") else Certainty.LIKELY,
                 cure=_LAUNCH_CURE,
                 spans=(launch.place.span(), call.place.span()),
@@ -79,10 +76,7 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
     def _build_finding(self, found: LoggedError | LineMatch, certainty: Certainty, consequence: Text) -> Finding:
         return self.log_finding(
             found,
-            translated(
-                "DeepSpeed found none of the launcher's variables (RANK, WORLD_SIZE, MASTER_ADDR ...) and assumed MPI."
-                " {then}"
-            ).format(then=consequence),
+            self.texts["cause"].format(then=consequence),
             cure=_LAUNCH_CURE,
             certainty=certainty,
             confirm=translated("The traceback goes through mpi_discovery in deepspeed/comm/comm.py"),

@@ -55,9 +55,7 @@ class DistributedWithoutLauncher(Hazard):
             return
         node, variable = found
         yield self.finding(
-            translated(
-                "python starts {path} without a launcher, so {variable} is not set when the program reads it."
-            ).format(path=script.path, variable=variable),
+            self.texts["cause"].format(path=script.path, variable=variable),
             certainty=Certainty.LIKELY,  # the user's shell may have them
             cure=self.cures,
             spans=(launch.place.span(), script.place(node).span(translated("requested here"))),

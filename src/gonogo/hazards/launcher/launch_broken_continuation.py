@@ -42,10 +42,7 @@ class LaunchBrokenContinuation(Hazard):
         edits = list(_merge_edits(edit for one in breaks for edit in one.edits))
         cut_off = translated("cut off: runs as the command `{word}`")
         yield self.finding(
-            translated(
-                "The command ends on line {line}: {what}. `{word}` on line {next} then runs as a command (“command not "
-                "found”), and the program never gets it{more}."
-            ).format(
+            self.texts["cause"].format(
                 line=first.place.line,
                 what=first.what,
                 word=first.cut_off.text.split()[0],
@@ -54,10 +51,7 @@ class LaunchBrokenContinuation(Hazard):
                 if len(breaks) > 1
                 else "",
             ),
-            cure=translated(
-                "End every line of the command except the last with a single backslash, with nothing after it, "
-                "and put comments above the command"
-            ),
+            cure=self.cures,
             spans=tuple(
                 span
                 for one in breaks[:_MAX_SHOWN_BREAKS]

@@ -17,16 +17,11 @@ class LaunchCrlfLineEnds(Hazard):
         # The first such line of the file, so that all launches in it share one finding.
         first = source.place(source.data.rfind(b"\n", 0, places[0].start) + 1, places[0].end)
         yield self.finding(
-            translated(
-                "{count} lines of {path} end in a carriage return (\\r\\n). The shell treats it as part of the "
-                "last word on each line, and a backslash before it does not continue the line."
-            ).format(count=len(places), path=source.path),
+            self.texts["cause"].format(count=len(places), path=source.path),
             cure=translated("Give the file Unix line endings: sed -i 's/\\r$//' {path}").format(path=source.path),
             certainty=Certainty.CERTAIN if _carriage_return_has_effect(launch, len(places)) else Certainty.POSSIBLE,
             spans=(first.span(), launch.place.span()),
-            confirm=translated(
-                "The last word of the command is one that a carriage return breaks, such as a file name"
-            ),
+            confirm=self.texts["confirm"],
             fixes=self.fix(translated("remove the carriage returns"), *(place.edit("") for place in places)),
         )
 

@@ -42,10 +42,7 @@ class LaunchFrameworkOneProcess(Hazard):
             yield from self._check_swift(launch, visible)
         elif launch.variable("FORCE_TORCHRUN").absent and visible is not None and len(visible) == 1:
             yield self.finding(
-                translated(
-                    "One GPU is visible (CUDA_VISIBLE_DEVICES={gpu}), so llamafactory-cli starts no torchrun, and "
-                    "raises “Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training”."
-                ).format(gpu=visible[0]),
+                self.texts["cause_in_launch"].format(gpu=visible[0]),
                 cure=_FORCED,
                 spans=(launch.place.span(), launch.deepspeed_config.span(), launch.visible_devices.span()),
                 fixes=self._set_variable_fix(launch, "FORCE_TORCHRUN", "1"),
@@ -64,9 +61,7 @@ class LaunchFrameworkOneProcess(Hazard):
             return
         count = len(visible) if visible is not None else None
         yield self.finding(
-            translated(
-                "{visible}, and {given}: ms-swift raises “DeepSpeed is not compatible with `device_map`”."
-            ).format(
+            self.texts["swift_cause"].format(
                 visible=Text(f"{count} GPUs are visible", f"可见 {count} 张 GPU")
                 if count
                 else translated("Several GPUs may be visible"),

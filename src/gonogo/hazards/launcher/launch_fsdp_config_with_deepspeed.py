@@ -18,9 +18,7 @@ class LaunchFsdpConfigWithDeepspeed(Hazard):
             return
         place = launch.options.place_of("deepspeed")
         yield self.finding(
-            translated(
-                "accelerate launch turns FSDP on ({where}), but the program is given --deepspeed {config}."
-            ).format(
+            self.texts["cause"].format(
                 where="--use_fsdp" if "use_fsdp" in options else "distributed_type: FSDP",
                 config=field.value if isinstance(field.value, str) else "",
             ),

@@ -41,9 +41,7 @@ class LaunchHostfileUnusable(Hazard):
         place = options.place_of("hostfile")
         for line, what in problems[:1]:
             yield self.finding(
-                translated(
-                    "{path}, line {line}: {what}; the launcher raises an error and starts nothing{more}."
-                ).format(
+                self.texts["cause_in_launch"].format(
                     path=path,
                     line=line.line,
                     what=what,
@@ -66,10 +64,7 @@ class LaunchHostfileUnusable(Hazard):
     def _no_hostfile_finding(self, launch: Launch, nodes: int) -> Finding:
         place = launch.launcher_options.place_of("num_nodes")
         return self.finding(
-            translated(
-                "--num_nodes {nodes} without --hostfile: unless /job/hostfile exists, the launcher raises “Num "
-                "nodes is >1 but no extra nodes available via hostfile”."
-            ).format(nodes=nodes),
+            self.texts["no_hostfile_cause"].format(nodes=nodes),
             certainty=Certainty.LIKELY,
             cure=translated("Pass a hostfile with one line per node (worker-0 slots=8): --hostfile hostfile"),
             spans=place.span() if place else None,
@@ -113,9 +108,7 @@ class LaunchHostfileUnusable(Hazard):
         if fewer and place is not None:
             listed = ", ".join(f"{name} slots={slots}" for name, slots in fewer.items())
             yield self.finding(
-                translated(
-                    "--num_gpus {gpus} starts {gpus} ranks on each host, though {path} lists fewer slots: {listed}."
-                ).format(gpus=gpus, path=path, listed=listed),
+                self.texts["too_few_slots_cause"].format(gpus=gpus, path=path, listed=listed),
                 certainty=Certainty.LIKELY,
                 cure=translated("Make --num_gpus match the slots"),
                 spans=place.span(),

@@ -40,10 +40,7 @@ class LaunchMisspeltShellVariable(Hazard):
                 word = line.place(match.start(1), match.end(1))
                 at = source.data.find(meant.encode())
                 yield self.finding(
-                    translated(
-                        "${name} is not set anywhere in {path}; {meant} is, on line {line}. The shell expands "
-                        "the unset name to nothing."
-                    ).format(name=name, meant=meant, path=source.path, line=source.line_of(at)),
+                    self.texts["cause"].format(name=name, meant=meant, path=source.path, line=source.line_of(at)),
                     certainty=Certainty.LIKELY,
                     cure=translated("Write ${meant}").format(meant=meant),
                     spans=(

@@ -68,9 +68,7 @@ class LaunchMisspeltVariable(Hazard):
                 continue
             word = name_place(field, name)
             yield self.finding(
-                translated(
-                    "{name}={value} has no effect: no program reads {name}. The correct name is {meant}."
-                ).format(name=name, value=field.get("…"), meant=meant),
+                self.texts["cause"].format(name=name, value=field.get("…"), meant=meant),
                 severity=Severity.WARNING,
                 cure=translated("Write {meant}").format(meant=meant),
                 spans=field.span(translated("no program reads this name")),

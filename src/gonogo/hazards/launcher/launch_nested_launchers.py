@@ -25,19 +25,15 @@ class LaunchNestedLaunchers(Hazard):
             return
         count = whole_number(launch.processes_per_node)
         yield self.finding(
-            translated(
-                "{launcher} starts `{program}` in each of its {count}processes, so the process counts multiply."
-            ).format(launcher=launch.launcher, program=program, count=_count_text(count))
+            self.texts["counts_multiply_cause"].format(
+                launcher=launch.launcher, program=program, count=_count_text(count)
+            )
             if without_python
-            else translated(
-                "{launcher} treats `{program}` as the Python file to run: “can't open file '{program}'”."
-            ).format(launcher=launch.launcher, program=program),
+            else self.texts["program_not_python_cause"].format(launcher=launch.launcher, program=program),
             cure=(
                 translated("Keep one launcher: remove `{program}`").format(program=program)
                 if program in _INTERPRETERS
-                else translated(
-                    "Keep one launcher, {launcher} or {program}, with the number of processes{number}"
-                ).format(
+                else self.texts["cure"].format(
                     launcher=launch.launcher,
                     program=program,
                     number=Text(f" ({count})", f"（{count}）") if count else "",

@@ -30,18 +30,13 @@ class LaunchNodeRankSameEverywhere(Hazard):
         if not (direct and variable) and constant is None:
             return
         yield self.finding(
-            translated(
-                "--{name} ${variable} is expanded by the batch script, on the first node, before srun starts the "
-                "{nodes} nodes: all of them get 0."
-            ).format(name=name, variable=variable, nodes=nodes)
+            self.texts["cause_in_launch"].format(name=name, variable=variable, nodes=nodes)
             if variable
             else translated("srun starts this on {nodes} nodes, and every one of them gets --{name} {rank}.").format(
                 name=name, rank=constant, nodes=nodes
             ),
             cure=(
-                translated(
-                    "Let each node's shell expand it: srun bash -c '... --{name} $SLURM_NODEID ...', in single quotes"
-                ).format(name=name),
+                self.texts["cure"].format(name=name),
                 *((self.texts["use_c10d_rendezvous"],) if name == "node_rank" else ()),
             ),
             spans=place.span(),
@@ -56,9 +51,7 @@ class LaunchNodeRankSameEverywhere(Hazard):
         if older and not launch.variable("RANK").absent:
             return  # earlier releases read RANK
         yield self.finding(
-            translated(
-                "NNODES={nodes} without NODE_RANK: {launcher} starts torchrun as node 0 on every one of them."
-            ).format(nodes=nodes, launcher=launch.launcher),
+            self.texts["framework_cause"].format(nodes=nodes, launcher=launch.launcher),
             certainty=Certainty.LIKELY,
             cure=translated("Set NODE_RANK=0 on the node of MASTER_ADDR, 1 on the next, and so on"),
             spans=(field.span() or launch.place.span(), launch.place.span()),

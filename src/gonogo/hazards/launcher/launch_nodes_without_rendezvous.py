@@ -31,10 +31,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
             span = launch.variable("NNODES").span(Text(f"{nodes} nodes", f"{nodes} 个节点"))
             if address.absent:
                 yield self.finding(
-                    translated(
-                        "NNODES={nodes} without MASTER_ADDR: each node's torchrun uses 127.0.0.1, that is, "
-                        "itself, for the rendezvous."
-                    ).format(nodes=nodes),
+                    self.texts["cause_in_launch"].format(nodes=nodes),
                     certainty=Certainty.LIKELY,
                     cure=_common_address_cure(launch),
                     spans=(launch.place.span(), span),
@@ -54,10 +51,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
         if options.get("standalone").known:
             place = options.place_of("standalone")
             yield self.finding(
-                translated(
-                    "--standalone with --nnodes {nodes}: each node's rendezvous is at localhost with its own ID, "
-                    "and it waits for the others, which never join."
-                ).format(nodes=nodes, others=nodes - 1),
+                self.texts["standalone_cause"].format(nodes=nodes, others=nodes - 1),
                 cure=(
                     translated("Remove --standalone, and name one node as the rendezvous endpoint"),
                     *_common_address_cure(launch),
@@ -77,10 +71,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
             return
         exported = launch.variable("MASTER_ADDR")
         yield self.finding(
-            translated(
-                "--nnodes {nodes} without --master_addr or --rdzv_endpoint: each node's torchrun uses 127.0.0.1, "
-                "itself, for the rendezvous{ignored}."
-            ).format(
+            self.texts["no_address_cause"].format(
                 nodes=nodes, ignored=translated("; torchrun does not read MASTER_ADDR") if not exported.absent else ""
             ),
             certainty=Certainty.LIKELY,
@@ -100,10 +91,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
             return
         assumed = address.reason is not None
         yield self.finding(
-            translated(
-                "{name} is {address} with {nodes} nodes: on every node that address is the node itself, so the "
-                "nodes never connect."
-            ).format(name=name, address=address.value, nodes=nodes),
+            self.texts["loopback_cause"].format(name=name, address=address.value, nodes=nodes),
             certainty=Certainty.CERTAIN if everywhere and not assumed else Certainty.LIKELY,
             cure=_common_address_cure(launch),
             spans=address.span() or launch.place.span(),

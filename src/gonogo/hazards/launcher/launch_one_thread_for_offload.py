@@ -22,9 +22,7 @@ class LaunchOneThreadForOffload(Hazard):
         if "bind_cores_to_rank" in launch.launcher_options:
             return
         yield self.finding(
-            translated(
-                "The optimizer is offloaded to {device}, and its updates run with one thread per rank: {why}."
-            ).format(
+            self.texts["cause"].format(
                 device=device.value,
                 why=translated("OMP_NUM_THREADS=1")
                 if explicit

@@ -1,6 +1,6 @@
 from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import slurm_number
-from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text, translated
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text
 
 
 class LaunchSlurmFewCpus(Hazard):
@@ -16,10 +16,7 @@ class LaunchSlurmFewCpus(Hazard):
             return
         workers = whole_number(run.arguments.get("dataloader_num_workers"))
         yield self.finding(
-            translated(
-                "--cpus-per-task {cpus}: the {processes} processes that {launcher} starts on a node{workers} share "
-                "{cpus} CPU(s)."
-            ).format(
+            self.texts["cause"].format(
                 cpus=cpus * tasks,
                 processes=processes,
                 launcher=launch.launcher,
@@ -28,8 +25,6 @@ class LaunchSlurmFewCpus(Hazard):
                 else "",
             ),
             severity=Severity.WARNING,
-            cure=translated(
-                "Request #SBATCH --cpus-per-task={least} or more: processes × (1 + data loader workers)"
-            ).format(least=-(-processes * (1 + (workers or 1)) // tasks)),
+            cure=self.texts["cure"].format(least=-(-processes * (1 + (workers or 1)) // tasks)),
             spans=field.span(),
         )

@@ -32,10 +32,9 @@ class LaunchSlurmNodesDiffer(Hazard):
         elif job_nodes > 1 and _MULTI_NODE_COMMAND_PATTERN.search(launch.source.text) is None:
             if count > 1:
                 yield self.finding(
-                    translated(
-                        "The batch script starts {launcher} only on the first of the job's {nodes} nodes, where "
-                        "it waits for {others} more; nothing starts it on those."
-                    ).format(launcher=launch.launcher, nodes=job_nodes, others=count - 1),
+                    self.texts["waits_for_nodes_cause"].format(
+                        launcher=launch.launcher, nodes=job_nodes, others=count - 1
+                    ),
                     certainty=Certainty.LIKELY,
                     cure=self.texts["srun"],
                     spans=(launch.place.span(), nodes),
@@ -43,10 +42,7 @@ class LaunchSlurmNodesDiffer(Hazard):
                 )
             elif count == 1:
                 yield self.finding(
-                    translated(
-                        "The job asks for {nodes} nodes, and {launcher} runs on the first of them: the GPUs of the "
-                        "others stay idle."
-                    ).format(nodes=job_nodes, launcher=launch.launcher),
+                    self.texts["nodes_idle_cause"].format(nodes=job_nodes, launcher=launch.launcher),
                     certainty=Certainty.LIKELY,
                     severity=Severity.WARNING,
                     cure=(translated("Request one node: #SBATCH --nodes=1"), self.texts["srun"]),

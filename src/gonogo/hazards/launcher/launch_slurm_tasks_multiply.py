@@ -25,23 +25,13 @@ class LaunchSlurmTasksMultiply(Hazard):
             return
         place = launch.launcher_options.place_of("nproc_per_node")
         yield self.finding(
-            translated(
-                "srun starts {launcher} {tasks} times on each node, and each starts {own} processes: {all} on a node."
-            ).format(
+            self.texts["cause"].format(
                 launcher=launch.launcher,
                 tasks=tasks,
                 own=own if own is not None else translated("one process per GPU"),
                 all=tasks * own if own is not None else Text(f"{tasks} a GPU", f"每张 GPU {tasks} "),
             ),
-            cure=(
-                translated(
-                    "Ask slurm for one task per node: --ntasks-per-node=1, with --cpus-per-task for all its processes"
-                ),
-                translated(
-                    "Or request one task per GPU without a launcher, if the program reads slurm's variables: "
-                    "srun python train.py"
-                ),
-            ),
+            cure=self.cures,
             spans=(
                 field.span(Text(f"{tasks} tasks per node", f"每个节点 {tasks} 个 task")),
                 place.span(translated("and these for each task")) if place else None,

@@ -33,9 +33,7 @@ class LaunchTypographicCharacters(Hazard):
         line, index = found[0]
         character = line.text[index]
         yield self.finding(
-            translated(
-                "{what} (U+{code:04X}, `{character}`) is on line {line}{more}: the shell treats it as part of the word."
-            ).format(
+            self.texts["cause"].format(
                 what=Text(_CHARACTER_NAMES[character].en.capitalize(), _CHARACTER_NAMES[character].zh),
                 code=ord(character),
                 character=character if character.strip() and character not in _INVISIBLE_CHARACTERS else " ",

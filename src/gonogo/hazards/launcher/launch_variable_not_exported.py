@@ -37,10 +37,7 @@ class LaunchVariableNotExported(Hazard):
                 continue
             cut = _empty_lines(assignments, command.start)
             yield self.finding(
-                translated(
-                    "Line {line} sets {names} without export: the {launcher} command on line {at} does not "
-                    "receive {it}."
-                ).format(
+                self.texts["cause"].format(
                     line=assignments.line,
                     names=Text(", ".join(names), "、".join(names)),
                     launcher=launch.launcher,
@@ -51,10 +48,7 @@ class LaunchVariableNotExported(Hazard):
                 severity=Severity.WARNING,
                 cure=(
                     *((self.texts["no_empty_line"],) if cut is not None else ()),
-                    translated(
-                        "{export}: export {name}=…, or put it right before the command, with a backslash at each "
-                        "line's end"
-                    ).format(
+                    self.texts["cure"].format(
                         name=names[0], export=translated("Export it") if cut is None else translated("Or export it")
                     ),
                 ),

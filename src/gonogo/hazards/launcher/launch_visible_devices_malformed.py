@@ -22,9 +22,7 @@ class LaunchVisibleDevicesMalformed(Hazard):
             return
         right = ",".join(dict.fromkeys(wanted))
         yield self.finding(
-            translated(
-                "CUDA_VISIBLE_DEVICES={value}: CUDA sees {seen}, where {count} GPUs were meant ({right}){why}."
-            ).format(
+            self.texts["cause_in_launch"].format(
                 value=value,
                 seen=Text(f"GPU {','.join(seen)} only", f"只看到 GPU {','.join(seen)}")
                 if seen
@@ -51,10 +49,7 @@ class LaunchVisibleDevicesMalformed(Hazard):
         wanted = _intended_gpus(value)
         right = ",".join(dict.fromkeys(wanted)) if wanted else ""
         yield self.finding(
-            translated(
-                "CUDA_VISIBLE_DEVICES={value}: the deepspeed launcher reads whole numbers separated by commas, and "
-                "raises “invalid literal for int(): '{wrong}'”."
-            ).format(value=value, wrong=wrong[0]),
+            self.texts["deepspeed_cause"].format(value=value, wrong=wrong[0]),
             cure=translated("Write the GPUs' numbers, each once{right}").format(
                 right=Text(f": {right}", f"：{right}") if right else ""
             ),

@@ -28,15 +28,9 @@ class LaunchVisibleDevicesOverridden(Hazard):
             return
         listed = ",".join(visible)
         yield self.finding(
-            translated(
-                "CUDA_VISIBLE_DEVICES={visible} is ignored when --{name} {value} is given: the run uses the "
-                "machine's GPUs {taken}."
-            ).format(visible=listed, name=name, value=field.value, taken=",".join(taken)),
+            self.texts["cause"].format(visible=listed, name=name, value=field.value, taken=",".join(taken)),
             severity=Severity.WARNING,
-            cure=translated(
-                "Tell the launcher which GPUs to use: deepspeed --include localhost:{visible}; or keep the "
-                "variable and remove --{name}"
-            ).format(visible=listed, name=name),
+            cure=self.texts["cure"].format(visible=listed, name=name),
             spans=(
                 field.span(translated("GPUs {taken} of the machine").format(taken=",".join(taken))),
                 launch.visible_devices.span(translated("ignored")),

@@ -23,9 +23,7 @@ class LaunchWithoutProgram(Hazard):
         ):
             return
         yield self.finding(
-            translated(
-                "The command names no program: {launcher} exits with “the following arguments are required: {wanted}”."
-            ).format(launcher=launch.launcher, wanted=wanted),
+            self.texts["cause"].format(launcher=launch.launcher, wanted=wanted),
             cure=self.cures,
             spans=launch.place.span(),
         )

@@ -22,10 +22,7 @@ class LauncherKilledBySighup(Hazard):
         if under_nohup and not elastic:
             return
         yield self.finding(
-            translated(
-                "{launcher} runs in the background of the shell that starts it: when that terminal closes, the "
-                "launcher may get SIGHUP and end the run{nohup}."
-            ).format(
+            self.texts["cause_in_launch"].format(
                 launcher=launch.launcher,
                 nohup=translated("; nohup does not prevent this, because torchrun installs its own SIGHUP handler")
                 if under_nohup
@@ -33,9 +30,7 @@ class LauncherKilledBySighup(Hazard):
             ),
             certainty=Certainty.POSSIBLE,
             severity=Severity.NOTE,
-            cure=translated(
-                "Start it in tmux or screen, or with setsid: setsid {launcher} ... > log 2>&1 < /dev/null &"
-            ).format(launcher=launch.launcher),
+            cure=self.texts["cure"].format(launcher=launch.launcher),
             spans=launch.place.span(),
             confirm=translated("The script is started from an interactive terminal"),
         )
@@ -52,17 +47,8 @@ class LauncherKilledBySighup(Hazard):
         )
         yield self.log_finding(
             found,
-            translated(
-                "The launcher received SIGHUP (signal 1): the terminal or SSH session that started it ended. The "
-                "launcher stopped the workers, which had not failed."
-            ),
-            cure=(
-                translated(
-                    "Start the run inside tmux or screen, or with: setsid COMMAND > train.log 2>&1 < /dev/null &"
-                ),
-                translated("nohup alone is not enough for torchrun; add disown: nohup COMMAND & disown"),
-                translated("Resume from the last checkpoint"),
-            ),
+            self.texts["cause_in_log"],
+            cure=self.cures,
             certainty=Certainty.LIKELY if before else Certainty.CERTAIN,
             confirm=translated("The signal came when a connection was lost or a window was closed"),
         )

@@ -64,9 +64,7 @@ class LauncherLocalRankArgument(Hazard):
         hyphen = _HYPHENATED_LOCAL_RANK_PATTERN.search(found.text) is not None
         yield self.log_finding(
             found,
-            translated(
-                "The launcher adds {argument} to the script's arguments, but the script's parser does not accept it."
-            ).format(argument="--local-rank" if hyphen else "--local_rank"),
+            self.texts["cause"].format(argument="--local-rank" if hyphen else "--local_rank"),
             cure=(self.texts["torchrun"], self.texts["no_local_rank_cure"], self.texts["accept_both_spellings"]),
         )
 

@@ -36,10 +36,7 @@ class MoreRanksThanVisibleGpus(Hazard):
             if "invalid device ordinal" not in failure.message or not _uses_local_rank(failed):
                 continue
             yield self.finding(
-                translated(
-                    "{count} processes are started on a node; the one with local rank {local} takes GPU {local}, which "
-                    "is not visible."
-                ).format(count=record.ranks_per_node, local=failed.first.local_rank),
+                self.texts["cause_in_rehearsal"].format(count=record.ranks_per_node, local=failed.first.local_rank),
                 cure=self.cures,
                 spans=failure_places(failure),
                 ranks=failed.ranks,
@@ -67,9 +64,7 @@ class MoreRanksThanVisibleGpus(Hazard):
         else:
             return
         yield self.finding(
-            translated(
-                "{launcher} starts {processes} processes on a node, and {has}: none is left for local rank {gpus}."
-            ).format(launcher=launch.launcher, processes=processes, gpus=gpus, has=has),
+            self.texts["cause_in_launch"].format(launcher=launch.launcher, processes=processes, gpus=gpus, has=has),
             certainty=Certainty.LIKELY if field.reason is not None else Certainty.CERTAIN,
             cure=translated("Start {gpus} processes per node{option}, or give it {processes} GPUs").format(
                 gpus=gpus,
@@ -98,9 +93,7 @@ class MoreRanksThanVisibleGpus(Hazard):
                 certainty = Certainty.CERTAIN if known else Certainty.LIKELY
             yield self.log_finding(
                 duplicate.evidence,
-                translated(
-                    "Ranks {ranks} share one GPU: with more processes than GPUs, the GPU numbers wrap around.{counts}"
-                ).format(ranks=duplicate.names, counts=counts if known else ""),
+                self.texts["cause_in_log"].format(ranks=duplicate.names, counts=counts if known else ""),
                 cure=self.cures,
                 certainty=certainty,
                 confirm=_CONFIRM,

@@ -42,10 +42,7 @@ class PortInUse(Hazard):
                 continue
             first, second = _port_field(launch), _port_field(other)
             yield self.finding(
-                translated(
-                    "The launch on line {first} is still running (&) when the one on line {second} starts, and "
-                    "both use port {port} for the rendezvous."
-                ).format(first=launch.line, second=other.line, port=port),
+                self.texts["cause_in_launch"].format(first=launch.line, second=other.line, port=port),
                 cure=(
                     translated("Give the one on line {second} another port: {setting}{port}").format(
                         second=other.line,
@@ -80,18 +77,15 @@ class PortInUse(Hazard):
         ) or _port(found.text)
         yield self.log_finding(
             found,
-            translated(
-                "{port}, on which rank 0 listens for the others, is taken by another process on this machine."
-            ).format(
+            self.texts["rendezvous_port_cause"].format(
                 port=Text(f"Port {port}", f"端口 {port} ")
                 if port
                 else translated("The rendezvous port (29500 unless another is set)")
             )
             if certainty is not Certainty.POSSIBLE
-            else translated(
-                "{port} is taken by another process on this machine; if it is the one on which rank 0 listens "
-                "for the others, the run can't start."
-            ).format(port=Text(f"Port {port}", f"端口 {port} ") if port else translated("A port")),
+            else self.texts["unknown_port_cause"].format(
+                port=Text(f"Port {port}", f"端口 {port} ") if port else translated("A port")
+            ),
             cure=(
                 *((_ONE_LAUNCHER,) if log.setup.mentions(r"\bsrun\b|SLURM") else ()),
                 self.texts["other_port"],

@@ -77,19 +77,8 @@ class RendezvousPortZeroHang(Hazard):
         first, *also = evidence
         return self.log_finding(
             first,
-            translated(
-                "The launch requests port 0, meaning any free port: rank 0 listens on a port that the other "
-                "ranks don't know, and all of them wait."
-            )
-            if port_zero
-            else translated(
-                "The run hangs at the ranks' first rendezvous. A rendezvous port of 0 in the launch causes that; "
-                "so does a port or an address that not all ranks can reach."
-            ),
-            cure=translated(
-                "Set a fixed free port: main_process_port: 29501 in the Accelerate config, or --main_process_port / "
-                "--master_port 29501"
-            ),
+            self.texts["port_zero_cause"] if port_zero else self.texts["hang_cause"],
+            cure=self.cures,
             certainty=certainty,
             extra_evidence=tuple(one for one in also if one != first),
             confirm=translated("With a fixed port the run continues")

@@ -36,9 +36,7 @@ class LoopLossKeptWithItsGraph(Hazard):
                 continue
             edit = script.replacing(value, f"{value.id}.detach()")
             yield self.finding(
-                translated(
-                    "{total} accumulates {loss} with its graph in the training loop: each step's graph stays in memory."
-                ).format(total=ast.unparse(total), loss=value.id),
+                self.texts["cause"].format(total=ast.unparse(total), loss=value.id),
                 severity=Severity.WARNING,
                 cure=translated("Add {loss}.detach(), or {loss}.item()").format(loss=value.id),
                 spans=(script.place(statement).span(), run_here.place.span(translated("the loss used for training"))),

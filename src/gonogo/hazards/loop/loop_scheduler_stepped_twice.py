@@ -23,9 +23,7 @@ class LoopSchedulerSteppedTwice(Hazard):
                 plain = isinstance(statement, ast.Expr) and statement.value is call.node
                 edit = script.removing_statement(statement) if plain and statement is not None else None
                 yield self.finding(
-                    translated(
-                        "engine.step() already steps {name}: this call steps it a second time per update."
-                    ).format(name=script.place(call.node.func).text.removesuffix(".step")),
+                    self.texts["cause"].format(name=script.place(call.node.func).text.removesuffix(".step")),
                     severity=Severity.WARNING,
                     certainty=Certainty.LIKELY if script.guarded_by(call.node) else Certainty.CERTAIN,
                     cure=translated("Remove this call"),

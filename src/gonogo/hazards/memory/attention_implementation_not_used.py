@@ -23,11 +23,6 @@ class AttentionImplementationNotUsed(Hazard):
             ),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
-            cure=(
-                translated("Do not request attention weights (output_attentions): only eager attention has them"),
-                translated(
-                    "Use the built-in transformers class if the checkpoint's custom (remote) code ignores the setting"
-                ),
-            ),
+            cure=self.cures,
             ranks=tuple(rank.rank for rank, _ in runs),
         )

@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.as_run import ranks_with_completed_steps
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity
 
 
 class CheckpointingNotEntered(Hazard):
@@ -9,18 +9,9 @@ class CheckpointingNotEntered(Hazard):
         if not runs or not all(run.asked.checkpointing and not run.recomputed for _, run in runs):
             return
         yield self.finding(
-            translated(
-                "{model} is set up with gradient checkpointing, but in {steps} steps no module's forward was "
-                "recomputed in backward: all activations were kept."
-            ).format(model=runs[0][1].model, steps=runs[0][0].steps),
+            self.texts["cause"].format(model=runs[0][1].model, steps=runs[0][0].steps),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
-            cure=(
-                translated("Call model.train() before the training loop"),
-                translated(
-                    "With a frozen base model: call model.enable_input_require_grads(), or set use_reentrant=False"
-                ),
-                translated("In your own model, call torch.utils.checkpoint.checkpoint in its forward"),
-            ),
+            cure=self.cures,
             ranks=tuple(rank.rank for rank, _ in runs),
         )

@@ -79,12 +79,7 @@ class CpuRamOomKilled(Hazard):
                 memory=_describe_last_memory(run, rank, total),
             ),
             certainty=Certainty.CERTAIN if kills else Certainty.LIKELY,
-            cure=(
-                translated("Offload less, or to NVMe; spread the run over more nodes; or use nodes with more memory"),
-                translated(
-                    "Use fewer DataLoader workers, and check what grows from step to step in the report's table"
-                ),
-            ),
+            cure=self.cures,
             spans=rank_file_span(rank),
             ranks=(rank.rank,),
             confirm=() if kills else (translated("dmesg -T on that machine says 'Out of memory: Killed process'"),),
@@ -102,11 +97,7 @@ class CpuRamOomKilled(Hazard):
         worst, peak = node.fullest
         over = node.peak_bytes > limit
         yield self.finding(
-            translated(
-                "The {ranks} ranks of a node hold {total} ({pinned} of it pinned) and it has {limit}. {basis} "
-                "Rank {rank} peaks at {peak}, in {phase}: {categories}. Python, device contexts, data workers "
-                "and the page cache come on top of that."
-            ).format(
+            self.texts["cause_in_rehearsal"].format(
                 ranks=node.ranks,
                 total=size(node.peak_bytes),
                 pinned=size(node.pinned_bytes),
@@ -155,10 +146,7 @@ class CpuRamOomKilled(Hazard):
         self, states: OffloadedStates, available: Text, conclusion: Text, cure: Text, spans: tuple[Span | None, ...]
     ) -> Finding:
         return self.finding(
-            translated(
-                "{has}. The optimizer states of {billions:g} billion parameters, offloaded to the CPU, take "
-                "{needed:.0f} GiB on {each}: {ends}."
-            ).format(
+            self.texts["too_little_memory_cause"].format(
                 has=available,
                 billions=states.billions,
                 needed=states.bytes_per_node / 2**30,

@@ -68,10 +68,7 @@ class DevShmBusError(Hazard):
         if not count or (run.launch is not None and run.launch.in_container):
             return
         yield self.finding(
-            translated(
-                "/dev/shm has {size:.0f} MiB, and {count} data loader workers of each rank pass their batches through "
-                "it."
-            ).format(size=size / 2**20, count=count),
+            self.texts["cause_in_environment"].format(size=size / 2**20, count=count),
             certainty=Certainty.LIKELY,
             cure=(*SHARED_MEMORY_CURE, translated("Or set dataloader_num_workers to 0")),
             spans=(workers.span(), environment.dev_shm.span()),
@@ -89,11 +86,7 @@ class DevShmBusError(Hazard):
         if loading.held_bytes * ranks <= record.shm_bytes:
             return
         yield self.finding(
-            translated(
-                "{workers} data loader workers of each rank keep {ahead} batches of {batch} ready, which "
-                "pass through /dev/shm: {needed} for {ranks} ranks of a node, but the job's file gives it "
-                "{given}."
-            ).format(
+            self.texts["cause_in_rehearsal"].format(
                 workers=loading.workers,
                 ahead=loading.ahead,
                 batch=size(loading.batch_bytes),
@@ -104,10 +97,7 @@ class DevShmBusError(Hazard):
             certainty=Certainty.LIKELY,
             ranks=(fullest.rank,),
             cure=(
-                translated(
-                    "Give the pod a larger volume at /dev/shm: emptyDir with medium: Memory and no sizeLimit, or "
-                    "one above {needed} (it counts toward the container's memory)"
-                ).format(needed=size(loading.held_bytes * ranks)),
+                self.texts["cure"].format(needed=size(loading.held_bytes * ranks)),
                 translated("Or keep fewer batches ready: fewer workers, or a smaller prefetch_factor"),
             ),
         )
@@ -121,20 +111,8 @@ class DevShmBusError(Hazard):
             certainty = Certainty.POSSIBLE
         yield self.log_finding(
             evidence,
-            translated(
-                "Shared memory (/dev/shm) ran out: worker processes pass batches, and Python its locks, "
-                "through files there. Neither disk space nor GPU memory is short."
-            ),
-            cure=(
-                translated(
-                    "Give the container more: docker run --shm-size=16g (or --ipc=host); Kubernetes: emptyDir with "
-                    "medium: Memory mounted at /dev/shm"
-                ),
-                translated("Or use fewer workers: dataloader_num_workers: 0 needs no shared memory"),
-                translated(
-                    "If df -h /dev/shm shows it full although nothing is running, remove what dead runs have left in it"
-                ),
-            ),
+            self.texts["cause_in_log"],
+            cure=self.cures,
             certainty=certainty,
             confirm=translated("df -h /dev/shm shows 64 MiB, or 100 %; the run passes with dataloader_num_workers: 0"),
         )

@@ -16,15 +16,6 @@ class GpuHeldByAnotherProcess(Hazard):
                 sizes=short.sizes, others=size(short.others)
             ),
             certainty=Certainty.LIKELY,
-            cure=(
-                translated(
-                    "nvidia-smi shows which processes: kill what an earlier run left behind, or use other GPUs "
-                    "(CUDA_VISIBLE_DEVICES)"
-                ),
-                translated(
-                    "If it is the rollout engine or a server: give it its own GPU, or lower "
-                    "gpu_memory_utilization; if it is another rank: call torch.cuda.set_device(LOCAL_RANK) first"
-                ),
-            ),
+            cure=self.cures,
             confirm=translated("nvidia-smi lists that process before the run starts"),
         )

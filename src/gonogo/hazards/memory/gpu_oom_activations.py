@@ -48,10 +48,7 @@ class GpuOomActivations(Hazard):
             return
         finding = self.log_finding(
             short.evidence,
-            translated(
-                "{sizes}{where}{phase}. The remaining memory is taken by activations, which grow with "
-                "micro-batch and sequence length."
-            ).format(sizes=short.sizes, where=short.where, phase=short.phase)
+            self.texts["cause"].format(sizes=short.sizes, where=short.where, phase=short.phase)
             if certainty is not Certainty.POSSIBLE
             else translated("{sizes}; possibly filled by activations: the log doesn't show what fills it.").format(
                 sizes=short.sizes

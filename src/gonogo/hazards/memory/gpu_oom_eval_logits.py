@@ -35,10 +35,7 @@ class GpuOomEvalLogits(Hazard):
             vocabulary = run.model.value("vocab_size") if run.model is not None else None
             place = trainer.keyword_place("compute_metrics")
             yield self.finding(
-                translated(
-                    "Evaluation keeps the logits of the whole evaluation set on the GPU for compute_metrics: "
-                    "{size}for each token, with no eval_accumulation_steps or preprocess_logits_for_metrics set."
-                ).format(
+                self.texts["cause_in_script"].format(
                     size=Text(
                         f"{vocabulary} numbers ({vocabulary * 4 // 1024} KiB) ",
                         f"每个 token {vocabulary} 个数（{vocabulary * 4 // 1024} KiB）",
@@ -63,12 +60,8 @@ class GpuOomEvalLogits(Hazard):
             return
         yield self.log_finding(
             short.evidence,
-            translated(
-                "{sizes}{where}. Memory runs out in evaluation, which keeps every batch's logits until it ends."
-            ).format(sizes=short.sizes, where=short.where),
+            self.texts["cause_in_log"].format(sizes=short.sizes, where=short.where),
             certainty=certainty,
             cure=(*self.cures, *short.sharing_and_fragmentation_cures),
-            confirm=translated(
-                "The run passes with eval_strategy=no, and memory grows from batch to batch during an evaluation"
-            ),
+            confirm=self.texts["confirm"],
         )

@@ -49,18 +49,10 @@ class GpuOomModelStates(Hazard):
         if need <= have:
             return
         yield self.finding(
-            translated(
-                "{name} has {billions:.1f}e9 parameters. Weights, gradients and Adam's two moments take "
-                "{need:.0f} GiB on each GPU even at 2 bytes each (twice that in fp32); the GPU has {have:.0f} "
-                "GiB, and DDP does not partition them."
-            ).format(name=run.model.name, billions=parameters / 1e9, need=need / 2**30, have=have / 2**30),
-            cure=(
-                translated(
-                    "Partition the states over the GPUs: DeepSpeed ZeRO-3 (with offload where that is not enough), or "
-                    "FSDP"
-                ),
-                translated("Or train adapters: LoRA, QLoRA"),
+            self.texts["cause_in_environment"].format(
+                name=run.model.name, billions=parameters / 1e9, need=need / 2**30, have=have / 2**30
             ),
+            cure=self.cures,
             spans=run.launch.place.span(),
         )
 
@@ -89,24 +81,16 @@ class GpuOomModelStates(Hazard):
             return
         finding = self.log_finding(
             short.evidence,
-            translated(
-                "{sizes}{where}{phase}. At this point, weights, gradients and optimizer states fill the "
-                "GPU's memory, not activations."
-            ).format(sizes=short.sizes, where=short.where, phase=short.phase)
+            self.texts["sizes_cause"].format(sizes=short.sizes, where=short.where, phase=short.phase)
             if certainty is not Certainty.POSSIBLE
-            else translated(
-                "{sizes}; the model states alone may fill the GPU's memory: 16 bytes per trainable parameter "
-                "under Adam."
-            ).format(sizes=short.sizes),
+            else self.texts["possible_cause"].format(sizes=short.sizes),
             certainty=certainty,
             cure=(
                 *short.sharing_and_fragmentation_cures,
                 *(short.activity_cures if short.kind == STATES else ()),
                 *_cures(log),
             ),
-            confirm=translated(
-                "It fails the same way with micro-batch 1 and short samples; gonogo rehearse shows what fills the GPU"
-            ),
+            confirm=self.texts["confirm"],
         )
         yield finding if short.kind == STATES else replace(finding, spans=())  # the place is about the other kind
 

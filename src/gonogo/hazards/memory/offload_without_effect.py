@@ -25,10 +25,9 @@ class OffloadWithoutEffect(Hazard):
             section = (rank.deepspeed_config or {}).get("zero_optimization")
             for what, where in _offloaded_but_on_gpu(section if isinstance(section, dict) else {}, run):
                 yield self.finding(
-                    translated(
-                        "After {steps} steps {what} are on {where}, though the config offloads them ({stage}, "
-                        "{optimizer})."
-                    ).format(steps=rank.steps, what=what, where=where, stage=run.strategy, optimizer=run.optimizer),
+                    self.texts["cause_in_rehearsal"].format(
+                        steps=rank.steps, what=what, where=where, stage=run.strategy, optimizer=run.optimizer
+                    ),
                     certainty=Certainty.LIKELY,
                     severity=Severity.WARNING,
                     cure=self.cures,
@@ -44,10 +43,7 @@ class OffloadWithoutEffect(Hazard):
                 if not wrong:
                     continue
                 yield self.finding(
-                    translated(
-                        "Before the first step, {held}, though the config offloads them (offload_param: {parameters}, "
-                        "offload_optimizer: {optimizer})."
-                    ).format(
+                    self.texts["cause_in_guarded_run"].format(
                         held=_describe_placed_tensors(wrong),
                         parameters=census.offload_parameters,
                         optimizer=census.offload_optimizer,

@@ -2,7 +2,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.patterns import Match
 from gonogo.hazards.log_rule import LoggedHazard, Sign
 from gonogo.hazards.multimodal._placeholder_counts import FEW, MISMATCH, token_and_feature_counts
-from gonogo.hazards.rule import Certainty, Pattern, Text, translated
+from gonogo.hazards.rule import Certainty, Pattern, Text
 
 _COMPLETION_CODE_PATHS = ("dp_actor.py", "/verl/workers/", "grpo_trainer.py", "rloo_trainer.py", "openrlhf/")
 """Code in which a trainer runs the model on its own completions."""
@@ -56,11 +56,7 @@ class ImagePlaceholdersMalformed(LoggedHazard):
         tokens, features = (int(groups.get(name) or 0) for name in ("tokens", "features"))
         if not _counts_unmerged_patches(tokens, features):
             return self.cause
-        return translated(
-            "The text has {tokens} placeholders for {features} features, {times} per feature: they were "
-            "counted from the patches in image_grid_thw, which the model merges {times} to one (merge_size "
-            "** 2)."
-        ).format(tokens=tokens, features=features, times=tokens // features)
+        return self.texts["patches_counted_cause"].format(tokens=tokens, features=features, times=tokens // features)
 
 
 def _counts_unmerged_patches(tokens: int, features: int) -> bool:

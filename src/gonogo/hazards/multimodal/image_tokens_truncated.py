@@ -62,10 +62,9 @@ class ImageTokensTruncated(LoggedHazard):
         if length is None or most is None or most // PIXELS_PER_TOKEN <= length:
             return
         yield self.finding(
-            translated(
-                "{pixels} lets an image have {tokens} tokens or more, but {limit} truncates at {length}: such a "
-                "sample loses image tokens, and the model rejects it."
-            ).format(pixels=pixels[0], tokens=most // PIXELS_PER_TOKEN, limit=limit[0], length=length),
+            self.texts["cause"].format(
+                pixels=pixels[0], tokens=most // PIXELS_PER_TOKEN, limit=limit[0], length=length
+            ),
             certainty=Certainty.POSSIBLE,
             cure=self.cures,
             spans=(limit[1].span(), pixels[1].span(), launch.place.span()),

@@ -15,20 +15,11 @@ class LlavaTokenizationMismatch(Hazard):
         match = _TOKENIZATION_MISMATCH_PATTERN.search(lines[0].text)
         yield self.log_finding(
             lines[0],
-            translated(
-                "A conversation was counted as {counted} tokens but has {there}: all of its labels are masked, "
-                "and it adds nothing to the loss."
-            ).format(counted=str(match.group("counted")), there=str(match.group("there")))
+            self.texts["cause"].format(counted=str(match.group("counted")), there=str(match.group("there")))
             if match is not None
             else self.title,
             certainty=Certainty.LIKELY if log.says(_NO_LOSS) else Certainty.POSSIBLE,
             severity=Severity.WARNING,
-            cure=(
-                translated(
-                    "Give --version the template of this model (v1: Vicuna, LLaMA-2; mpt: Qwen, Yi; llama_3), "
-                    "and install the transformers and tokenizers versions that the project specifies"
-                ),
-                translated("Decode those input ids of one sample whose labels are not -100: they must be the answers"),
-            ),
+            cure=self.cures,
             confirm=translated("The warning appears for most samples, and the loss is 0"),
         )

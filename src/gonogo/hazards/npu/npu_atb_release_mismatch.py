@@ -25,10 +25,7 @@ class NpuAtbReleaseMismatch(LoggedHazard):
         activated = [line for line in lines if _ACTIVATION_PATTERN.search(line.code)]
         if sourced and activated and sourced[-1].number < activated[-1].number:
             yield self.finding(
-                translated(
-                    "ATB's set_env.sh is sourced before the environment with torch is activated: it picks its "
-                    "C++ ABI from the python that is active at that point."
-                ),
+                self.texts["cause"],
                 certainty=Certainty.POSSIBLE,
                 severity=Severity.WARNING,
                 cure=_CURE[:1],

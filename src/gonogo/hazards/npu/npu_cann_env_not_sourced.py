@@ -20,10 +20,7 @@ class NpuCannEnvNotSourced(Hazard):
         ):
             return
         yield self.finding(
-            translated(
-                "The script is for NPUs ({name}) but sources no set_env.sh: unless the calling shell has done "
-                "so, CANN's libraries are not found."
-            ).format(name=variable),
+            self.texts["cause_in_launch"].format(name=variable),
             certainty=Certainty.POSSIBLE,
             severity=Severity.NOTE,
             cure=self.cures,
@@ -42,10 +39,7 @@ class NpuCannEnvNotSourced(Hazard):
             return
         place = environment.place("torch-npu")
         yield self.finding(
-            translated(
-                "CANN {cann} is on the machine, but its set_env.sh has not been sourced in this environment: "
-                "import torch_npu finds none of its libraries."
-            ).format(cann=environment.cann.value),
+            self.texts["cause_in_environment"].format(cann=environment.cann.value),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=self.cures[:1],

@@ -47,9 +47,9 @@ class NpuCannPythonDepsMissing(Hazard):
         module = _MODULE_NAME.search(found.text)
         return self.log_finding(
             found,
-            translated(
-                "CANN's operator compiler imports {module}, which this Python environment does not have."
-            ).format(module=Text(module.group(1), f" {module.group(1)}") if module else translated("a package")),
+            self.texts["cause"].format(
+                module=Text(module.group(1), f" {module.group(1)}") if module else translated("a package")
+            ),
             cure=self.cures,
             certainty=certainty,
             confirm=translated("After sourcing set_env.sh, python -c 'import te, tbe' fails with a missing module"),

@@ -25,10 +25,7 @@ class NpuHcclTimeout(Hazard):
             title = translated("set HCCL_CONNECT_TIMEOUT=1200")
             fixes = (self.fix(title, launch.setting_variable("HCCL_CONNECT_TIMEOUT", "1200"), safe=False),)
         yield self.finding(
-            translated(
-                "HCCL waits {seconds} s for all ranks of {nodes} node(s) to connect{default}: a rank that takes "
-                "longer to load or tokenize ends the run with EI0006."
-            ).format(
+            self.texts["cause_in_launch"].format(
                 seconds=seconds if seconds is not None else 120,
                 nodes=nodes,
                 default=translated(" (the default)") if seconds is None else "",
@@ -55,19 +52,8 @@ class NpuHcclTimeout(Hazard):
             certainty = Certainty.POSSIBLE
         yield self.log_finding(
             found,
-            translated(
-                "{when}: another rank arrived too late, has died (its own log has the reason), or cannot be reached."
-            ).format(when=_CONNECT_TIMED_OUT if connect else _COMPLETING),
-            cure=(
-                translated(
-                    "Look in the other ranks' logs (and ~/ascend/log) for an earlier, different error, and fix that"
-                ),
-                translated(
-                    "export HCCL_CONNECT_TIMEOUT=1200 HCCL_EXEC_TIMEOUT=7200 on all nodes; prepare the dataset "
-                    "before training; give all ranks the same number of batches"
-                ),
-                translated("Kill stale processes on the NPUs (npu-smi info) before the next start"),
-            ),
+            self.texts["cause_in_log"].format(when=_CONNECT_TIMED_OUT if connect else _COMPLETING),
+            cure=self.cures,
             certainty=certainty,
             confirm=translated("All ranks report the timeout, and none reports another error before it"),
         )

@@ -2,7 +2,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.installed import describe_package, from_file, span_of, together
 from gonogo.hazards.facts.on_npu import CUDA_NOT_COMPILED_PATTERN, NPU_PATTERN
 from gonogo.hazards.log_rule import LoggedHazard, Sign, log_mentions
-from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, translated
+from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run
 
 _FSDP2 = Pattern(r"(?i)fsdp_?2|fully_shard|fsdp_version")
 
@@ -27,10 +27,7 @@ class NpuIntDeviceGoesToCuda(LoggedHazard):
         if not environment.within("torch-npu", "<2.5.1") or not environment.within("transformers", ">4.49.0"):
             return
         yield self.finding(
-            translated(
-                "{transformers} passes devices as numbers, which torch before 2.5.1 treats as CUDA devices, and "
-                "{npu} is older than that."
-            ).format(
+            self.texts["cause"].format(
                 transformers=describe_package(environment, "transformers"),
                 npu=describe_package(environment, "torch-npu"),
             ),

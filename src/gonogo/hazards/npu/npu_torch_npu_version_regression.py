@@ -15,18 +15,10 @@ class NpuTorchNpuVersionRegression(Hazard):
                 if mapped.get() not in ("auto", "balanced", "balanced_low_0", "sequential"):
                     continue
                 yield self.finding(
-                    translated(
-                        "torch_npu 2.6.0 can't copy and cast a tensor from one NPU to another, and "
-                        "device_map={value!r} spreads the model over all visible NPUs."
-                    ).format(value=mapped.value),
+                    self.texts["cause_in_environment"].format(value=mapped.value),
                     certainty=Certainty.LIKELY,
                     severity=Severity.WARNING,
-                    cure=(
-                        translated(
-                            "Install a later post release of torch_npu 2.6.0, with the CANN version it requires"
-                        ),
-                        translated("Or load on one NPU: ASCEND_RT_VISIBLE_DEVICES=0"),
-                    ),
+                    cure=(self.texts["cure"], translated("Or load on one NPU: ASCEND_RT_VISIBLE_DEVICES=0")),
                     spans=(place.span() if place is not None else None, mapped.span()),
                     confirm=translated("More than one NPU is visible"),
                 )
@@ -41,24 +33,10 @@ class NpuTorchNpuVersionRegression(Hazard):
             version = log.setup.version_texts.get("torch-npu")
             yield self.log_finding(
                 mismatch.evidence,
-                translated(
-                    "{where}. torch_npu{version} casts across devices with an operator that needs both tensors "
-                    "on one device; the bug is in torch_npu, not in the script."
-                ).format(where=mismatch.sentence, version=f" {version}" if version else ""),
-                cure=(
-                    translated(
-                        "Install a newer torch_npu for your torch (pip install -U torch-npu==<torch "
-                        "version>.post*), with the CANN version it requires"
-                    ),
-                    translated(
-                        "Until then load on one NPU (ASCEND_RT_VISIBLE_DEVICES=0) or on the CPU, or without changing "
-                        "the dtype"
-                    ),
-                ),
+                self.texts["cause_in_log"].format(where=mismatch.sentence, version=f" {version}" if version else ""),
+                cure=self.cures,
                 certainty=certainty,
-                confirm=translated(
-                    "torch.ones(2).to('npu:0').copy_(torch.ones(2, dtype=torch.float16, device='npu:1')) fails"
-                ),
+                confirm=self.texts["confirm"],
             )
 
 

@@ -2,7 +2,7 @@ import math
 
 from gonogo.evidence.failure.message import sizes_in
 from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, failure_places
-from gonogo.hazards.rule import Finding, Findings, Hazard, Pattern, RehearsalRecord, Text, translated
+from gonogo.hazards.rule import Finding, Findings, Hazard, Pattern, RehearsalRecord, Text
 
 _VIEW = Pattern(r"shape '\[(?P<shape>[-\d, ]+)\]' is invalid for input of size (?P<size>\d+)")
 
@@ -32,21 +32,11 @@ class AttentionHeadsShardedByTensorParallel(Hazard):
                 yield self._unsharded_head_count_finding(failed_group, shape[-2], parts)
 
     def _cut(self, failed_group: FailedRanks, columns: int, width: int) -> Finding:
-        return self._build_finding(
-            failed_group,
-            translated(
-                "A rank has {columns} columns of the projection, and a head is {width} wide: the number of heads "
-                "is not divisible by the tensor-parallel size."
-            ).format(columns=columns, width=width),
-        )
+        return self._build_finding(failed_group, self.texts["head_cut_cause"].format(columns=columns, width=width))
 
     def _unsharded_head_count_finding(self, failed_group: FailedRanks, num_heads: int, parts: int) -> Finding:
         return self._build_finding(
-            failed_group,
-            translated(
-                "The view expects all {heads} heads of the model; the columns are split into {parts} parts, "
-                "and the rank has one of them."
-            ).format(heads=num_heads, parts=parts),
+            failed_group, self.texts["all_heads_expected_cause"].format(heads=num_heads, parts=parts)
         )
 
     def _build_finding(self, failed_group: FailedRanks, cause: Text) -> Finding:

@@ -1,6 +1,6 @@
 from gonogo.hazards.facts.installed import describe_package, span_of
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Run, translated
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Run
 
 
 class AutotpDataNotSameInGroup(LoggedHazard):
@@ -10,10 +10,9 @@ class AutotpDataNotSameInGroup(LoggedHazard):
         if size.number is None or size.number < 2 or not run.environment.within("accelerate", "<1.6"):
             return
         yield self.finding(
-            translated(
-                "tensor_parallel.autotp_size is {size}, but {accelerate} gives every rank its own batch: ranks "
-                "of a tensor-parallel group need the same batch."
-            ).format(size=int(size.number), accelerate=describe_package(run.environment, "accelerate")),
+            self.texts["cause"].format(
+                size=int(size.number), accelerate=describe_package(run.environment, "accelerate")
+            ),
             certainty=Certainty.LIKELY,
             cure=self.cures[:1],
             spans=(size.span(), span_of(run.environment, "accelerate")),

@@ -23,10 +23,7 @@ class MegatronCudaDeviceMaxConnections(LoggedHazard):
             return
         asked = next(size for size in sizes if (number_of(size) or 1) > 1)
         yield self.finding(
-            translated(
-                "The run uses tensor or context parallelism, but CUDA_DEVICE_MAX_CONNECTIONS is not set: on GPUs "
-                "before Blackwell, Megatron refuses to start."
-            ),
+            self.texts["cause"],
             certainty=Certainty.LIKELY,
             cure=self.cures[:1],
             spans=(launch.place.span(), asked.span()),

@@ -3,7 +3,7 @@ from math import prod
 from gonogo.evidence.patterns import Match
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.parallel._sizes import is_megatron, number_of, size_of
-from gonogo.hazards.rule import Findings, Launch, Run, Text, translated
+from gonogo.hazards.rule import Findings, Launch, Run, Text
 
 
 class MegatronWorldSizeNotDivisible(LoggedHazard):
@@ -32,10 +32,7 @@ class MegatronWorldSizeNotDivisible(LoggedHazard):
             if fields[0] is expert and expert_tensor.absent:
                 continue  # its default differs between releases
             yield self.finding(
-                translated(
-                    "{product} model-parallel ranks ({sizes}) do not divide {world} processes: Megatron refuses to "
-                    "start."
-                ).format(product=product, sizes=" x ".join(map(str, known)), world=world),
+                self.texts["cause"].format(product=product, sizes=" x ".join(map(str, known)), world=world),
                 cure=self.cures,
                 spans=(*(field.span() for field in fields if field.known), launch.world_size.span()),
             )

@@ -1,6 +1,6 @@
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.parallel._sizes import is_megatron, number_of, size_of
-from gonogo.hazards.rule import Certainty, Field, Findings, Launch, Run, translated
+from gonogo.hazards.rule import Certainty, Field, Findings, Launch, Run
 
 _UNEVEN_PIPELINE_OPTIONS = (
     "decoder_first_pipeline_num_layers",
@@ -28,9 +28,7 @@ class PipelineLayersNotDivisible(LoggedHazard):
         if layers is None or size is None or size < 2 or not layers % size:
             return
         yield self.finding(
-            translated(
-                "{layers} layers do not divide evenly over {size} pipeline stages: Megatron refuses to start."
-            ).format(layers=layers, size=size),
+            self.texts["cause"].format(layers=layers, size=size),
             certainty=Certainty.CERTAIN if given.known else Certainty.LIKELY,
             cure=self.cures,
             spans=(stages.span(), given.span() if given.known else None),

@@ -1,6 +1,6 @@
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.parallel._sizes import is_megatron, number_of, size_of
-from gonogo.hazards.rule import Findings, Launch, Run, translated
+from gonogo.hazards.rule import Findings, Launch, Run
 
 
 class SequenceNotDivisibleByTp(LoggedHazard):
@@ -15,9 +15,7 @@ class SequenceNotDivisibleByTp(LoggedHazard):
         if not count % splits:
             return
         yield self.finding(
-            translated(
-                "A sequence of {length} tokens is not divisible by {splits} (tensor {tp}, context {cp})."
-            ).format(length=count, splits=splits, tp=tp, cp=cp),
+            self.texts["cause"].format(length=count, splits=splits, tp=tp, cp=cp),
             cure=self.cures,
             spans=(length.span(), tensor.span() if tensor.known else None, context.span() if context.known else None),
         )

@@ -12,10 +12,7 @@ class GrpoGenerationsNotDividingBatch(LoggedHazard):
             return
         would_do = divisors(batch.completions, minimum=2)
         yield self.finding(
-            translated(
-                "{how} = {completions} completions, which is not divisible by num_generations={n}: the "
-                "trainer refuses to start."
-            ).format(how=batch.how, completions=batch.completions, n=batch.generations),
+            self.texts["cause"].format(how=batch.how, completions=batch.completions, n=batch.generations),
             certainty=batch.certainty,
             cure=translated("Use num_generations={divisors}, or a batch that is divisible by {n}").format(
                 divisors=would_do, n=batch.generations

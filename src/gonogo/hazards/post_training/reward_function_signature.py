@@ -20,10 +20,7 @@ class RewardFunctionSignature(LoggedHazard):
                     continue
                 version = run.environment.within("trl", ">=0.18")
                 yield self.finding(
-                    translated(
-                        "TRL passes {lacking} to {name} by keyword (and every column of the data set), but it "
-                        "accepts neither them nor **kwargs."
-                    ).format(name=function.name, lacking=", ".join(lacking)),
+                    self.texts["cause"].format(name=function.name, lacking=", ".join(lacking)),
                     certainty=Certainty.CERTAIN if version else Certainty.LIKELY,
                     cure=translated("Give it **kwargs"),
                     spans=(

@@ -15,9 +15,7 @@ class TeacherStudentVocabSizesDiffer(LoggedHazard):
         if not isinstance(teacher, int) or not isinstance(student, int) or teacher == student:
             return
         yield self.finding(
-            translated(
-                "The teacher's vocab_size is {teacher}, the student's {student}: their logits cannot be compared."
-            ).format(teacher=teacher, student=student),
+            self.texts["cause"].format(teacher=teacher, student=student),
             certainty=Certainty.LIKELY,
             cure=self.cures,
             spans=(field.span(), run.arguments.model.span(), launch.place.span()),

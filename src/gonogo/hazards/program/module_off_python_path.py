@@ -17,11 +17,7 @@ class ModuleOffPythonPath(Hazard):
             edits = (launch.setting_variable("PYTHONPATH", value),) if _can_set_python_path(launch) else ()
             title = translated("Put the folder on PYTHONPATH")
             yield self.finding(
-                translated(
-                    "{path} imports {name}, which is in {folder}. Python searches the folder of the program "
-                    "that is started, not the one the command is run from, and PYTHONPATH does not add that "
-                    "folder."
-                ).format(path=each.script.source.path, name=each.name, folder=_folder_text(folder)),
+                self.texts["cause"].format(path=each.script.source.path, name=each.name, folder=_folder_text(folder)),
                 certainty=Certainty.CERTAIN if each.surely and launch.cwd_known else Certainty.LIKELY,
                 cure=_cures(launch, each, value),
                 spans=(each.script.place(each.node).span(), launch.place.span()),

@@ -16,10 +16,7 @@ class Mxfp4WeightsNotTrainable(LoggedHazard):
             if uses_name(call.node.func, "tokenizer") or call.keyword("quantization_config").unknown:
                 continue
             yield self.finding(
-                translated(
-                    "{model} is stored in MXFP4: with triton and kernels installed it stays in that format, "
-                    "which can't be trained."
-                ).format(model=name.value),
+                self.texts["cause"].format(model=name.value),
                 certainty=Certainty.POSSIBLE,
                 severity=Severity.WARNING,
                 cure=self.cures,

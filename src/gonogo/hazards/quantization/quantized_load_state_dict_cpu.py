@@ -41,10 +41,7 @@ class QuantizedLoadStateDictCpu(Hazard):
             if load.keyword("load_in_8bit").truth is not True or not is_trainer(trainer):
                 continue
             yield self.finding(
-                translated(
-                    "transformers {version} loads the whole state dict into the 8-bit model from the CPU, but "
-                    "bitsandbytes rearranges 8-bit weights only on a GPU."
-                ).format(version=run.environment.field("transformers").get("< 4.31")),
+                self.texts["cause_in_script"].format(version=run.environment.field("transformers").get("< 4.31")),
                 certainty=Certainty.LIKELY,
                 cure=(
                     translated("Set load_best_model_at_end=False, and load the best checkpoint's adapter afterwards"),
@@ -75,20 +72,8 @@ class QuantizedLoadStateDictCpu(Hazard):
     def _finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            translated(
-                "The checkpoint's 8-bit weights are read onto the CPU, and bitsandbytes can rearrange them only on a "
-                "GPU: reloading the best model, or resuming, fails."
-            ),
-            cure=(
-                translated(
-                    "Set load_best_model_at_end=False; the training itself is done, and the checkpoints are complete"
-                ),
-                translated(
-                    "To resume: use PeftModel.from_pretrained(model, checkpoint, is_trainable=True) instead of "
-                    "resume_from_checkpoint, or load in 4 bits"
-                ),
-                translated("Upgrade bitsandbytes, transformers and peft"),
-            ),
+            self.texts["cause"],
+            cure=self.cures,
             certainty=certainty,
             confirm=translated("The traceback goes through _load_best_model or load_state_dict"),
         )

@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.as_run import ranks_with_completed_steps
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity
 
 _MIN_UNQUANTIZED_FRACTION = 0.2
 """A share of all parameters: every quantized model keeps less than that unquantized (heads, projectors, routers)."""
@@ -14,10 +14,7 @@ class QuantizedModelKeepsExperts(Hazard):
                 continue
             largest = ", ".join(f"{each.module} ({each.parameters:,}, {each.dtype})" for each in run.unquantized[:3])
             yield self.finding(
-                translated(
-                    "{asked} was requested, but of {all:,} parameters {quantized:,} are quantized, and "
-                    "{left:,} ({share:.0%}) remain unquantized: {largest}."
-                ).format(
+                self.texts["cause"].format(
                     asked=run.asked.quantization,
                     all=run.parameters,
                     quantized=run.quantized,
@@ -27,13 +24,7 @@ class QuantizedModelKeepsExperts(Hazard):
                 ),
                 certainty=Certainty.CERTAIN,
                 severity=Severity.WARNING,
-                cure=(
-                    translated(
-                        "Use a release of transformers in which each expert is a Linear (4.x), or a checkpoint whose "
-                        "experts are quantized (GPTQ, AWQ, FP8)"
-                    ),
-                    translated("Or plan memory for these weights as they are: ZeRO-3 with offload, or more GPUs"),
-                ),
+                cure=self.cures,
                 ranks=(rank.rank,),
                 module=run.unquantized[0].module,
             )

@@ -32,15 +32,9 @@ class QuantizedModelWrongDeviceMap(Hazard):
             place = load.keyword_place("device_map")
             assert run.launch is not None
             yield self.finding(
-                translated(
-                    "device_map={given} loads the quantized model onto GPU {gpu} in every process; a quantized model "
-                    "can't be moved, and only the process with local rank {gpu} trains there."
-                ).format(given=script.place(node).text, gpu=fixed),
+                self.texts["cause"].format(given=script.place(node).text, gpu=fixed),
                 certainty=Certainty.CERTAIN if run.deepspeed_on is False else Certainty.LIKELY,
-                cure=(
-                    translated('Give each process its own GPU: device_map={"": int(os.environ["LOCAL_RANK"])}'),
-                    translated('Or use device_map={"": PartialState().process_index} on one node (from accelerate)'),
-                ),
+                cure=self.cures,
                 spans=(
                     place.span() if place is not None else load.place.span(),
                     run.launch.place.span(translated("starts several processes per node")),
@@ -78,18 +72,10 @@ class QuantizedModelWrongDeviceMap(Hazard):
             where = translated("on several GPUs")
         cures = [
             translated('Load it whole onto the process\'s GPU: device_map={"": int(os.environ.get("LOCAL_RANK", 0))}'),
-            translated(
-                "To split one model over the GPUs: use a single process (python train.py) and accelerate >= 0.20"
-            ),
+            self.texts["cure"],
         ]
         if offloaded:
-            cures.insert(
-                0,
-                translated(
-                    "Make it fit on the GPU: load it in 4 bits, use a smaller model, or end other processes on "
-                    "the GPU; nothing may be offloaded"
-                ),
-            )
+            cures.insert(0, self.texts["fit_on_gpu_cure"])
         return self.log_finding(
             evidence,
             translated("The quantized model was loaded {where}; quantized weights can't be moved afterwards.").format(

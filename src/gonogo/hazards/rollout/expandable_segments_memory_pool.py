@@ -25,10 +25,7 @@ class ExpandableSegmentsMemoryPool(LoggedHazard):
             return
         field = launch.variable(name)
         yield self.finding(
-            translated(
-                "{name} has expandable_segments:True, and the engine in the trainer's processes is built with "
-                "sleep mode: vLLM refuses to start."
-            ).format(name=name),
+            self.texts["cause"].format(name=name),
             certainty=Certainty.CERTAIN if refuses and field.reason is None else Certainty.LIKELY,
             cure=self.cures,
             spans=(field.span(), on.span(), mode.span()),

@@ -1,6 +1,6 @@
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rollout._settings import uses_server
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
+from gonogo.hazards.rule import Certainty, Findings, Launch, Run
 
 
 class HttpProxyHidesRolloutServer(LoggedHazard):
@@ -16,10 +16,7 @@ class HttpProxyHidesRolloutServer(LoggedHazard):
             field = launch.variable(name)
             if field.known and str(field.value).strip():
                 yield self.finding(
-                    translated(
-                        "{name} is set but no_proxy is not: the trainer goes through the proxy to reach the "
-                        "rollout server on its own machine or network."
-                    ).format(name=name),
+                    self.texts["cause"].format(name=name),
                     certainty=Certainty.LIKELY,
                     cure=self.cures,
                     spans=(field.span(), launch.place.span()),

@@ -21,10 +21,7 @@ class RolloutBatchNotDivisibleByRanks(LoggedHazard):
             return
         sure = batch.given and gpus.given and filled is False
         yield self.finding(
-            translated(
-                "train_batch_size {batch} × rollout.n {n} = {real}, which can't be divided evenly among "
-                "{gpus} GPUs: verl stops before the first step."
-            ).format(batch=batch.value, n=generations.value, real=real, gpus=gpus.value),
+            self.texts["cause"].format(batch=batch.value, n=generations.value, real=real, gpus=gpus.value),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
             cure=translated("Set data.train_batch_size to {less} or {more}").format(
                 less=max(batch.value // gpus.value, 1) * gpus.value, more=(batch.value // gpus.value + 1) * gpus.value

@@ -14,10 +14,7 @@ class RolloutBatchedTokensBelowModelLen(LoggedHazard):
         if tokens is None or prompt is None or response is None or prompt.value + response.value <= tokens.value:
             return
         yield self.finding(
-            translated(
-                "A sequence may have {prompt} + {response} tokens, but the engine's batch has {tokens}, and "
-                "chunked prefill is off."
-            ).format(prompt=prompt.value, response=response.value, tokens=tokens.value),
+            self.texts["cause"].format(prompt=prompt.value, response=response.value, tokens=tokens.value),
             certainty=Certainty.LIKELY,
             cure=self.cures,
             spans=(tokens.span or response.span or prompt.span, response.span, launch.place.span()),

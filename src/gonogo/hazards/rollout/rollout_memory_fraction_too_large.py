@@ -81,10 +81,7 @@ class RolloutMemoryFractionTooLarge(LoggedHazard):
         assert shortage is not None
         of_length = is_completion_shortage(rank, shortage, device.by_category)
         yield self.finding(
-            translated(
-                "In {phase} (step {step}) {device} would need {need} of {capacity}: {categories}. The engine holds "
-                "{engine} of that; {missing} are missing."
-            ).format(
+            self.texts["cause"].format(
                 phase=PHASES[device.peak_phase],
                 step=device.peak_step,
                 device=device.device,

@@ -20,10 +20,7 @@ class RolloutServerOnTrainerGpu(LoggedHazard):
             if not both and (server is not None or trainers is not None):
                 continue
             yield self.finding(
-                translated(
-                    "The rollout server uses GPU {both}, and so does the trainer: NCCL rejects the process group "
-                    "that transfers the weights."
-                ).format(both=", ".join(both) if both else "0"),
+                self.texts["cause"].format(both=", ".join(both) if both else "0"),
                 certainty=Certainty.CERTAIN if both else Certainty.LIKELY,
                 cure=self.cures,
                 spans=(

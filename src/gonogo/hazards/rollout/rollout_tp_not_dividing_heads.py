@@ -21,10 +21,7 @@ class RolloutTpNotDividingHeads(LoggedHazard):
         if size is None or size < 2 or not isinstance(heads, int) or heads % size == 0:
             return
         yield self.finding(
-            translated(
-                "The model has {heads} attention heads, but the engine's tensor-parallel size is {size}: it "
-                "refuses to start."
-            ).format(heads=heads, size=size),
+            self.texts["cause"].format(heads=heads, size=size),
             cure=translated("Use a divisor of {heads}: {divisors}").format(heads=heads, divisors=divisors(heads)),
             spans=(field.span(), launch.place.span()),
         )

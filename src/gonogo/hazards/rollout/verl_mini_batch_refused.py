@@ -1,6 +1,6 @@
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rollout._settings import verl
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
+from gonogo.hazards.rule import Certainty, Findings, Launch, Run
 
 _MINI_BATCH_SIZE_KEY = "actor_rollout_ref.actor.ppo_mini_batch_size"
 
@@ -19,13 +19,9 @@ class VerlMiniBatchRefused(LoggedHazard):
         told = dynamic.absent or dynamic.truth is False
         sure = Certainty.CERTAIN if batch.given and mini.given and told else Certainty.POSSIBLE
         if mini.value > batch.value and dynamic.truth is not True:
-            cause = translated(
-                "ppo_mini_batch_size is {mini}, and data.train_batch_size is {batch}: verl refuses to start."
-            ).format(mini=mini.value, batch=batch.value)
+            cause = self.texts["mini_batch_too_large_cause"].format(mini=mini.value, batch=batch.value)
         elif generations and gpus and gpus.given and mini.value * generations.value < gpus.value:
-            cause = translated(
-                "ppo_mini_batch_size {mini} × rollout.n {n} is less than one sample for each of {gpus} GPUs."
-            ).format(mini=mini.value, n=generations.value, gpus=gpus.value)
+            cause = self.texts["no_sample_per_gpu_cause"].format(mini=mini.value, n=generations.value, gpus=gpus.value)
             sure = Certainty.LIKELY
         else:
             return

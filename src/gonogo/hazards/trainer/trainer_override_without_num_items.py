@@ -20,10 +20,7 @@ class TrainerOverrideWithoutNumItems(Hazard):
                     continue
                 edit = _add_parameter_edit(script, method)
                 yield self.finding(
-                    translated(
-                        "transformers {version} calls {owner}.{name} with num_items_in_batch, an argument "
-                        "that it does not accept."
-                    ).format(version=version.get(">= 4.46"), owner=owner.name, name=name),
+                    self.texts["cause"].format(version=version.get(">= 4.46"), owner=owner.name, name=name),
                     cure=translated("Add a num_items_in_batch parameter with a default value"),
                     spans=(script.first_line_place(method).span(), version.span(translated("passes it since 4.46"))),
                     fixes=self.fix(translated("Use the argument"), edit) if edit is not None else None,

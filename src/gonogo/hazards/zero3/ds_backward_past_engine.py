@@ -17,14 +17,8 @@ class DsBackwardPastEngine(Hazard):
         if evidence is not None:
             yield self.log_finding(
                 evidence,
-                translated(
-                    "ZeRO's gradient hooks run in a backward that the engine has not started, so their buckets are not "
-                    "set up: loss.backward(), autograd.grad, or Lightning Fabric without its own backward."
-                ),
-                cure=translated(
-                    "Call engine.backward(loss) (accelerator.backward, fabric.backward), once per step; or use "
-                    "DeepSpeed 0.18.3 or later"
-                ),
+                self.texts["cause_in_log"],
+                cure=self.cures,
                 certainty=Certainty.LIKELY,
                 confirm=translated("The traceback does not go through backward in deepspeed/runtime/engine.py"),
             )
@@ -54,10 +48,7 @@ class DsBackwardPastEngine(Hazard):
             edit = script.replacing(call.node, f"{engine}.backward({receiver.id})")
             version = run.environment.field("deepspeed")
             yield self.finding(
-                translated(
-                    "`{code}` bypasses the engine, but `{engine}.step()` takes the step: DeepSpeed{version} "
-                    "neither scales that loss nor reduces its gradients across the ranks."
-                ).format(
+                self.texts["cause_in_script"].format(
                     code=text_of(script, call.node),
                     engine=engine,
                     version=Text(f" {version.value}", f" {version.value} ")

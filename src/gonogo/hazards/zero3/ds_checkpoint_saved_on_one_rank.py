@@ -59,10 +59,7 @@ class DsCheckpointSavedOnOneRank(Hazard):
             lone = removable_rank_condition(script, call.node)
             edit = script.replacing(lone, script.place(call.node).text) if lone is not None else None
             yield self.finding(
-                translated(
-                    "`{code}` is called by only one rank, which waits there for all ranks to save their "
-                    "parts: the run hangs at its first checkpoint."
-                ).format(code=text_of(script, call.node.func) + "(…)"),
+                self.texts["cause"].format(code=text_of(script, call.node.func) + "(…)"),
                 certainty=Certainty.LIKELY
                 if run.zero_stage == 0 or is_behind_option(script, call.node)
                 else Certainty.CERTAIN,

@@ -24,10 +24,7 @@ class DsOwnOptimizerStepped(Hazard):
                 if loop is None or _engine_steps(script, loop):
                     continue
                 yield self.finding(
-                    translated(
-                        "`{code}` steps the optimizer directly, but the engine holds its gradients "
-                        "(ZeRO-{stage}): the weights never change."
-                    ).format(code=text_of(script, call.node), stage=run.zero_stage),
+                    self.texts["cause"].format(code=text_of(script, call.node), stage=run.zero_stage),
                     certainty=Certainty.CERTAIN,
                     severity=Severity.ERROR,
                     cure=translated("Call engine.step() instead, and drop optimizer.zero_grad()"),

@@ -1,5 +1,5 @@
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
+from gonogo.hazards.rule import Certainty, Findings, Launch, Run
 
 
 class OptimizerStateKeyedByReplacedParameter(LoggedHazard):
@@ -9,10 +9,7 @@ class OptimizerStateKeyedByReplacedParameter(LoggedHazard):
         if launch.framework != "ms-swift" or name.string != "muon" or launch.options.get("deepspeed").absent:
             return
         yield self.finding(
-            translated(
-                "This Muon implementation marks the model's parameters, but ZeRO replaces them with its own "
-                "partitions: step() fails."
-            ),
+            self.texts["cause"],
             certainty=Certainty.LIKELY,
             cure=self.cures[:2],
             spans=(name.span(), launch.options.get("deepspeed").span()),

@@ -1,6 +1,6 @@
 from gonogo.hazards.facts.zero_usage import stage_span
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Findings, Run, Script, translated
+from gonogo.hazards.rule import Findings, Run, Script
 from gonogo.hazards.zero3._online_trainers import gathering_trainers
 
 
@@ -13,11 +13,7 @@ class TrlTooOldForDeepspeedHooks(LoggedHazard):
         trl, deepspeed = environment.field("trl"), environment.field("deepspeed")
         for call in gathering_trainers(script, run):
             yield self.finding(
-                translated(
-                    "TRL {trl} restores ZeRO-3's hooks with `_register_hooks_recursively`, which DeepSpeed "
-                    "{deepspeed} (like every release since 0.16.4) has renamed: the first generation fails "
-                    "with an AttributeError."
-                ).format(trl=trl.get("< 0.16"), deepspeed=deepspeed.get(">= 0.16.4")),
+                self.texts["cause"].format(trl=trl.get("< 0.16"), deepspeed=deepspeed.get(">= 0.16.4")),
                 cure=self.cures,
                 spans=(trl.span(), call.script.first_line_place(call.node).span(), deepspeed.span(), stage_span(run)),
             )

@@ -15,18 +15,14 @@ class Zero3AdapterMergedWhilePartitioned(Hazard):
             if known is False or (known is None and not script.imports("deepspeed")):
                 continue
             yield self.finding(
-                translated(
-                    "`{code}` merges the adapter into base weights that ZeRO-3 has partitioned, empty "
-                    "tensors of shape [0]: “The size of tensor a (0) must match the size of tensor b”."
-                ).format(code=text_of(script, call.node.func) + "()"),
+                self.texts["cause"].format(code=text_of(script, call.node.func) + "()"),
                 certainty=Certainty.LIKELY,
                 severity=Severity.ERROR,
                 cure=(
                     translated("Save the adapter, and merge it in a separate process without ZeRO-3"),
-                    translated(
-                        "Or, if the whole model fits, gather its weights for the call: with "
-                        "deepspeed.zero.GatheredParameters(list({model}.parameters()))"
-                    ).format(model=text_of(script, call.receiver) if call.receiver is not None else "model"),
+                    self.texts["cure"].format(
+                        model=text_of(script, call.receiver) if call.receiver is not None else "model"
+                    ),
                 ),
                 spans=(call.place.span(), stage_span(run)),
                 confirm=translated("The model was loaded while ZeRO-3 was on"),

@@ -31,10 +31,7 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
             ):
                 continue
             yield self.finding(
-                translated(
-                    "`{what}` loads its own model during the run. ZeRO-3's config is active then, so that model "
-                    "is built under zero.Init with empty weights, which no engine gathers."
-                ).format(what=what),
+                self.texts["cause_in_script"].format(what=what),
                 certainty=Certainty.LIKELY,
                 cure=self.cures,
                 spans=(call.place.span(), stage_span(run)),
@@ -62,15 +59,7 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
                 and error.passes(*_LOADING_FRAMES)
             ]
         for evidence, certainty in found[:1]:
-            yield self.log_finding(
-                evidence,
-                translated(
-                    "The metric's own model was loaded while ZeRO-3's config was active, so from_pretrained "
-                    "built it under zero.Init with empty parameters, which no engine gathers."
-                ),
-                cure=self.cures,
-                certainty=certainty,
-            )
+            yield self.log_finding(evidence, self.texts["cause_in_log"], cure=self.cures, certainty=certainty)
 
 
 def _metric_model_loads(script: Script) -> Iterator[tuple[Call, str]]:

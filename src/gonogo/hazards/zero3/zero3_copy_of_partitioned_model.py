@@ -26,16 +26,10 @@ class Zero3CopyOfPartitionedModel(Hazard):
             if not _is_partitioned(script, call.node, model):
                 continue
             yield self.finding(
-                translated(
-                    "`{code}` copies a model that ZeRO-3 has partitioned: the copy's parameters are empty tensors of "
-                    "shape [0], which no engine gathers."
-                ).format(code=text_of(script, call.node)),
+                self.texts["cause"].format(code=text_of(script, call.node)),
                 certainty=Certainty.LIKELY,
                 severity=Severity.ERROR,
-                cure=translated(
-                    "Load the second model with from_pretrained and pass it to DeepSpeed too, or copy the "
-                    "model before deepspeed.initialize"
-                ),
+                cure=self.cures,
                 spans=(call.place.span(), stage_span(run)),
                 confirm=translated("The copy is run, or its weights are read"),
             )

@@ -13,10 +13,7 @@ class Zero3CreateReferenceModel(Hazard):
             if known is False or is_under_zero_condition(script, call.node):
                 continue
             yield self.finding(
-                translated(
-                    "create_reference_model copies the model, which ZeRO-3 has partitioned: TRL rejects this "
-                    "with a ValueError."
-                ),
+                self.texts["cause"],
                 certainty=Certainty.CERTAIN if known else Certainty.LIKELY,
                 severity=Severity.ERROR,
                 cure=translated("Load the reference model with from_pretrained instead, and pass it as ref_model"),

@@ -41,11 +41,7 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
         small = has_peft(run) or is_behind_option(script, use.node)
         fix = self.fix(translated("Remove the term that is multiplied by zero from the loss"), *edits, safe=False)
         return self.finding(
-            translated(
-                "`{term}` reads the parameters of `{module}` where no module's forward runs. ZeRO-3 has "
-                "partitioned them by then: each is an empty tensor of shape [0], and the backward fails with "
-                "“returned an invalid gradient … got [0]”."
-            ).format(term=text_of(script, use.node), module=text_of(script, use.module)),
+            self.texts["term_cause"].format(term=text_of(script, use.node), module=text_of(script, use.module)),
             certainty=Certainty.CERTAIN if direct and not small else Certainty.LIKELY,
             cure=self.cures,
             spans=(
@@ -73,10 +69,7 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
             term = innermost(failure.origin, "user")
             parameter = next((operand.parameter for operand in failure.operands if operand.parameter), None)
             yield self.finding(
-                translated(
-                    "{function} passes a gradient of shape [0] to {parameter} of shape {shape}: the forward used the "
-                    "parameter directly while ZeRO-3 had it partitioned.{place}"
-                ).format(
+                self.texts["cause_in_rehearsal"].format(
                     function=invalid.group(1),
                     shape=invalid.group(2),
                     parameter=Text(f"the parameter {parameter}", f"参数 {parameter}")
@@ -113,16 +106,10 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
     def _log_finding(self, evidence: LoggedError | LineMatch, function: str, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            translated(
-                "{function} returns a gradient with the shape of a partitioned, empty parameter: a loss term (or "
-                "the forward) read the parameter directly, outside its module's forward, while ZeRO-3 had it "
-                "partitioned."
-            ).format(function=function),
+            self.texts["empty_gradient_cause"].format(function=function),
             cure=self.cures,
             certainty=certainty,
-            confirm=translated(
-                "The loss sums parameters: sum(p.sum() for p in module.parameters()) * 0, or a penalty on weights"
-            ),
+            confirm=self.texts["confirm"],
         )
 
 

@@ -49,11 +49,9 @@ class Zero3DirectParamUseOutsideForward(Hazard):
                 handed or is_trained(script, name_of(root)) or is_engine(script, root)
             )
             yield self.finding(
-                translated(
-                    "`{code}` passes a parameter of `{module}` to {operator} where no module's "
-                    "forward runs: ZeRO-3 has "
-                    "partitioned it, and it is an empty tensor of shape [0]."
-                ).format(code=text_of(script, use.node), module=text_of(script, use.module), operator=operator),
+                self.texts["cause_in_script"].format(
+                    code=text_of(script, use.node), module=text_of(script, use.module), operator=operator
+                ),
                 certainty=Certainty.CERTAIN if sure and operator in _MATMUL_FUNCTIONS else Certainty.LIKELY,
                 cure=self.cures,
                 spans=(script.place(use.node).span(), stage_span(run)),
@@ -69,15 +67,11 @@ class Zero3DirectParamUseOutsideForward(Hazard):
             place = use.user_code_location
             yield self.log_finding(
                 use.evidence,
-                translated(
-                    "An operator was given an empty (partitioned) parameter: it is read where its own "
-                    "module's forward does not run, so ZeRO-3 did not gather it.{place}"
-                ).format(place=Text(f" It is read at {place}.", f"读取位置：{place}。") if place else ""),
+                self.texts["cause_in_log"].format(
+                    place=Text(f" It is read at {place}.", f"读取位置：{place}。") if place else ""
+                ),
                 cure=(
-                    translated(
-                        "Call the module instead of reading its weight; or call "
-                        "deepspeed.zero.register_external_parameter(self, weight) in the module that reads it"
-                    ),
+                    self.texts["cure"],
                     translated("Outside a forward, gather it: with deepspeed.zero.GatheredParameters([weight])"),
                 ),
                 certainty=certainty,

@@ -19,9 +19,7 @@ class Zero3EmbeddingSizeOfPartitionedWeight(Hazard):
             layer, method = found
             edit = script.replacing(node, text_of(script, layer, 500) + ".num_embeddings")
             yield self.finding(
-                translated(
-                    "`{code}` is 0 under ZeRO-3: the weight is partitioned, and has shape [0] until it is gathered."
-                ).format(code=text_of(script, node)),
+                self.texts["cause"].format(code=text_of(script, node)),
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
                 cure=translated("Use get_input_embeddings().num_embeddings, or model.config.vocab_size"),

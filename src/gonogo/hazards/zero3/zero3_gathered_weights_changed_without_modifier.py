@@ -30,10 +30,7 @@ class Zero3GatheredWeightsChangedWithoutModifier(Hazard):
                 continue
             edit = script.setting_keyword(call, "modifier_rank", "0")
             yield self.finding(
-                translated(
-                    "`{change}` changes what `{gather}` has gathered: without modifier_rank each rank keeps its "
-                    "old partition, and the change is lost."
-                ).format(change=text_of(script, change, 60), gather=text_of(script, call.node, 60)),
+                self.texts["cause"].format(change=text_of(script, change, 60), gather=text_of(script, call.node, 60)),
                 certainty=Certainty.CERTAIN,
                 severity=Severity.ERROR,
                 cure=translated("Pass modifier_rank=0"),

@@ -84,16 +84,10 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
         edit = call.script.setting_keyword(call, "synced_gpus", "True")
         place = call.keyword_place("synced_gpus")
         return self.finding(
-            translated(
-                "{why}: each token needs the weights of all ranks, so a rank that has finished generating leaves "
-                "the others waiting in the gather."
-            ).format(
+            self.texts["file_cause"].format(
                 why=translated("generate runs under ZeRO-3 with synced_gpus=False")
                 if is_disabled
-                else translated(
-                    "generate runs under ZeRO-3 without synced_gpus=True, and transformers does not know about "
-                    "ZeRO-3 here"
-                )
+                else self.texts["engine_unknown"]
             ),
             certainty=Certainty.LIKELY,
             cure=_CURE,
@@ -113,10 +107,7 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
             return
         yield self.log_finding(
             stall.evidence,
-            translated(
-                "The run hangs while it generates under ZeRO-3: each token needs the weights of all ranks, and a "
-                "rank whose sequence has ended no longer takes part."
-            ),
+            self.texts["cause_in_log"],
             cure=_CURE,
             certainty=stall.at_most(Certainty.LIKELY),
             confirm=translated("py-spy dump shows some ranks inside generate and others past it"),

@@ -1,5 +1,5 @@
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, translated
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script
 from gonogo.hazards.zero3._checkpointing import double_recomputation_findings
 from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback
 
@@ -48,15 +48,5 @@ class Zero3GradientCheckpointDoubleBackward(Hazard):
         if evidence is None:
             return
         yield self.log_finding(
-            evidence,
-            translated(
-                "A parameter's gradient reached ZeRO-3's bucket twice before it was reduced: reentrant gradient "
-                "checkpointing while the model runs twice in a step (chosen and rejected, or two losses)."
-            ),
-            cure=self.cures,
-            certainty=certainty,
-            confirm=translated(
-                "The last frame is the assertion on params_in_ipg_bucket, and the run works without gradient "
-                "checkpointing"
-            ),
+            evidence, self.texts["cause"], cure=self.cures, certainty=certainty, confirm=self.texts["confirm"]
         )

@@ -24,11 +24,7 @@ class Zero3GradientCheckpointRecompute(Hazard):
             return
         version = run.environment.field("deepspeed")
         yield self.finding(
-            translated(
-                "Frozen weights are partitioned again while a block is recomputed (ZeRO-3, adapters, use_reentrant "
-                "false, DeepSpeed {version}): non-reentrant checkpointing may find them empty and raise "
-                "CheckpointError."
-            ).format(version=version.get("< 0.19")),
+            self.texts["cause_in_config"].format(version=version.get("< 0.19")),
             certainty=Certainty.POSSIBLE,
             cure=self.cures,
             spans=(how.set_at, version.span(), stage_span(run)),
@@ -56,16 +52,7 @@ class Zero3GradientCheckpointRecompute(Hazard):
         yield self._build_finding(evidence, certainty)
 
     def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
-        return self.log_finding(
-            evidence,
-            translated(
-                "Non-reentrant gradient checkpointing saved full parameters in the forward; when it recomputed "
-                "the block, ZeRO-3 had partitioned the frozen ones again, so they are empty."
-            ),
-            cure=self.cures,
-            certainty=certainty,
-            confirm=_CONFIRM,
-        )
+        return self.log_finding(evidence, self.texts["cause"], cure=self.cures, certainty=certainty, confirm=_CONFIRM)
 
 
 def _find_without_shapes(log: FailureLog, zero3_is_on: bool | None) -> tuple[LoggedError, Certainty] | None:

@@ -19,11 +19,7 @@ class Zero3HooksOnUnwrappedModel(Hazard):
         trl = environment.field("trl")
         for call in gathering_trainers(script, run):
             yield self.finding(
-                translated(
-                    "TRL {trl} looks for ZeRO-3's hooks at `model.optimizer`, which a model that is not yet "
-                    "wrapped doesn't have: generation before the first training step fails with “object has no "
-                    "attribute 'optimizer'”."
-                ).format(trl=trl.get("< 0.15")),
+                self.texts["cause_in_script"].format(trl=trl.get("< 0.15")),
                 certainty=Certainty.LIKELY,
                 cure=self.cures,
                 spans=(trl.span(), call.script.first_line_place(call.node).span(), stage_span(run)),
@@ -32,10 +28,7 @@ class Zero3HooksOnUnwrappedModel(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A model without an attribute ``optimizer``; certain if the frames are those of TRL's generation helper."""
-        cause = translated(
-            "TRL's helper for generation under ZeRO-3 was given the bare model, but ZeRO-3's hooks are attached "
-            "to the DeepSpeed engine's optimizer."
-        )
+        cause = self.texts["cause_in_log"]
         confirm = (translated("The frames show trl/models/utils.py, remove_hooks or add_hooks"),)
         if evidence := first_match(log, self.patterns["no_optimizer"], "AttributeError"):
             framed = isinstance(evidence, LoggedError) and evidence.passes(*_GENERATION_FRAMES)

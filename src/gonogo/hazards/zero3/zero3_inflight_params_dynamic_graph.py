@@ -28,11 +28,7 @@ class Zero3InflightParamsDynamicGraph(Hazard):
             if chance is None:
                 continue
             yield self.finding(
-                translated(
-                    "`{call}` runs only where `{test}`: ZeRO-3 expects the same modules in the same order in every "
-                    "step and on every rank. A skipped one leaves its prefetched weights in flight (“still have "
-                    "inflight params”), or other ranks waiting."
-                ).format(call=text_of(script, node, 50), test=ast.unparse(chance)[:60]),
+                self.texts["cause_in_script"].format(call=text_of(script, node, 50), test=ast.unparse(chance)[:60]),
                 certainty=Certainty.LIKELY,
                 cure=(
                     translated("Run the module in every step, and multiply its contribution by the random 0 or 1"),
@@ -53,23 +49,10 @@ class Zero3InflightParamsDynamicGraph(Hazard):
         evidence, causes = found
         yield self.log_finding(
             evidence,
-            translated(
-                "The modules that ran differ from those that ZeRO-3 recorded and prefetched for: some run only for "
-                "some batches, or in a different order."
-            ),
-            cure=(
-                translated(
-                    "Run the same modules in every step (pass a dummy input through the branch and multiply its "
-                    "output by 0)"
-                ),
-                translated(
-                    'Or set "stage3_prefetch_bucket_size": 0; call set_z3_leaf_modules for experts; or use ZeRO-2'
-                ),
-            ),
+            self.texts["cause_in_log"],
+            cure=self.cures,
             certainty=causes[Cause.DYNAMIC],
-            confirm=translated(
-                '"Invalidate trace cache" appears before the error, or the forward branches on the data'
-            ),
+            confirm=self.texts["confirm"],
         )
 
 

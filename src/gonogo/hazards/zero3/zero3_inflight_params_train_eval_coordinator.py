@@ -17,11 +17,7 @@ class Zero3InflightParamsTrainEvalCoordinator(Hazard):
             return
         version = run.environment.field("deepspeed")
         yield self.finding(
-            translated(
-                "DeepSpeed {version} keeps one parameter coordinator for training and one for evaluation, and this run "
-                "evaluates in between ({strategy}): a forward without gradients in training mode loses prefetches, and "
-                "“still have inflight params” ends the run."
-            ).format(version=version.get("< 0.15.4"), strategy=strategy.value),
+            self.texts["cause_in_config"].format(version=version.get("< 0.15.4"), strategy=strategy.value),
             certainty=Certainty.POSSIBLE,
             cure=self.cures,
             spans=(version.span() or strategy.span(), strategy.span() if version.span() else None, stage_span(run)),
@@ -36,15 +32,8 @@ class Zero3InflightParamsTrainEvalCoordinator(Hazard):
         evidence, causes = found
         yield self.log_finding(
             evidence,
-            translated(
-                "A pass without gradients (evaluation, generation) and training share parameters but not "
-                "DeepSpeed's coordinator: parameters that one has prefetched are still in flight for the "
-                "other."
-            ),
+            self.texts["cause_in_log"],
             cure=self.cures,
             certainty=causes[Cause.COORDINATORS],
-            confirm=translated(
-                "The frame is get_param_coordinator(training=False).reset_step(), right after an evaluation or a "
-                "generation"
-            ),
+            confirm=self.texts["confirm"],
         )

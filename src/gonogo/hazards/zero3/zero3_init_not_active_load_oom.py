@@ -32,32 +32,14 @@ class Zero3InitNotActiveLoadOom(Hazard):
             return
         for call in script.calls("*.HfDeepSpeedConfig"):
             if isinstance(script.parent(call.node), ast.Expr):
-                yield self._file_finding(
-                    run,
-                    call,
-                    translated(
-                        "`HfDeepSpeedConfig(…)` is not bound to a name, so it is freed at once: transformers "
-                        "holds only a weak reference to it, does not see ZeRO-3, and loads the whole model in "
-                        "every process."
-                    ),
-                    None,
-                )
+                yield self._file_finding(run, call, self.texts["config_freed_cause"], None)
         for call in model_loads(script):
             if is_zero3_configured_at(script, call.node) is not False or call.keyword("quantization_config").known:
                 continue
             first = next((one for one in zero3_configuring_calls(script) if one.line > call.line), None)
             if first is None or "Accelerator" in first.name:
                 continue
-            yield self._file_finding(
-                run,
-                call,
-                translated(
-                    "The model is loaded before the arguments that tell transformers about ZeRO-3 exist (line "
-                    "{line}): every process loads all of it into host memory, and it is partitioned only "
-                    "afterwards."
-                ).format(line=first.line),
-                first,
-            )
+            yield self._file_finding(run, call, self.texts["loaded_too_early_cause"].format(line=first.line), first)
 
     def _file_finding(self, run: Run, call: Call, cause: Text, first: Call | None) -> Finding:
         return self.finding(
@@ -88,17 +70,7 @@ class Zero3InitNotActiveLoadOom(Hazard):
 
     def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
-            evidence,
-            translated(
-                "from_pretrained did not know about ZeRO-3 when it loaded the model, so every rank loads the "
-                "whole checkpoint into host memory instead of its share."
-            ),
-            cure=self.cures,
-            certainty=certainty,
-            confirm=translated(
-                'The log lacks "Detected DeepSpeed ZeRO-3: activating zero.init() for this model", and the '
-                "script loads the model before it creates its arguments"
-            ),
+            evidence, self.texts["cause"], cure=self.cures, certainty=certainty, confirm=self.texts["confirm"]
         )
 
 

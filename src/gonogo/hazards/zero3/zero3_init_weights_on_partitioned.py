@@ -53,10 +53,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
                     else translated("nothing is written, and the weight keeps its previous values"),
                 ),
                 severity=Severity.ERROR if raised else Severity.WARNING,
-                cure=translated(
-                    "Initialize the weight inside with deepspeed.zero.GatheredParameters(weight, "
-                    "modifier_rank=0), or in self.apply(fn), for which DeepSpeed gathers the weights"
-                ),
+                cure=self.texts["cure"],
                 spans=(
                     call.place.span(),
                     script.place(where).span(translated("partitioned from here on")),
@@ -94,16 +91,8 @@ class Zero3InitWeightsOnPartitioned(Hazard):
     def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            translated(
-                "Initializing a weight indexes into it while zero.Init has already partitioned it: it has no rows."
-            ),
-            cure=(
-                translated("Upgrade transformers, which skips or gathers partitioned weights"),
-                translated(
-                    "In your own model, initialize weights inside "
-                    "deepspeed.zero.GatheredParameters([weight], modifier_rank=0); or use ZeRO-2"
-                ),
-            ),
+            self.texts["cause"],
+            cure=self.cures,
             certainty=certainty,
             confirm=translated("The last frames are _init_weights or initialize_weights, and the run uses ZeRO-3"),
         )

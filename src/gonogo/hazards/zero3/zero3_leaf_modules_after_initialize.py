@@ -14,10 +14,7 @@ class Zero3LeafModulesAfterInitialize(Hazard):
             if not here or any(one.line > call.line for one in here):
                 continue
             yield self.finding(
-                translated(
-                    "{name} is called after the engine is built (line {line}): the experts inside already have "
-                    "their own hooks and are still gathered one by one."
-                ).format(name=call.method, line=here[-1].line),
+                self.texts["cause"].format(name=call.method, line=here[-1].line),
                 certainty=Certainty.LIKELY,
                 severity=Severity.ERROR,
                 cure=translated("Call it before the engine is built"),

@@ -10,7 +10,7 @@ from gonogo.hazards.facts.zero_usage import (
     stage_span,
     text_of,
 )
-from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Run, Script, translated
+from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Run, Script
 from gonogo.hazards.zero3._loading import is_zero3_configured_at
 from gonogo.hazards.zero3._shape_mismatches import shape_mismatches
 from gonogo.hazards.zero3._zero3_in_log import zero3
@@ -30,10 +30,7 @@ class Zero3LoadIntoPartitionedModel(Hazard):
             if not _is_partitioned(script, receiver):
                 continue
             yield self.finding(
-                translated(
-                    "`{model}` is partitioned by ZeRO-3 here: each of its parameters has shape [0], and "
-                    "load_state_dict raises a size mismatch for every full tensor it is given."
-                ).format(model=text_of(script, receiver)),
+                self.texts["cause_in_script"].format(model=text_of(script, receiver)),
                 certainty=Certainty.LIKELY if is_behind_option(script, call.node) else Certainty.CERTAIN,
                 cure=self.cures,
                 spans=(call.place.span(), stage_span(run)),
@@ -54,10 +51,7 @@ class Zero3LoadIntoPartitionedModel(Hazard):
     ) -> Finding:
         return self.log_finding(
             evidence,
-            translated(
-                "The checkpoint's weights are full ([{saved}]), but the model they are loaded into is "
-                "partitioned by ZeRO-3 and its parameters are empty ([{current}])."
-            ).format(saved=saved_sizes, current=current_sizes),
+            self.texts["cause"].format(saved=saved_sizes, current=current_sizes),
             cure=self.cures,
             certainty=certainty,
         )

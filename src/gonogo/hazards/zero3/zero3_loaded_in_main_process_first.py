@@ -21,15 +21,10 @@ class Zero3LoadedInMainProcessFirst(Hazard):
                 continue
             where = block.items[0].context_expr if block is not None else test
             yield self.finding(
-                translated(
-                    "The model is loaded in code that the ranks can't enter together: under ZeRO-3 "
-                    "from_pretrained needs all ranks at once, so the run hangs here."
-                ),
+                self.texts["cause"],
                 certainty=Certainty.CERTAIN if block is not None else Certainty.LIKELY,
                 severity=Severity.ERROR,
-                cure=translated(
-                    "Load the model outside that block; keep only the download (snapshot_download) inside it"
-                ),
+                cure=self.cures,
                 spans=(
                     call.place.span(),
                     script.place(where).span(translated("one rank at a time")) if where is not None else None,

@@ -36,10 +36,7 @@ class Zero3LowCpuMemDeviceMap(Hazard):
         version = run.environment.field("transformers").span() if names == ["low_cpu_mem_usage"] else None
         where = [call.keyword_place(name) for name in names]
         yield self.finding(
-            translated(
-                "`{given}` is passed to from_pretrained under ZeRO-3: transformers partitions the model across "
-                "all ranks there and refuses any other placement."
-            ).format(given=", ".join(one.text for one in where if one is not None)),
+            self.texts["placement_cause"].format(given=", ".join(one.text for one in where if one is not None)),
             certainty=Certainty.CERTAIN if zero3_is_known else Certainty.LIKELY,
             cure=self.cures,
             spans=(*(one.span() for one in where if one is not None), stage_span(run), version),
@@ -60,10 +57,7 @@ class Zero3LowCpuMemDeviceMap(Hazard):
             if "device_map" not in message and "low_cpu_mem_usage" not in message:
                 continue
             yield self.finding(
-                translated(
-                    "ZeRO-3 partitions every parameter across the {world} ranks while the model is built; "
-                    "placing whole layers with device_map conflicts with that. transformers: {message}"
-                ).format(world=record.world_size, message=shorten(message)),
+                self.texts["cause_in_rehearsal"].format(world=record.world_size, message=shorten(message)),
                 cure=self.cures,
                 spans=failure_places(failed.failure),
                 ranks=failed.ranks,
@@ -72,15 +66,7 @@ class Zero3LowCpuMemDeviceMap(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """transformers' error, which has no other cause."""
         if evidence := first_match(log, self.patterns["zero3_incompatible"], "ValueError"):
-            yield self.log_finding(
-                evidence,
-                translated(
-                    "from_pretrained was given device_map or low_cpu_mem_usage (by the script, or by a loader "
-                    "such as Unsloth's or a QLoRA recipe), but ZeRO-3 partitions every parameter across the "
-                    "ranks as it is created."
-                ),
-                cure=self.cures,
-            )
+            yield self.log_finding(evidence, self.texts["cause_in_log"], cure=self.cures)
 
 
 def _is_certainly_mapping(node: ast.expr | None) -> bool:

@@ -69,10 +69,7 @@ class Zero3MixedModalityHang(Hazard):
             if test is None or _calls_by_name(script)[function, name_of(tower)] > 1:
                 continue
             yield self.finding(
-                translated(
-                    "`{call}` runs only for some batches: a rank whose batch has nothing for self.{tower} does "
-                    "not call it, and the ranks that call it wait for that rank's share of the weights."
-                ).format(call=text_of(script, node, 50), tower=tower.attr),
+                self.texts["cause_in_script"].format(call=text_of(script, node, 50), tower=tower.attr),
                 certainty=Certainty.POSSIBLE,
                 cure=self.cures,
                 spans=(
@@ -96,10 +93,7 @@ class Zero3MixedModalityHang(Hazard):
         shown = named and (cache is not None or stall.diverged)
         yield self.log_finding(
             stall.evidence,
-            translated(
-                "The ranks wait in ZeRO-3's gathering of parameters. If a rank's batch has no image (video, audio) "
-                "it does not call that tower, and the ranks that do call it wait for its share."
-            ),
+            self.texts["cause_in_log"],
             cure=self.cures,
             certainty=stall.at_most(Certainty.LIKELY) if shown else Certainty.POSSIBLE,
             extra_evidence=tuple(one for one in (named, cache) if isinstance(one, LineMatch)),

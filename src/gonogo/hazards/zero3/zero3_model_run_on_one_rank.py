@@ -60,10 +60,7 @@ class Zero3ModelRunOnOneRank(Hazard):
             if test is None:
                 continue
             yield self.finding(
-                translated(
-                    "`{code}` runs on one rank only, but each of its layers gathers its weights from all "
-                    "ranks, and the others never take part: the run hangs here."
-                ).format(code=text_of(script, node.func) + "(…)"),
+                self.texts["cause"].format(code=text_of(script, node.func) + "(…)"),
                 certainty=Certainty.LIKELY if is_behind_option(script, node) else Certainty.CERTAIN,
                 severity=Severity.ERROR,
                 cure=self.cures,

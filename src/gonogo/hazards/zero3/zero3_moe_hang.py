@@ -74,10 +74,7 @@ class Zero3MoeHang(Hazard):
             return
         named = run.arguments.model.span()
         yield self.finding(
-            translated(
-                "{model} routes tokens to experts, which ZeRO-3 gathers one by one: ranks that choose different "
-                "experts deadlock. No leaf modules are set."
-            ).format(model=model.name),
+            self.texts["cause_in_config"].format(model=model.name),
             certainty=Certainty.LIKELY if older and model.config is not None else Certainty.POSSIBLE,
             cure=self.cures,
             spans=(
@@ -98,10 +95,7 @@ class Zero3MoeHang(Hazard):
             return
         yield self.log_finding(
             stall.evidence,
-            translated(
-                "The ranks wait in ZeRO-3's parameter gather. In a mixture of experts each rank gathers only the "
-                "experts that its own tokens reach, so the ranks gather different ones."
-            ),
+            self.texts["cause_in_log"],
             cure=self.cures,
             certainty=stall.at_most(_certainty(log, stall)) if experts else Certainty.POSSIBLE,
             extra_evidence=tuple(

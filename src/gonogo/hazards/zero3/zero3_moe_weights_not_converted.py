@@ -56,10 +56,7 @@ class Zero3MoeWeightsNotConverted(Hazard):
         ]
         for rank, lost in losing[:1]:
             yield self.finding(
-                translated(
-                    "transformers {version} loads no values into {count} weights of {model} that {source} "
-                    "contains ({names}): under ZeRO-3 it loses all but the experts', and no error is raised."
-                ).format(
+                self.texts["cause_in_rehearsal"].format(
                     version=rank.versions["transformers"],
                     model=lost.model,
                     count=len(lost.held),
@@ -98,14 +95,8 @@ class Zero3MoeWeightsNotConverted(Hazard):
         if lost and named_instead(log, rows) is None:
             yield self.log_finding(
                 report,
-                translated(
-                    "transformers 5.0 lost weights of a mixture-of-experts model while it merged the "
-                    "experts' weights under ZeRO-3: weights that its report lists as MISSING are randomly "
-                    "initialized, although the checkpoint contains them."
-                ),
+                self.texts["cause_in_log"],
                 cure=self.cures,
                 certainty=Certainty.LIKELY,
-                confirm=translated(
-                    "pip show transformers prints 5.0.0, and the first loss is near ln(vocabulary size)"
-                ),
+                confirm=self.texts["confirm"],
             )

@@ -32,12 +32,7 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
         sure = limit is not None and (run.launch is not None or bool(run.scripts))
         clip_place = clipping.place or config.raw("gradient_clipping").place
         yield self.finding(
-            translated(
-                "DeepSpeed {version} cannot clip offloaded gradients: with offload_optimizer on {device} and "
-                "gradient_clipping {limit} it multiplies gradients in host memory by a clip factor that it left "
-                "on the GPU, and the optimizer step fails with “Expected all tensors to be on the same device”. "
-                "Only 0.14.1 and 0.14.2 do this."
-            ).format(
+            self.texts["cause_in_config"].format(
                 version=version.get(package.specifier.strip()),
                 device=offload.value,
                 limit=translated("set by the run") if limit is None else limit,
@@ -67,11 +62,7 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
             version = failed.first.versions.get("deepspeed", "?")
             limit = setting(failed.first.deepspeed_config, "gradient_clipping")
             yield self.finding(
-                translated(
-                    "DeepSpeed {version} multiplies the offloaded gradients, which are on the CPU, by a clip factor "
-                    "that it left on {device} (gradient_clipping: {limit}). The bug is in DeepSpeed, in 0.14.1 and "
-                    "0.14.2; neither the script nor the model puts a tensor on the wrong device."
-                ).format(
+                self.texts["cause_in_rehearsal"].format(
                     version=version,
                     device=next(device for device in mismatch.devices if device != "cpu"),
                     limit="?" if limit is None else limit,
@@ -101,19 +92,10 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
         version = log.setup.version_texts.get("deepspeed")
         return self.log_finding(
             evidence,
-            translated(
-                "DeepSpeed{version} multiplies the offloaded gradients, which are on the CPU, by a clip factor that it "
-                "left on the accelerator. The bug is in DeepSpeed, in 0.14.1 and 0.14.2; neither the script nor the "
-                "model puts a tensor on the wrong device."
-            ).format(version=f" {version}" if version else ""),
+            self.texts["log_cause"].format(version=f" {version}" if version else ""),
             cure=self.cures,
             certainty=certainty,
-            confirm=(
-                translated("pip show deepspeed prints 0.14.1 or 0.14.2"),
-                translated(
-                    "The traceback's innermost frame is unscale_and_clip_grads in deepspeed/runtime/zero/stage3.py"
-                ),
-            ),
+            confirm=(translated("pip show deepspeed prints 0.14.1 or 0.14.2"), self.texts["confirm"]),
         )
 
 

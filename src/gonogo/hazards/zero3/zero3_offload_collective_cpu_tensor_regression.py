@@ -25,10 +25,7 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
         version = run.environment.field("deepspeed")
         edit = run.environment.replacing_version("deepspeed", "==0.5.6")
         yield self.finding(
-            translated(
-                "DeepSpeed 0.5.5 passes NCCL a CPU tensor when ZeRO-3 offloads: the first optimizer step "
-                "fails with “Tensors must be CUDA and dense”. 0.5.4 and 0.5.6 are not affected."
-            ),
+            self.texts["cause_in_config"],
             cure=self.cures,
             spans=(
                 version.span() or offload.span(),
@@ -48,11 +45,7 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
         version = log.setup.version_texts.get("deepspeed")
         yield self.log_finding(
             evidence,
-            translated(
-                "DeepSpeed{version} passes NCCL a tensor that it computed from offloaded "
-                "gradients and left on the CPU. "
-                "The bug is in DeepSpeed, in 0.5.5."
-            ).format(version=f" {version}" if version else ""),
+            self.texts["cause_in_log"].format(version=f" {version}" if version else ""),
             cure=self.cures,
             certainty=certainty,
             confirm=translated("pip show deepspeed prints 0.5.5, and the config offloads under stage 3"),

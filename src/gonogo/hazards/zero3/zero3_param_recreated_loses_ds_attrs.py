@@ -33,18 +33,12 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
                 continue
             target = statement.targets[0]
             yield self.finding(
-                translated(
-                    "`{target}` becomes a new nn.Parameter {when}: it has none of ZeRO-3's attributes (ds_id, "
-                    "ds_status, …), and the next gather fails with “'Parameter' object has no attribute 'ds_…'”."
-                ).format(
+                self.texts["cause_in_script"].format(
                     target=text_of(script, target),
                     when=translated("in a forward") if in_forward else translated("after deepspeed.initialize"),
                 ),
                 certainty=Certainty.LIKELY,
-                cure=translated(
-                    "Assign the data in place (weight.data.copy_(...) under GatheredParameters with modifier_rank), or "
-                    "replace layers before deepspeed.initialize"
-                ),
+                cure=self.texts["cure"],
                 spans=(
                     script.place(statement).span(),
                     built.place.span(translated("the engine is built here")) if built else None,
@@ -86,22 +80,8 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
     ) -> Finding:
         return self.log_finding(
             evidence,
-            translated(
-                "A {holder} lacks {attribute}, which DeepSpeed sets on every parameter and module it knows: it "
-                "was created, copied or replaced after ZeRO-3 took over the model."
-            ).format(holder=owner, attribute=attribute),
-            cure=(
-                translated(
-                    "Assign the data in place (weight.data.copy_(...) under GatheredParameters) instead of a new "
-                    "nn.Parameter; Baichuan2: use a newer modeling file, or turn evaluation off"
-                ),
-                translated(
-                    "Replace, copy or resize layers before deepspeed.initialize; with PEFT's modules_to_save try "
-                    "DeepSpeed 0.16.4"
-                ),
-            ),
+            self.texts["cause"].format(holder=owner, attribute=attribute),
+            cure=self.cures,
             certainty=certainty,
-            confirm=translated(
-                "The model's code assigns nn.Parameter(...) in forward, or layers were replaced after initialization"
-            ),
+            confirm=self.texts["confirm"],
         )

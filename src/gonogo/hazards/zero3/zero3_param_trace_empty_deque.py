@@ -27,11 +27,7 @@ class Zero3ParamTraceEmptyDeque(Hazard):
         for call in gathering_trainers(script, run):
             trl = environment.field("trl")
             yield self.finding(
-                translated(
-                    "TRL {trl} removes ZeRO-3's hooks for generation and restores them without invalidating "
-                    "the record of the module order: the next training step may fail with “pop from an empty "
-                    "deque”."
-                ).format(trl=trl.get("< 0.29")),
+                self.texts["cause_in_script"].format(trl=trl.get("< 0.29")),
                 certainty=Certainty.POSSIBLE,
                 cure=self.cures,
                 spans=(trl.span(), call.script.first_line_place(call.node).span(), stage_span(run)),
@@ -56,10 +52,7 @@ class Zero3ParamTraceEmptyDeque(Hazard):
             certainty = Certainty.POSSIBLE
         yield self.log_finding(
             evidence,
-            translated(
-                "ZeRO-3's hooks were removed for generation and then restored, but its record of the module "
-                "order was not reset; the next forward finds a module that was never fetched."
-            ),
+            self.texts["cause_in_log"],
             cure=self.cures,
             certainty=certainty,
             confirm=translated("The last frame is record_parameters in partitioned_param_coordinator.py"),

@@ -47,11 +47,7 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
             if use is None:
                 continue
             yield self.finding(
-                translated(
-                    "`{name}` is loaded while ZeRO-3 is on, so its weights are partitioned, but no engine is "
-                    "built for it: nothing gathers them when it is called, and its embedding raises “'weight' "
-                    "must be 2-D”."
-                ).format(name=name),
+                self.texts["cause_in_script"].format(name=name),
                 certainty=Certainty.LIKELY,
                 cure=self.cures,
                 spans=(
@@ -70,17 +66,10 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
                 continue
             yield self.log_finding(
                 use.evidence,
-                translated(
-                    "A model was built under zero.Init, so its parameters are empty, and is called without a DeepSpeed "
-                    "engine that would gather them: a teacher, reference or reward model, an encoder, or the bare "
-                    "model."
-                ),
+                self.texts["cause_in_log"],
                 cure=self.cures,
                 certainty=certainty,
-                confirm=translated(
-                    "The frames above the error call a model other than the trained one, or the run was started with a "
-                    "distributed launcher"
-                ),
+                confirm=self.texts["confirm"],
             )
 
 

@@ -57,10 +57,7 @@ class Zero3QuantizedModel(Hazard):
             refuses = run.framework == "llamafactory"
             yield self._file_finding(
                 run,
-                translated(
-                    "{model} has {method} weights: packed integers alongside floating-point tensors, which "
-                    "ZeRO-3 can't partition and gather together{refusal}."
-                ).format(
+                self.texts["quantized_checkpoint_cause"].format(
                     model=run.model.name,
                     method=quantized,
                     refusal=translated("; LLaMA-Factory rejects it") if refuses else "",
@@ -81,10 +78,7 @@ class Zero3QuantizedModel(Hazard):
                 continue
             yield self._file_finding(
                 run,
-                translated(
-                    "The model is loaded in {bits} bits under ZeRO-3: packed {bits}-bit weights alongside "
-                    "floating-point tensors can't be partitioned and gathered together."
-                ).format(bits=bits),
+                self.texts["loaded_in_bits_cause"].format(bits=bits),
                 Certainty.LIKELY,
                 (call.keyword_place(f"load_in_{bits}bit") or call.place).span(),
             )
@@ -95,14 +89,7 @@ class Zero3QuantizedModel(Hazard):
             certainty=certainty,
             cure=self.cures,
             spans=(span or stage_span(run), stage_span(run) if span else None),
-            confirm=()
-            if certainty is Certainty.CERTAIN
-            else (
-                translated(
-                    "ZeRO-3 supports 4-bit weights only if they are stored in the compute dtype "
-                    "(bnb_4bit_quant_storage)"
-                ),
-            ),
+            confirm=() if certainty is Certainty.CERTAIN else (self.texts["storage_dtype_confirm"],),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -137,14 +124,8 @@ class Zero3QuantizedModel(Hazard):
     def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            translated(
-                "The model's weights are quantized (bitsandbytes, GPTQ, AWQ or fp8): packed integers of several "
-                "dtypes, which ZeRO-3 can neither partition nor gather together."
-            ),
+            self.texts["cause"],
             cure=self.cures,
             certainty=certainty,
-            confirm=translated(
-                "load_in_4bit / load_in_8bit / quantization_bit is set, or the checkpoint's config.json has "
-                "quantization_config"
-            ),
+            confirm=self.texts["quantization_confirm"],
         )

@@ -36,10 +36,7 @@ class Zero3ResizeEmbeddings(Hazard):
             if source is None:
                 continue
             yield self.finding(
-                translated(
-                    "`{code}` writes into the embedding while ZeRO-3 has it partitioned: the tensor is empty there, "
-                    "nothing is written, and the new tokens keep the rows that resize_token_embeddings gave them."
-                ).format(code=ast.unparse(statement)[:70]),
+                self.texts["cause_in_script"].format(code=ast.unparse(statement)[:70]),
                 severity=Severity.WARNING if (called := _surely_called(script, statement)) else Severity.NOTE,
                 certainty=Certainty.LIKELY if called else Certainty.POSSIBLE,
                 cure=self.texts["gather_cure"],
@@ -58,10 +55,7 @@ class Zero3ResizeEmbeddings(Hazard):
             if known is False or not (call.node.args or call.node.keywords):
                 continue
             yield self.finding(
-                translated(
-                    "transformers {version} takes the new sizes from the embedding's weight, which ZeRO-3 has "
-                    "partitioned: they come out as 0, and the loss fails with “shape '[-1, 0]' is invalid”."
-                ).format(version=version.get("?")),
+                self.texts["faulty_release_cause"].format(version=version.get("?")),
                 certainty=Certainty.CERTAIN if known else Certainty.LIKELY,
                 cure=(
                     Text(
@@ -95,17 +89,8 @@ class Zero3ResizeEmbeddings(Hazard):
         for one, certainty in found:
             yield self.log_finding(
                 one,
-                translated(
-                    "Under ZeRO-3 the embedding's weight is partitioned and has shape [0]; resizing took the new size "
-                    "from it, or wrote to it, without gathering it."
-                ),
-                cure=(
-                    translated("Upgrade transformers (fixed by PR #26024 and, for 4.43, #32214)"),
-                    translated(
-                        "In your own code use deepspeed.zero.GatheredParameters(embedding.weight, modifier_rank=0); "
-                        "or resize once without ZeRO-3 and save"
-                    ),
-                ),
+                self.texts["cause_in_log"],
+                cure=self.cures,
                 certainty=certainty,
                 confirm=translated("model.config.vocab_size prints 0 after resize_token_embeddings"),
             )

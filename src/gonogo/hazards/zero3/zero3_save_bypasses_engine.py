@@ -33,10 +33,7 @@ class Zero3SaveBypassesEngine(LoggedHazard):
             inner = isinstance(made, ast.Attribute) and made.attr == "module"
             if calls or inner:
                 yield self.finding(
-                    translated(
-                        "`{code}` is the bare model; under ZeRO-3 get_state_dict asks DeepSpeed's engine for the "
-                        "gathered weights, and fails with an AttributeError."
-                    ).format(code=ast.unparse(given)),
+                    self.texts["bare_model_cause"].format(code=ast.unparse(given)),
                     certainty=Certainty.LIKELY,
                     cure=_GIVE_ENGINE,
                     spans=(call.place.span(), stage_span(run)),
@@ -45,10 +42,7 @@ class Zero3SaveBypassesEngine(LoggedHazard):
             for call in script.calls("trl.PPOTrainer", "trl.experimental.ppo.PPOTrainer"):
                 trl = run.environment.field("trl")
                 yield self.finding(
-                    translated(
-                        "TRL {trl}'s PPOTrainer bypasses DeepSpeed's engine when it saves the policy: under "
-                        "ZeRO-3 the first save fails with an AttributeError."
-                    ).format(trl=trl.get("< 1.13")),
+                    self.texts["trl_cause"].format(trl=trl.get("< 1.13")),
                     certainty=Certainty.LIKELY,
                     cure=_PPO,
                     spans=(trl.span(), call.script.first_line_place(call.node).span(), stage_span(run)),

@@ -54,10 +54,7 @@ class Zero3SavedEmptyWeights(Hazard):
             if call.method == "state_dict" and not _is_saved(script, call.node):
                 continue
             yield self.finding(
-                translated(
-                    "`{code}` sees only what this rank holds of a model that ZeRO-3 has partitioned: tensors of shape "
-                    "[0] are saved instead of weights."
-                ).format(code=text_of(script, call.node)),
+                self.texts["cause_in_script"].format(code=text_of(script, call.node)),
                 certainty=Certainty.LIKELY if is_behind_option(script, call.node) else Certainty.CERTAIN,
                 cure=_FILE_CURE,
                 spans=(call.place.span(), stage_span(run)),
@@ -71,15 +68,9 @@ class Zero3SavedEmptyWeights(Hazard):
         evidence, certainty = found
         yield self.log_finding(
             evidence,
-            translated(
-                "The saved file holds ZeRO-3's empty placeholders instead of the weights, which are in the ranks' own "
-                "files."
-            ),
+            self.texts["cause_in_log"],
             cure=(
-                translated(
-                    "Rebuild the weights from the DeepSpeed checkpoint: python zero_to_fp32.py CHECKPOINT_DIR "
-                    "OUTPUT_DIR"
-                ),
+                self.texts["cure"],
                 Text(
                     f'Before the next run set "{_GATHER_ON_SAVE_KEY}": true in the DeepSpeed JSON (accelerate: '
                     "zero3_save_16bit_model: true)",

@@ -63,10 +63,7 @@ class Zero3WeightsGatheredOnOneRank(Hazard):
             lone = removable_rank_condition(script, call.node)
             edit = script.replacing(lone, script.place(call.node).text) if lone is not None else None
             yield self.finding(
-                translated(
-                    "`{code}` is called by only one rank, but it gathers the parts of all ranks, and the "
-                    "others never take part: the run hangs here."
-                ).format(code=text_of(script, call.node.func) + "(…)"),
+                self.texts["cause"].format(code=text_of(script, call.node.func) + "(…)"),
                 certainty=Certainty.LIKELY if is_behind_option(script, call.node) else Certainty.CERTAIN,
                 severity=Severity.ERROR,
                 cure=_CALL_ON_ALL_RANKS,

@@ -33,9 +33,9 @@ class ZeroClipGradNormOfTorch(Hazard):
             clipping = run.config.get("gradient_clipping")
             limit = _max_norm(call)
             yield self.finding(
-                translated(
-                    "`{code}` clips nothing: ZeRO-{stage} has already taken the gradients out of p.grad. {instead}"
-                ).format(code=text_of(script, call.node), stage=stage, instead=_describe_replacement(clipping)),
+                self.texts["cause"].format(
+                    code=text_of(script, call.node), stage=stage, instead=_describe_replacement(clipping)
+                ),
                 certainty=Certainty.CERTAIN,
                 severity=Severity.WARNING,
                 cure=_cure(clipping, limit),

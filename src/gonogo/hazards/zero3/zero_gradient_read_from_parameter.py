@@ -37,15 +37,10 @@ class ZeroGradientReadFromParameter(Hazard):
                 continue
             seen.add(loop.lineno)
             yield self.finding(
-                translated(
-                    "`{code}` is empty for every parameter: ZeRO-{stage} has moved the gradients into its own buffers "
-                    "during the backward."
-                ).format(code=text_of(script, node), stage=run.zero_stage),
+                self.texts["cause"].format(code=text_of(script, node), stage=run.zero_stage),
                 certainty=Certainty.CERTAIN,
                 severity=Severity.WARNING,
-                cure=translated(
-                    "Use deepspeed.utils.safe_get_full_grad(p) on all ranks, or engine.get_global_grad_norm()"
-                ),
+                cure=self.cures,
                 spans=(
                     script.place(node).span(),
                     script.place(loop).span(translated("the engine's parameters")),

@@ -15,10 +15,7 @@ class ZeroInitBelowStage3(Hazard):
             if not call.keyword("enabled").absent or is_under_zero_condition(script, call.node):
                 continue
             yield self.finding(
-                translated(
-                    "The model is built under deepspeed.zero.Init, which leaves its parameters empty, and the "
-                    "ZeRO-{stage} engine never gathers them."
-                ).format(stage=run.zero_stage),
+                self.texts["cause_in_script"].format(stage=run.zero_stage),
                 certainty=Certainty.LIKELY,
                 cure=self.cures,
                 spans=(call.place.span(), stage_span(run)),
@@ -34,10 +31,7 @@ class ZeroInitBelowStage3(Hazard):
             if stage not in (0, 1, 2) or empty is None:
                 continue
             yield self.finding(
-                translated(
-                    "{parameter} is empty: the model was built under deepspeed.zero.Init, but the ZeRO-{stage} "
-                    "engine does not gather parameters."
-                ).format(parameter=empty.parameter, stage=stage),
+                self.texts["cause_in_rehearsal"].format(parameter=empty.parameter, stage=stage),
                 cure=self.cures,
                 spans=places((failure.innermost("user"), translated("reached from here"))),
                 ranks=failed.ranks,
@@ -52,10 +46,7 @@ class ZeroInitBelowStage3(Hazard):
                 continue
             yield self.log_finding(
                 error,
-                translated(
-                    "ZeRO-1 or ZeRO-2 finds parameters without elements: the model was built under "
-                    "deepspeed.zero.Init, which is for ZeRO-3 only."
-                ),
+                self.texts["cause_in_log"],
                 cure=self.cures,
                 certainty=Certainty.LIKELY,
                 confirm=translated("The model is built inside zero.Init"),

@@ -35,11 +35,7 @@ class ZeroNoSyncIncompatible(Hazard):
         deepspeed = environment.field("deepspeed")
         given = run.arguments.get("gradient_accumulation_steps")
         yield self.finding(
-            translated(
-                "ZeRO-{stage} with {steps} accumulated micro-batches: {name} {version} enters no_sync between "
-                "them, which DeepSpeed {deepspeed} (like every release since 0.16) refuses when ZeRO partitions "
-                "gradients."
-            ).format(
+            self.texts["cause_in_config"].format(
                 stage=config.zero_stage,
                 steps=steps,
                 name=name,
@@ -76,22 +72,13 @@ class ZeroNoSyncIncompatible(Hazard):
                 if call.method == "accumulate" and _accumulates(run) is not True:
                     continue
             yield self.finding(
-                translated(
-                    "`{code}` enters no_sync under ZeRO-{stage}, which DeepSpeed{version} refuses when ZeRO "
-                    "partitions the gradients."
-                ).format(
+                self.texts["cause_in_script"].format(
                     code=text_of(script, call.node, 60),
                     stage=stage,
                     version=f" {deepspeed.value}" if deepspeed.known else " >= 0.16",
                 ),
                 certainty=Certainty.CERTAIN if refuses and of_engine else Certainty.LIKELY,
-                cure=(
-                    translated(
-                        "Drop it: the engine accumulates on its own, according to gradient_accumulation_steps in "
-                        "its JSON"
-                    ),
-                    *(() if of_engine else (_UPGRADE_ACCELERATE,)),
-                ),
+                cure=(self.texts["cure_in_script"], *(() if of_engine else (_UPGRADE_ACCELERATE,))),
                 spans=(call.place.span(), stage_span(run), deepspeed.span(_REFUSES)),
                 confirm=() if refuses else (translated("DeepSpeed is 0.16 or later"),),
             )
@@ -106,20 +93,7 @@ class ZeroNoSyncIncompatible(Hazard):
             evidence, certainty = _find_cut_traceback(log), Certainty.LIKELY
         if evidence is not None:
             yield self.log_finding(
-                evidence,
-                translated(
-                    "transformers, accelerate or the training loop enters no_sync between accumulated "
-                    "micro-batches; since 0.16.0, DeepSpeed refuses that when ZeRO partitions the gradients "
-                    "(stages 2 and 3)."
-                ),
-                cure=(
-                    _UPGRADE,
-                    translated(
-                        "In your own loop drop no_sync / accelerator.accumulate(model), or set "
-                        "gradient_accumulation_steps to 1"
-                    ),
-                ),
-                certainty=certainty,
+                evidence, self.texts["cause_in_log"], cure=(_UPGRADE, self.texts["cure_in_log"]), certainty=certainty
             )
 
 

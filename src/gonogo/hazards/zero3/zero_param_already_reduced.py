@@ -1,5 +1,5 @@
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script
 from gonogo.hazards.zero3._checkpointing import double_recomputation_findings
 from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, first_match
 
@@ -22,12 +22,4 @@ class ZeroParamAlreadyReduced(Hazard):
             )
             certainty = Certainty.LIKELY
         if evidence is not None:
-            yield self.log_finding(
-                evidence,
-                translated(
-                    "A gradient hook fired twice in one backward pass: reentrant gradient checkpointing around a "
-                    "module that is called twice in the step, or that shares its weights."
-                ),
-                cure=self.cures,
-                certainty=certainty,
-            )
+            yield self.log_finding(evidence, self.texts["cause"], cure=self.cures, certainty=certainty)
