@@ -30,6 +30,8 @@ _NAMED_COMMAND_PATTERN = re.compile(
     r"gonogo (?:prepare|rehearse) [^;,()]*?-- [^;,()]+?(?=$|[;,()]| (?:makes|generates|once|shows)\b)"
 )
 """A complete command that a sentence tells the user to run."""
+_DOWNLOAD_PATTERN = re.compile(r"(?:mkdir -p \S+ && )?curl -L -o \S+ [^\s)]+")
+"""The command with which a sentence tells the user to fetch a file."""
 _REQUIRED_OPTION_PATTERN = re.compile(r"((?:--(?:env|with) [A-Za-z_][\w.=-]*\w ?)+|--yes\b)")
 
 
@@ -181,6 +183,8 @@ def _after_rehearsal(report: Report, call: Invocation) -> NextStep:
     for skipped in report.skipped:
         if match := _NAMED_COMMAND_PATTERN.search(skipped.why.en):
             return NextStep(match[0].strip(), translated("generates what is missing here"))
+        if match := _DOWNLOAD_PATTERN.search(skipped.why.en):
+            return NextStep(match[0], translated("downloads what the program asks for; then rehearse again"))
         if (match := _REQUIRED_OPTION_PATTERN.search(skipped.why.en)) and call.command:
             return NextStep(
                 _gonogo_command("rehearse", call, *match[1].split()),
