@@ -7,11 +7,11 @@ import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gonogo.diagnose.kinds_of_attributes import explain_by_attribute, implementing_framework
-from gonogo.diagnose.kinds_of_calls import explain_by_call
-from gonogo.diagnose.kinds_of_messages import Explanation, explain_by_message
-from gonogo.diagnose.kinds_of_objects import explain_by_object
-from gonogo.diagnose.kinds_of_states import explain_by_state
+from gonogo.diagnose.explanations.attributes import explain_by_attribute, implementing_framework
+from gonogo.diagnose.explanations.calls import explain_by_call
+from gonogo.diagnose.explanations.explanation import Explanation, first_explanation
+from gonogo.diagnose.explanations.messages import explain_by_message
+from gonogo.diagnose.explanations.rule_table import explain_by_rule
 from gonogo.evidence.failure.api_mismatch import (
     CALL_MISMATCH_FORMS,
     FORMS,
@@ -72,15 +72,11 @@ def exception_statement(facts: FailureFacts, versions: Mapping[str, str]) -> Sta
         return None
     raised = _most_informative(facts.chain)
     misfit = find_api_mismatch(facts, versions)
-    because, change = explain_by_object(raised)
-    if because is None:
-        because, change = explain_by_state(raised)
+    because, change = first_explanation((explain_by_rule, explain_by_call), raised)
     if because is None:
         because, change = explain_by_attribute(raised, misfit, versions)
     if because is None:
         because, change = explain_by_message(raised)
-    if because is None:
-        because, change = explain_by_call(raised)
     if because is None and misfit is not None and raised.message.form in FORMS:
         because, change = _explain_api_mismatch(misfit, versions)
     elif because is None:
