@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from gonogo.evidence.failure.api_mismatch import PLAIN_TYPES
-from gonogo.evidence.log.context import under_zero3
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.patterns import Pattern, lazy_compile
@@ -83,9 +82,7 @@ def _is_of_absent_engine(finding: Finding, hazard: Hazard, log: FailureLog) -> b
 def _mentioned(log: FailureLog, name: str) -> bool:
     pattern = Pattern(f"(?i){_MENTIONS.get(name, re.escape(name))}")
     versions = "\n".join(log.setup.version_texts)
-    if log.says(pattern) or log.setup.mentions(pattern.text) or pattern.search(versions) is not None:
-        return True
-    return name == _ZERO and under_zero3(log)
+    return log.says(pattern) or log.setup.mentions(pattern.text) or pattern.search(versions) is not None
 
 
 def _decisive_error(finding: Finding, log: FailureLog) -> LoggedError | None:
