@@ -4,22 +4,27 @@
     python scripts/wording_sample.py --seed 7 --count 10 --only sentences
 
 A name is what a file of ``src/gonogo`` defines: a module, class, function, parameter or constant; a name that several
-places define counts once. A sentence is what a user reads: the English of a ``Text``, of an option's help, of a
-hazard's page, of a document. Whoever judges gets the output and nothing else of gonogo, and answers for each line:
-keep it, or what they would have written.
+places define counts once. A sentence is what a user reads: the English of a ``Text``, of a file of texts or rules, of
+an option's help, of a hazard's page, of a document. Whoever judges gets the output and nothing else of gonogo, and
+answers for each line: keep it, or what they would have written.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import json
 import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import tomllib
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "gonogo"
+RULES = PACKAGE / "diagnose" / "explanations" / "rules.toml"
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _SHORTEST_SENTENCE = 25
 _SECTIONS_WITHOUT_SENTENCES = ("Sources", "Example")
@@ -72,6 +77,13 @@ def sentences() -> dict[str, str]:
                 place = f"{path.relative_to(ROOT)}:{node.lineno}"
                 for text in _texts_of_call(node):
                     found |= dict.fromkeys(_split(text), place)
+    for path in sorted(PACKAGE.rglob("*.texts.json")):
+        for text in json.loads(path.read_text(encoding="utf-8")).values():
+            found |= dict.fromkeys(_split(text["en"]), str(path.relative_to(ROOT)))
+    heads = {path: path.read_text(encoding="utf-8").split("+++\n")[1] for path in PACKAGE.glob("hazards/*/*.md")}
+    for path, declared in {**heads, RULES: RULES.read_text(encoding="utf-8")}.items():
+        for text in _english_in(tomllib.loads(declared)):
+            found |= dict.fromkeys(_split(text), str(path.relative_to(ROOT)))
     for path in sorted((PACKAGE / "hazards").rglob("*.md")):
         english = path.read_text(encoding="utf-8").partition("\n# English\n")[2].partition("\n# 中文\n")[0]
         for section in re.split(r"^## ", english, flags=re.MULTILINE):
@@ -82,6 +94,17 @@ def sentences() -> dict[str, str]:
             for sentence in _split(path.read_text(encoding="utf-8")):
                 found.setdefault(sentence, str(path.relative_to(ROOT)))
     return found
+
+
+def _english_in(value: Any) -> Iterator[str]:
+    """The English of each text of a document in TOML."""
+    if isinstance(value, dict):
+        if value.keys() == {"en", "zh"}:
+            yield value["en"]
+        else:
+            yield from (text for part in value.values() for text in _english_in(part))
+    elif isinstance(value, list):
+        yield from (text for part in value for text in _english_in(part))
 
 
 def _texts_of_call(call: ast.Call) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from test_kinds_of_messages import FRAME, SITE, report_on
+from test_explanations import FRAME, SITE, report_on
 
 from gonogo.finding import Certainty, Finding
 

@@ -70,7 +70,7 @@ try:
         done = subprocess.run(world.command(["bash", "-c", script]), env=world.environment({"PATH": os.defpath}),
                               cwd="/", capture_output=True, text=True)
         answer = {"means": world.spec.means, "status": done.returncode, "why": confinement.reasons,
-                  "door": confinement.door,
+                  "namespace_helper": confinement.namespace_helper,
                   "layer": str(world.spec.folder), "said": done.stderr}
 except UserError as error:
     answer = {"error": str(error)}
@@ -145,7 +145,7 @@ def test_bubblewrap_makes_the_user_namespace_where_it_alone_may(needs: Needs) ->
     needs("namespaces", "ordinary")
     answer = chosen("ordinary", BY_BWRAP)
     assert (answer["means"], answer["status"]) == ("namespaces", 0), answer
-    assert os.path.samefile(answer["door"], bwrap)
+    assert os.path.samefile(answer["namespace_helper"], bwrap)
     assert answer["why"] == ["namespaces: unshare: Operation not permitted"]
 
 
@@ -156,10 +156,10 @@ def test_bubblewrap_that_has_no_rights_to_hand_on(needs: Needs) -> None:
     needs("landlock", "ordinary")
     setup = 'mkdir "$F/b" && cp $(which bwrap) "$F/b/" && chmod 4755 "$F/b/bwrap" && export PATH="$F/b:$PATH"'
     answer = chosen("ordinary", "directly", setup=setup)
-    assert (answer["means"], answer["status"], answer["door"]) == ("landlock", 0, ""), answer
+    assert (answer["means"], answer["status"], answer["namespace_helper"]) == ("landlock", 0, ""), answer
     assert "namespaces by bwrap: bwrap: --cap-add in setuid mode" in answer["why"][0]
     answer = chosen("ordinary", BY_BWRAP, "mount")
-    assert (answer["means"], answer["status"], answer["door"]) == ("landlock", 0, ""), answer
+    assert (answer["means"], answer["status"], answer["namespace_helper"]) == ("landlock", 0, ""), answer
     assert answer["why"][1].startswith("namespaces by bwrap: ")
 
 

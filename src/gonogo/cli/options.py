@@ -84,7 +84,7 @@ Upstream = Annotated[
     typer.Option(
         "--upstream",
         help="Fetch other releases of the failing package from the index, compare them by symbol, and try first where "
-        "what failed changed. Nothing of the archives is run.",
+        "what failed changed. No code in the archives is run.",
     ),
 ]
 

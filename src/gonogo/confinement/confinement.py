@@ -44,7 +44,7 @@ class Confinement:
         """The means that confines its worlds; None before the first one."""
         self.reasons: list[str] = []
         """Why the kernel refused better means, in its own words."""
-        self._door: tuple[str, ...] | None = None
+        self._namespace_helper: tuple[str, ...] | None = None
         """The command that creates the user namespaces, empty if none is needed; None before the first world."""
         self._ancestors: dict[Path, set[Path]] = {}
         """The trees that each world's tree was started with, directly or indirectly."""
@@ -74,7 +74,7 @@ class Confinement:
     ) -> Iterator[World]:
         """Like :meth:`world`; refusals by the kernel of better means are appended to ``refusals``."""
         base_trees = self._without_ancestors([*([] if prepared is None else [prepared]), *below])
-        for means, door in self._means_candidates():
+        for means, namespace_helper in self._means_candidates():
             for layers in self._places() if means == "namespaces" else (self.scratch / "worlds",):
                 layers.mkdir(exist_ok=True)
                 elsewhere = () if layers.is_relative_to(self.scratch) else (str(layers),)
@@ -87,7 +87,7 @@ class Confinement:
                         readable=(self.readable,),
                         remapped=(os.getcwd(), os.path.expanduser("~"), "/var/tmp"),
                         hidden=() if means == "none" else (*secret_places(), *elsewhere),
-                        door=door,
+                        namespace_helper=namespace_helper,
                         base_trees=base_trees,
                     ),
                     None if listener is None else listener.add,
@@ -98,11 +98,11 @@ class Confinement:
                     refusals.append(f"{means}: {why}")
                     continue
                 except WorldRefused as why:
-                    refusals.append(f"{' by '.join((means, *map(os.path.basename, door[:1])))}: {why}")
+                    refusals.append(f"{' by '.join((means, *map(os.path.basename, namespace_helper[:1])))}: {why}")
                     break
-                if self.means is None or self._door is None:
+                if self.means is None or self._namespace_helper is None:
                     self.reasons = list(refusals)
-                self.means, self._door = means, door
+                self.means, self._namespace_helper = means, namespace_helper
                 if means == "namespaces":
                     self._layers = layers
                 self._ancestors[world.tree] = {
@@ -122,17 +122,17 @@ class Confinement:
     def _means_candidates(self) -> Iterator[tuple[Means, tuple[str, ...]]]:
         """The means to try, best first, each with the command that creates its user namespace (empty for none)."""
         if self.means is not None:
-            yield self.means, self._door or ()
+            yield self.means, self._namespace_helper or ()
             return
         for means in _means_to_try():
             yield means, ()
-            if means == "namespaces" and (door := _bubblewrap()):
-                yield means, door
+            if means == "namespaces" and (namespace_helper := _bubblewrap()):
+                yield means, namespace_helper
 
     @property
-    def door(self) -> str:
+    def namespace_helper(self) -> str:
         """The path of the program that creates the user namespaces; empty if none is needed."""
-        return self._door[0] if self._door else ""
+        return self._namespace_helper[0] if self._namespace_helper else ""
 
     def _without_ancestors(self, trees: Sequence[Path]) -> tuple[Path, ...]:
         """The trees without ancestors of later ones, so that files deleted in those don't reappear."""
@@ -197,7 +197,7 @@ class AvailableMeans(NamedTuple):
     """``none`` if there are none."""
     refused: str
     """Why the kernel refused better means."""
-    door: str
+    namespace_helper: str
     """The program that creates the user namespaces; empty if none is needed."""
 
 
@@ -207,7 +207,7 @@ def detect_means() -> AvailableMeans:
         confinement = Confinement(Path(folder))
         refused: list[str] = []
         with contextlib.suppress(UserError), confinement.open_worlds((), None, None, refused):
-            return AvailableMeans(confinement.means or "none", "; ".join(refused), confinement.door)
+            return AvailableMeans(confinement.means or "none", "; ".join(refused), confinement.namespace_helper)
         return AvailableMeans("none", "; ".join(refused), "")
 
 

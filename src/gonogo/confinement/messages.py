@@ -37,11 +37,14 @@ _CONFINED_BY: dict[Means, Text] = {
 
 
 _NAMESPACES_BY_HELPER = translated(
-    "{confined} (user namespaces are created by {door}, since this machine does not let gonogo create its own: {why})"
+    "{confined} (user namespaces are created by {helper}, since this machine does not let gonogo create its own: {why})"
 )
 
 
-def confined_by(means: Means, refusal_reason: str, door: str = "") -> Text:
-    """How programs are confined on this machine, for ``gonogo env``. ``door``: what creates the user namespaces."""
-    text = _CONFINED_BY[means].format(why=refusal_reason or "-")
-    return _NAMESPACES_BY_HELPER.format(confined=text, door=door, why=refusal_reason or "-") if door else text
+def confined_by(means: Means, refusal_reason: str, namespace_helper: str = "") -> Text:
+    """How programs are confined on this machine, for ``gonogo env``; the helper is what creates user namespaces."""
+    reason = refusal_reason or "-"
+    text = _CONFINED_BY[means].format(why=reason)
+    if not namespace_helper:
+        return text
+    return _NAMESPACES_BY_HELPER.format(confined=text, helper=namespace_helper, why=reason)

@@ -81,7 +81,7 @@ class WorldSpec:
     """Folders that programs may write to even if owned by other users; for the first one, including subfolders."""
     hidden: tuple[str, ...] = ()
     """Files and folders that appear empty (with Landlock: that can't be read)."""
-    door: tuple[str, ...] = ()
+    namespace_helper: tuple[str, ...] = ()
     """Command prefix of the first process: a program allowed to create the user namespace if gonogo is not.
 
     It leaves that process all capabilities in the namespace.
@@ -129,10 +129,10 @@ class World:
                 listener.listen(128)
                 ends = (theirs.fileno(), listener.fileno())
                 self._process = subprocess.Popen(
-                    [*self.spec.door, sys.executable, "-I", "-S", _INSIDE_FOLDER, "begin", *map(str, ends)],
+                    [*self.spec.namespace_helper, sys.executable, "-I", "-S", _INSIDE_FOLDER, "begin", *map(str, ends)],
                     env=_library_path_variables(), cwd="/", stdin=subprocess.DEVNULL, pass_fds=ends,
                     start_new_session=True,
-                    stderr=subprocess.PIPE if self.spec.door else None,
+                    stderr=subprocess.PIPE if self.spec.namespace_helper else None,
                 )  # fmt: skip
             with contextlib.suppress(BrokenPipeError):
                 ours.send(marshal.dumps(self._message(layer)))
@@ -150,7 +150,7 @@ class World:
         spec = self.spec
         return {
             "means": spec.means,
-            "in_user_namespace": bool(spec.door),
+            "in_user_namespace": bool(spec.namespace_helper),
             "layer": str(layer),
             "private": str(spec.private),
             "shared": [str(path) for path in spec.shared],

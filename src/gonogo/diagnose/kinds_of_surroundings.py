@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gonogo.diagnose.kinds_of_messages import Explanation, first_explanation
+from gonogo.diagnose.explanations.explanation import Explanation, first_explanation
 from gonogo.evidence.failure.api_mismatch import package_of_class
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated

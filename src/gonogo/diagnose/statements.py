@@ -7,11 +7,11 @@ import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gonogo.diagnose.kinds_of_attributes import explain_by_attribute, implementing_framework
-from gonogo.diagnose.kinds_of_calls import explain_by_call
-from gonogo.diagnose.kinds_of_messages import Explanation, explain_by_message
-from gonogo.diagnose.kinds_of_objects import explain_by_object
-from gonogo.diagnose.kinds_of_states import explain_by_state
+from gonogo.diagnose.explanations.attributes import explain_by_attribute, implementing_framework
+from gonogo.diagnose.explanations.calls import explain_by_call
+from gonogo.diagnose.explanations.explanation import Explanation, first_explanation
+from gonogo.diagnose.explanations.messages import explain_by_message
+from gonogo.diagnose.explanations.rule_table import explain_by_rule
 from gonogo.diagnose.kinds_of_surroundings import explain_by_surroundings
 from gonogo.evidence.failure.api_mismatch import (
     CALL_MISMATCH_FORMS,
@@ -75,17 +75,13 @@ def exception_statement(facts: FailureFacts, versions: Mapping[str, str]) -> Sta
         return None
     raised = _most_informative(facts.chain)
     misfit = find_api_mismatch(facts, versions)
-    because, change = explain_by_object(raised)
-    if because is None:
-        because, change = explain_by_state(raised)
+    because, change = first_explanation((explain_by_rule, explain_by_call), raised)
     if because is None:
         because, change = explain_by_surroundings(raised, versions)
     if because is None:
         because, change = explain_by_attribute(raised, misfit, versions)
     if because is None:
         because, change = explain_by_message(raised)
-    if because is None:
-        because, change = explain_by_call(raised)
     if because is None and misfit is not None and raised.message.form in FORMS:
         because, change = _explain_api_mismatch(misfit, versions)
     elif because is None:
@@ -182,9 +178,8 @@ def _explain_missing_key(message: Message, code: str, exception: RaisedException
         return (
             translated("the config has no entry '{key}', which the program reads").format(key=key),
             translated(
-                "add the section or key {key} to the config (on the command line: +{key}=…), as the entry point that "
-                "reads "
-                "it expects"
+                "add the section or key {key} to the config (on the command line: +{key}=…), with what the entry point "
+                "that reads it expects"
             ).format(key=key),
         )
     holder = next((found.group(1) for found in _SUBSCRIPT.finditer(code) if key in code), "")

@@ -51,6 +51,8 @@ class PageDeclarations(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     yields_to: tuple[str, ...] | UnsetType = UNSET
     consequence: bool | UnsetType = UNSET
     formerly: tuple[str, ...] | UnsetType = UNSET
+    about: tuple[str, ...] | UnsetType = UNSET
+    setting: str | UnsetType = UNSET
     needs: tuple[str, ...] | UnsetType = UNSET
     cures: tuple[Text, ...] | UnsetType = UNSET
     texts: dict[str, Text] | UnsetType = UNSET
@@ -108,6 +110,13 @@ class Hazard:
     Such an error takes precedence, and this hazard stays possible; likewise beside a hazard in ``yields_to``.
     """
 
+    about: tuple[str, ...] = ()
+    """Libraries and engines that it is about: a log that mentions none of them doesn't suggest it.
+
+    :mod:`gonogo.judge.obligations` says by which words a log mentions them, where it isn't the name alone.
+    """
+    setting: str = ""
+    """A setting without which it can't happen: it is only possible where nothing shows that setting."""
     needs: tuple[str, ...] | None = None
     """The obligations on which a certain finding in a rehearsal depends.
 

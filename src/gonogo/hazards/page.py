@@ -204,7 +204,7 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
         self.refuse(where, translated("{said}: fix the value").format(said=said))
 
 
-def _parse_toml(text: str) -> dict[str, Any]:
+def parse_toml(text: str) -> dict[str, Any]:
     """TOML as plain values. Raises ValueError if it is invalid."""
     import sys  # loaded on demand: pages are rarely read from their files
 
@@ -234,7 +234,7 @@ def read_page(
             ).format(english=ENGLISH, chinese=CHINESE),
         )
     try:
-        head = _parse_toml(f"\n{parts['head']}")  # the newline keeps line numbers as in the file
+        head = parse_toml(f"\n{parts['head']}")  # the newline keeps line numbers as in the file
     except ValueError as error:
         empty.refuse("", translated("not valid TOML: {error}").format(error=error))
     named = {**(shared or {}), **head.pop("shared", {})}
@@ -247,7 +247,7 @@ def read_page(
 def read_shared(text: str, theme: str) -> dict[str, Any]:
     """The values shared by the pages of a theme, by name. Raises UserError if the text is invalid TOML."""
     try:
-        return _parse_toml(text)
+        return parse_toml(text)
     except ValueError as error:
         file = f"hazards/{theme}/_shared.toml"
         raise UserError(translated("{file}: not valid TOML: {error}").format(file=file, error=error)) from None

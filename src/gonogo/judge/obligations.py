@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from gonogo.evidence.failure.api_mismatch import PLAIN_TYPES
-from gonogo.evidence.log.context import under_zero3
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.patterns import Pattern, lazy_compile
@@ -32,20 +31,15 @@ _SELF_EXPLAINING_TYPES = _NAMING_TYPES | {"IndexError", "KeyError", "TypeError"}
 _NAMED_PATTERN = lazy_compile(r"(?<![\w.])([A-Za-z_][\w.]*)\(\)|[\"'`]([A-Za-z_][\w.]*)[\"'`]")
 _THEME_OF_RELEASES = "environment"
 _OTHER_NAME = "qzx_other"
-_ZERO_PATTERN = Pattern(r"(?i)deepspeed|zero|\bds_|Invalidate trace cache")
-_PARTS: dict[str, Pattern] = {
-    "ddp": Pattern(r"(?i)\bddp\b|DistributedDataParallel|_ddp|nn/parallel"),
-    "flash": Pattern(r"(?i)flash"),
-    "lora": Pattern(r"(?i)lora|peft|adapter"),
-    "npu": Pattern(r"(?i)npu|ascend|hccl|\bacl"),
-    "sglang": Pattern(r"(?i)sglang"),
-    "torchtitan": Pattern(r"(?i)torchtitan"),
-    "unsloth": Pattern(r"(?i)unsloth"),
-    "vllm": Pattern(r"(?i)vllm"),
+_ZERO = "zero"
+_MENTIONS = {
+    "ddp": r"\bddp\b|DistributedDataParallel|_ddp|nn/parallel",
+    "flash-attn": "flash",
+    "lora": "lora|peft|adapter",
+    "npu": r"npu|ascend|hccl|\bacl",
+    _ZERO: r"deepspeed|zero|\bds_|Invalidate trace cache",
 }
-"""What a hazard's name says that it is about, and how a log, a launch or a config mentions it."""
-_SETTINGS: dict[str, Pattern] = {"expandable": Pattern(r"(?i)expandable")}
-"""A setting that a hazard is about: it may be the cause only if something shows that it is on."""
+"""How a log, a launch or a config mentions what a hazard is about, if not by that name itself."""
 
 
 def held_to_obligations(finding: Finding, hazard: Hazard, log: FailureLog) -> Finding | None:
@@ -59,8 +53,7 @@ def held_to_obligations(finding: Finding, hazard: Hazard, log: FailureLog) -> Fi
         if finding.certainty is Certainty.CERTAIN and any(map(_explains_itself, log.errors)):
             return replace(finding, certainty=Certainty.LIKELY, confirm=finding.confirm or _confirmation(hazard))
         return finding
-    settings = [_SETTINGS[part] for part in hazard.name.split("-") if part in _SETTINGS]
-    if any(not _mentioned(log, setting) for setting in settings):
+    if hazard.setting and not _mentioned(log, hazard.setting):
         return replace(finding, certainty=Certainty.POSSIBLE, confirm=finding.confirm or _confirmation(hazard))
     if hazard.theme == _THEME_OF_RELEASES:
         return finding  # Two packages that don't fit each other: which name is missing does not matter.
@@ -81,18 +74,13 @@ def _is_of_absent_engine(finding: Finding, hazard: Hazard, log: FailureLog) -> b
     A timeout alone suggests no hang of ZeRO where nothing mentions ZeRO; a traceback suggests no library's hazard that
     neither passes through the library nor names it.
     """
+    absent = [name for name in hazard.about if not _mentioned(log, name)]
     error = _decisive_error(finding, log)
-    if error is None:
-        return _is_hang_of_zero(hazard) and not under_zero3(log) and not _mentioned(log, _ZERO_PATTERN)
-    parts = [_PARTS[part] for part in hazard.name.split("-") if part in _PARTS]
-    return bool(error.all_frames) and any(not _mentioned(log, part) for part in parts)
+    return bool(absent) and bool(error.all_frames) if error is not None else _ZERO in absent
 
 
-def _is_hang_of_zero(hazard: Hazard) -> bool:
-    return hazard.theme == "zero3" and "hang" in hazard.name.split("-")
-
-
-def _mentioned(log: FailureLog, pattern: Pattern) -> bool:
+def _mentioned(log: FailureLog, name: str) -> bool:
+    pattern = Pattern(f"(?i){_MENTIONS.get(name, re.escape(name))}")
     versions = "\n".join(log.setup.version_texts)
     return log.says(pattern) or log.setup.mentions(pattern.text) or pattern.search(versions) is not None
 

@@ -46,7 +46,7 @@ class Server(LanguageServer):
         self._worker = ThreadPoolExecutor(1)  # one check at a time, since checks share cached files
         self._waiting: asyncio.Task[None] | None = None
 
-    def begin(self, params: lsp.InitializeParams) -> None:
+    def on_initialize(self, params: lsp.InitializeParams) -> None:
         """Take the workspace root and the language from the editor."""
         if self.asked is None and (params.locale or "").lower().startswith("zh"):
             self.language = "zh"
@@ -146,7 +146,7 @@ def make_server(language: str | None) -> Server:
 
     @server.feature(lsp.INITIALIZE)
     def initialize(params: lsp.InitializeParams) -> None:
-        server.begin(params)
+        server.on_initialize(params)
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
     def did_open(params: lsp.DidOpenTextDocumentParams) -> None:

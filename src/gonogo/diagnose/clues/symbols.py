@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.diagnose.kinds_of_attributes import is_unset_own_attribute, is_wrapper_attribute
+from gonogo.diagnose.explanations.attributes import is_unset_own_attribute, is_wrapper_attribute
 from gonogo.evidence.environment.compatibility import requirements_of_release
 from gonogo.evidence.environment.version_range import parse_specifier, parse_version
 from gonogo.evidence.failure.api_mismatch import ApiMismatch, find_api_mismatch, library_package

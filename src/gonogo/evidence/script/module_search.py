@@ -85,11 +85,13 @@ class ModuleSearch:
             self._listings[folder] = found
         return found
 
-    def is_project_path(self, real: str) -> bool:
+    def is_project_path(self, real_path: str) -> bool:
         """Whether a file or folder is the user's: under the root, and not in an installed package there."""
         roots = (self.root,) if self.path is None else (self.root, *self.path.folders, *self._added, *self._appended)
-        root = next((each for each in roots if real == each or real.startswith(each.rstrip(os.sep) + os.sep)), None)
-        return root is not None and not _NON_PROJECT_FOLDERS.intersection(real[len(root) :].split(os.sep))
+        root = next(
+            (each for each in roots if real_path == each or real_path.startswith(each.rstrip(os.sep) + os.sep)), None
+        )
+        return root is not None and not _NON_PROJECT_FOLDERS.intersection(real_path[len(root) :].split(os.sep))
 
     def relative_import_file(self, dotted: str, package_root: str) -> str | None:
         """The file of a module that a relative import names, below the folder that contains the package."""

@@ -45,17 +45,17 @@ class CollectiveBranchOnOwnLoss(Hazard):
         data = script.source.data
         if run.world_size == 1 or b"backward(" not in data or not any(word in data for word in _DISTRIBUTED_MARKERS):
             return
-        looked_at: Counter[Loop] = Counter()
+        backward_counts: Counter[Loop] = Counter()
         agreed: dict[Loop, bool] = {}
         for call in script.calls("*.backward"):
             loop = script.enclosing_loop(call.node)
             loss = _loss_name(call)
             if loop is None or loss is None:
                 continue
-            looked_at[loop] += 1
+            backward_counts[loop] += 1
             if loop not in agreed:
                 agreed[loop] = any(map(_agrees, ast.walk(loop)))
-            if agreed[loop] or looked_at[loop] > _MAX_BACKWARDS:
+            if agreed[loop] or backward_counts[loop] > _MAX_BACKWARDS:
                 continue
             own = _made_of(loop, loss)
             for test, leaving in _exits(script, loop, call.node):

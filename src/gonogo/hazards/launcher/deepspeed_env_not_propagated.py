@@ -37,7 +37,6 @@ class DeepspeedEnvNotPropagated(Hazard):
             self.texts["cause_in_launch"].format(
                 names=Text(", ".join(names), "、".join(names)),
                 are="is" if len(names) == 1 else "are",
-                others=nodes - 1,
                 passed=Text("*, ".join(_PASSED_ON), "*、".join(_PASSED_ON)),
             ),
             certainty=Certainty.LIKELY,

@@ -51,7 +51,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
         if options.get("standalone").known:
             place = options.place_of("standalone")
             yield self.finding(
-                self.texts["standalone_cause"].format(nodes=nodes, others=nodes - 1),
+                self.texts["standalone_cause"].format(nodes=nodes),
                 cure=(
                     translated("Remove --standalone, and name one node as the rendezvous endpoint"),
                     *_common_address_cure(launch),

@@ -11,7 +11,7 @@ from gonogo.report.table import Table
 from gonogo.report.untrusted import clean_line
 
 _TITLE = translated("With other settings")
-_AS_IT_IS = translated("as above")
+_AS_ABOVE = translated("as above")
 _COLUMNS = (
     translated("settings"),
     translated("verdict"),
@@ -45,7 +45,7 @@ def _own_row(report: Report, rehearsal: Rehearsal, language: str) -> tuple[str, 
     rank = rehearsal.ranks[0]
     node = rehearsal.host_per_node
     return (
-        _AS_IT_IS.in_language(language),
+        _AS_ABOVE.in_language(language),
         report.verdict.value,
         *_gpu(rank.peak_reserved_bytes, rehearsal),
         size(node.peak_bytes) if node is not None else _NO_VALUE,

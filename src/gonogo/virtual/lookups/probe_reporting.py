@@ -34,7 +34,7 @@ def install() -> Callable[[], None]:
 def _wrap_probe(probe_function: Any) -> Any:
     @functools.wraps(probe_function)
     def looks(path: Any, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(path, int) and kwargs.get("dir_fd") is None and not _is_of_gonogo(sys._getframe(1)):
+        if not isinstance(path, int) and kwargs.get("dir_fd") is None and not _is_gonogo_frame(sys._getframe(1)):
             with contextlib.suppress(TypeError):  # the original call raises it
                 looked_for(os.fsdecode(path))
         return probe_function(path, *args, **kwargs)
@@ -42,7 +42,7 @@ def _wrap_probe(probe_function: Any) -> Any:
     return looks
 
 
-def _is_of_gonogo(frame: FrameType | None) -> bool:
+def _is_gonogo_frame(frame: FrameType | None) -> bool:
     """Whether gonogo itself probes, as where a replaced ``load_dataset`` looks whether a name is a local folder.
 
     The program does not learn the answer. Paths that gonogo finds missing for the program are passed to

@@ -225,7 +225,7 @@ def _chosen_dim(func: Any, args: Any, kwargs: Any) -> int:
 
 
 @_register_handler(aten._use_cudnn_ctc_loss.default, aten._use_cudnn_ctc_loss.Tensor)
-def _ctc_in_cudnn(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> bool:
+def _use_cudnn_ctc_loss(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> bool:
     """Always False: cuDNN requires 32-bit targets, concatenated on the CPU, while PyTorch's own kernel takes any."""
     return False
 

@@ -33,7 +33,7 @@ NO_FOLDER = translated(
 NO_CONFIG = translated(
     "the model folder {name} has no config.json; copy it there from the model (the weights are not needed)"
 )
-BAD_CONFIG = translated("{path} is not readable as JSON: {why}")
+INVALID_CONFIG = translated("{path} is not readable as JSON: {why}")
 
 
 class ModelNotDownloaded(OSError):
@@ -83,9 +83,9 @@ def read_json(path: str) -> dict[str, Any]:
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, UnicodeDecodeError) as error:
-        raise MissingModelError(BAD_CONFIG.format(path=path, why=str(error))) from None
+        raise MissingModelError(INVALID_CONFIG.format(path=path, why=str(error))) from None
     if not isinstance(content, dict):
-        raise MissingModelError(BAD_CONFIG.format(path=path, why="not an object"))
+        raise MissingModelError(INVALID_CONFIG.format(path=path, why="not an object"))
     return content
 
 

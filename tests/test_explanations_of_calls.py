@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from test_kinds_of_messages import FRAME, SITE, clues, framed, report_on
+from test_explanations import FRAME, SITE, clues, framed, report_on
 
 from gonogo.evidence.log.code_owner import owner_of
 

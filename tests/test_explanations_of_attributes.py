@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gonogo.evidence.log.code_owner import owner_of
-from tests.test_kinds_of_messages import SITE, clues, framed, report_on
+from tests.test_explanations import SITE, clues, framed, report_on
 
 VERSIONS = {"transformers": "5.3.0", "sglang": "0.5.12", "verl": "0.6.0", "vllm": "0.11.0", "torch": "2.7.1+cu128"}
 
@@ -82,7 +82,7 @@ def answer(tmp_path: Path, log: str, versions: dict[str, str] | None = None, lau
                 "while isinstance(m, classes):",
                 "TypeError: isinstance() arg 2 must be a type, a tuple of types, or a union",
             ),
-            "one of the classes passed to isinstance (classes) is not a class",
+            "one of the classes passed to isinstance in `while isinstance(m, classes):` is not a class",
         ),
         (
             framed(

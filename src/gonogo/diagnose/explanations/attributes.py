@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from gonogo.diagnose.kinds_of_messages import Explanation, first_explanation
+from gonogo.diagnose.explanations.explanation import Explanation, first_explanation
 from gonogo.evidence.failure.api_mismatch import PLAIN_TYPES, ApiMismatch
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated

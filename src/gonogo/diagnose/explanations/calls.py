@@ -1,7 +1,7 @@
-"""Explain exceptions by what the raising line was called with.
+"""Explain exceptions by the call or the line that raised them.
 
-For example an argument that is passed twice, an empty tensor that is reduced, None in a collective, a name that
-nothing defines, a key that the caller expects, a shape that the number of elements does not allow.
+For example an argument that is passed twice, an empty tensor that is reduced, None in a collective, a key that the
+caller expects, a shape that the number of elements does not allow.
 """
 
 from __future__ import annotations
@@ -10,13 +10,20 @@ import math
 import re
 from collections.abc import Callable
 
-from gonogo.diagnose.kinds_of_messages import Explanation, first_explanation
+from gonogo.diagnose.explanations.explanation import Explanation, code_of, first_explanation, innermost, release_of
 from gonogo.evidence.failure.message import sizes_in
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
-from gonogo.finding.failure import CodePlace, RaisedException
+from gonogo.finding.failure import RaisedException
 
 _NAME = r"(?<![\w.])[A-Za-z_][\w.]*(?:\[[^\]]{1,40}\])?"
+_STATE_LOOKUP_PATTERN = lazy_compile(r"(?i)(?<![\w.])((?:\w+\.)*\w*(?:state_dict|checkpoint|ckpt)\w*)\[[\"'f]")
+_LOADING_PATTERN = lazy_compile(r"(?i)load|resume|restore|convert")
+_WRONG_TYPE_PATTERN = lazy_compile(
+    r"^[`'\"]?([A-Za-z_][\w.]{0,80})[`'\"]? (?:must|should|has to) be (?:of type |an? )?"
+    r"(tuple|list|dict|str|string|int|integer|bool|float|torch\.Tensor|tensor)\b"
+    r"(?:[^\n]{0,40}?(?:got|not|but is|found) (?:an? )?<?(?:class |type )?'?([\w.]{2,40}))?"
+)
 _PASSED_TWICE_PATTERN = lazy_compile(r"([\w.]{1,160})\(\) got multiple values for (keyword )?argument '(\w{1,80})'")
 _EMPTY_REDUCTION_PATTERN = lazy_compile(
     r"(?:\b(min|max|argmin|argmax|aminmax)\(\): )?[Ee]xpected reduction dim .{0,60}input\.numel\(\) == 0"
@@ -24,24 +31,17 @@ _EMPTY_REDUCTION_PATTERN = lazy_compile(
 _NOT_A_TENSOR_PATTERN = lazy_compile(
     r"Expected parameter `(\w{1,60})` of type torch\.Tensor(?:\s+but got <class '([\w.]{1,60})'>)?"
 )
-_UNDEFINED_NAME_PATTERN = lazy_compile(r"^name '(\w{1,100})' is not defined")
-_UNKNOWN_TO_RELEASE_PATTERN = lazy_compile(r"^([A-Z][a-z]+ type) '(\w{1,60})' not found\. Available \w{1,20} types?\b")
 _RESHAPE_PATTERN = lazy_compile(r"shape '\[([-\d, ]{1,200})\]' is invalid for input of size (\d{1,15})")
 _MEMBER_PATTERN = lazy_compile(
     rf"^assert ({_NAME}|[\"'][^\"']{{1,80}}[\"']) (not )?in ({_NAME})(?:\.keys\(\))?\s*(?:,|$)"
 )
 _LITERAL_LIST_PATTERN = lazy_compile(r"\[\s*((?:[\"'][\w./-]{1,80}[\"']\s*(?:,\s*)?){1,20})\]")
 _LITERAL_PATTERN = lazy_compile(r"[\"']([\w./-]{1,80})[\"']")
-_MESH_DIMENSIONS_PATTERN = lazy_compile(
-    r"Invalid mesh_dim_names? \(?([^()\n]{1,120}?)\)? specified\. Valid mesh_dim_names are \[([^\]\n]{0,200})\]"
-)
-_BUNDLE_PATTERN = lazy_compile(
-    r"placement group bundle index (\d{1,6}) is invalid\. Valid placement group indexes: 0-(\d{1,6})"
-)
 _CALLS_A_COLLECTIVE_PATTERN = lazy_compile(
     rf"\b(all_reduce|all_gather_into_tensor|reduce_scatter_tensor|broadcast|reduce|send|recv|isend|irecv|all_gather"
     rf"|reduce_scatter|all_to_all_single)\(\s*(?:tensor=)?({_NAME})"
 )
+_CHECKPOINT_FILE_PATTERN = lazy_compile(r"checkpoint[^/]*\.py$")
 
 
 def explain_by_call(exception: RaisedException) -> Explanation:
@@ -49,12 +49,86 @@ def explain_by_call(exception: RaisedException) -> Explanation:
     return first_explanation(_RULES, exception)
 
 
-def _code_of(place: CodePlace | None) -> str:
-    return place.code[:2000] if place is not None else ""
+def _explain_generated_forward(exception: RaisedException) -> Explanation:
+    """An attribute that a generated function (a patched forward) expects, and that another patch would have set."""
+    message = exception.message
+    if message.form != "no_attribute" or not message.names:
+        return None, None
+    frames = [frame for frame in exception.frames if frame.function != "__getattr__"]
+    if not frames or frames[-1].path not in ("<string>", "<stdin>"):
+        return None, None
+    function = frames[-1].function
+    package = next(
+        (frame.package for frame in exception.frames if frame.package and function.startswith(frame.package)), ""
+    )
+    return (
+        translated(
+            "{function} was generated and put in place of a method{by}; it reads {name} of {subject}, which nothing "
+            "has set there: one part of the patch was applied, and the part that sets it was skipped"
+        ).format(
+            function=function,
+            by=Text(f" by {package}", f"（由 {package} 生成）") if package else "",
+            name=message.names[0],
+            subject=message.subject,
+        ),
+        translated(
+            "turn off the setting of {package} that patches this method (its own kernels or fused layers), or use "
+            "another release of {package}"
+        ).format(package=package or translated("the package that patches it")),
+    )
 
 
-def _innermost(exception: RaisedException) -> CodePlace | None:
-    return exception.frames[-1] if exception.frames else None
+def _explain_absent_state(exception: RaisedException) -> Explanation:
+    """An entry that the loaded checkpoint does not have."""
+    at = innermost(exception)
+    if exception.message.form != "missing_key" or not exception.message.names or at is None:
+        return None, None
+    key, holder = exception.message.names[0], _STATE_LOOKUP_PATTERN.search(at.code[:2000])
+    if holder is None or not _LOADING_PATTERN.search(f"{at.function} {at.path}"):
+        return None, None
+    return (
+        translated(
+            "the checkpoint that {function} loads has no entry '{key}' ({holder}): it was saved without it (weights "
+            "alone, a setting of the run that saved it), or by another release"
+        ).format(function=at.function, key=key, holder=holder.group(1)),
+        translated(
+            "load without it (the setting that asks for it: load_{key}, no-load-{key}, finetune), or load a checkpoint "
+            "that was saved with it"
+        ).format(key=_setting_word(key)),
+    )
+
+
+def _setting_word(key: str) -> str:
+    return {"optimizer": "optim", "optimizers": "optim", "rng_state": "rng"}.get(key, key)
+
+
+def _explain_wrong_type(exception: RaisedException) -> Explanation:
+    """An argument whose type the called package refuses, given by another package."""
+    found = _WRONG_TYPE_PATTERN.search(exception.message.text[:400].strip())
+    if found is None or len(exception.frames) < 2:
+        return None, None
+    name, wanted, given = found.groups()
+    inner = exception.frames[-1].package
+    caller = next((frame for frame in reversed(exception.frames) if frame.package != inner), None)
+    if not inner or caller is None or caller.owner == "python":
+        return None, None
+    because = translated(
+        "{caller} gives {callee} something else than a {wanted} for {name}{given}: in {function}, `{code}`"
+    ).format(
+        caller=release_of(caller) or translated("your code"),
+        callee=release_of(exception.frames[-1]),
+        wanted=wanted,
+        name=name,
+        given=Text(f" ({given})", f"（{given}）") if given else "",
+        function=caller.function,
+        code=" ".join(caller.code[:160].split()),
+    )
+    if not caller.package:
+        return because, translated("convert it there: {wanted}(…)").format(wanted=wanted)
+    return because, translated(
+        "it is a defect of {caller}, or it was made for another release of {callee}: convert it there ({wanted}(…)), "
+        "or use a later release of {caller}"
+    ).format(caller=caller.package, callee=inner, wanted=wanted)
 
 
 def _packages(exception: RaisedException) -> tuple[str, str]:
@@ -104,7 +178,7 @@ def _explain_empty_reduction(exception: RaisedException) -> Explanation:
     found = _EMPTY_REDUCTION_PATTERN.search(exception.message.text[:1000])
     if found is None:
         return None, None
-    code = _code_of(_innermost(exception))
+    code = code_of(innermost(exception))
     operations = found.group(1) or "min|max|argmin|argmax|aminmax"
     method = re.search(rf"({_NAME})(?:\(\))?(?:\.(?:float|detach|abs|long|cpu)\(\))*\.(?:{operations})\(", code)
     function = re.search(rf"(?:torch\.)(?:{operations})\(({_NAME})\)", code)
@@ -141,7 +215,7 @@ def _explain_none_in_collective(exception: RaisedException) -> Explanation:
         return None, None
     unsure = Text("", "") if found.group(2) else translated(" or not a tensor")
     caller = next((frame for frame in reversed(exception.frames) if frame.package != "torch"), None)
-    call = _CALLS_A_COLLECTIVE_PATTERN.search(_code_of(caller))
+    call = _CALLS_A_COLLECTIVE_PATTERN.search(code_of(caller))
     if caller is None or call is None:
         return (
             translated("a collective is given a {name} that is None{unsure}").format(
@@ -173,43 +247,6 @@ def _explain_none_in_collective(exception: RaisedException) -> Explanation:
     )
 
 
-def _explain_undefined_name(exception: RaisedException) -> Explanation:
-    """A NameError in a line of a package: its own code uses a name that it does not define."""
-    found = _UNDEFINED_NAME_PATTERN.search(exception.message.text[:300])
-    at = _innermost(exception)
-    if found is None or exception.type != "NameError" or at is None or not at.package:
-        return None, None
-    name, release = found.group(1), f"{at.package} {at.release}".strip()
-    return (
-        translated(
-            "{function} of {release} uses {name}, which its module neither defines nor imports: a defect of that "
-            "release, or an import that it does only if an optional package is installed"
-        ).format(function=at.function, release=release, name=name),
-        translated(
-            "use another release of {package} (a later one, or the previous); search its source for {name} to see "
-            "which package it would come from"
-        ).format(package=at.package, name=name),
-    )
-
-
-def _explain_unknown_to_release(exception: RaisedException) -> Explanation:
-    """A type that a stored file names, and that the installed release does not have among the listed ones."""
-    found = _UNKNOWN_TO_RELEASE_PATTERN.search(exception.message.text[:1000])
-    package = exception.frames[-1].package if exception.frames else ""
-    if found is None or not package:
-        return None, None
-    release = f"{package} {exception.frames[-1].release}".strip()
-    return (
-        translated(
-            "{release} has no {kind} {name}: what it reads (a data set, its cache, a saved config) was written by a "
-            "newer release of {package}"
-        ).format(release=release, kind=found.group(1).lower(), name=found.group(2), package=package),
-        translated(
-            "upgrade {package} to the release that wrote it, or delete the cache and let this release write it again"
-        ).format(package=package),
-    )
-
-
 def _explain_reshape(exception: RaisedException) -> Explanation:
     """A view whose sizes the number of elements does not allow."""
     found = _RESHAPE_PATTERN.search(exception.message.text[:1000])
@@ -217,8 +254,8 @@ def _explain_reshape(exception: RaisedException) -> Explanation:
         return None, None
     shape = sizes_in(found.group(1))
     count = int(found.group(2))
-    at = _innermost(exception)
-    code = _code_of(at)
+    at = innermost(exception)
+    code = code_of(at)
     if at is not None and "image_processing" in at.path and len(shape) >= 6 and shape[-5:-3] == shape[-2:]:
         merge, patch = shape[-2:]
         return (
@@ -260,13 +297,13 @@ def _explain_reshape(exception: RaisedException) -> Explanation:
 
 def _explain_absent_member(exception: RaisedException) -> Explanation:
     """``assert key in batch`` without a message, with the keys that the caller passes."""
-    at = _innermost(exception)
-    check = _MEMBER_PATTERN.match(_code_of(at))
+    at = innermost(exception)
+    check = _MEMBER_PATTERN.match(code_of(at))
     if at is None or check is None or check.group(2) or exception.type != "AssertionError" or exception.message.text:
         return None, None
     key, holder = check.group(1), check.group(3)
     caller = exception.frames[-2] if len(exception.frames) > 1 else None
-    listed = _LITERAL_LIST_PATTERN.search(_code_of(caller)) if caller is not None else None
+    listed = _LITERAL_LIST_PATTERN.search(code_of(caller)) if caller is not None else None
     names = _LITERAL_PATTERN.findall(listed.group(1)) if listed is not None else []
     if caller is None or not names:
         return translated("{key} is not in {holder}").format(key=key, holder=holder), None
@@ -283,9 +320,6 @@ def _explain_absent_member(exception: RaisedException) -> Explanation:
     return because, translated(
         "print the keys of {holder} there, and ask for those that the code which fills it gives in this release"
     ).format(holder=holder)
-
-
-_CHECKPOINT_FILE_PATTERN = lazy_compile(r"checkpoint[^/]*\.py$")
 
 
 def _explain_own_checkpointing(exception: RaisedException) -> Explanation:
@@ -311,53 +345,14 @@ def _explain_own_checkpointing(exception: RaisedException) -> Explanation:
     return None, None
 
 
-def _explain_mesh_dimension(exception: RaisedException) -> Explanation:
-    """A dimension that a device mesh does not have, since its size is 1."""
-    found = _MESH_DIMENSIONS_PATTERN.search(exception.message.text[:1000].replace("\\", ""))
-    if found is None:
-        return None, None
-    asked, there = (", ".join(_LITERAL_PATTERN.findall(names)) for names in found.groups())
-    if not asked or not there:
-        return None, None
-    return (
-        translated(
-            "the device mesh has only the dimensions {there}, and {asked} is asked for: this parallelism has size 1 "
-            "(the other sizes take all ranks), or the mesh was made without it"
-        ).format(asked=asked, there=there),
-        translated(
-            "give it a size above 1 (smaller sizes of {there}, or more ranks), or turn off what runs over {asked} "
-            "(FSDP, if it is for sharding or replication)"
-        ).format(asked=asked, there=there),
-    )
-
-
-def _explain_bundle(exception: RaisedException) -> Explanation:
-    """More workers than a Ray placement group has bundles for."""
-    found = _BUNDLE_PATTERN.search(exception.message.text[:1000])
-    if found is None:
-        return None, None
-    index, last = (int(number) for number in found.groups())
-    return (
-        translated(
-            "Ray's placement group has {count} bundles (0 to {last}), and bundle {index} is asked for: the workers or "
-            "engines placed in it need more GPUs than were reserved"
-        ).format(count=last + 1, last=last, index=index),
-        translated(
-            "make the number of engines × their tensor-parallel size at most {count} (colocated: nodes × GPUs per node "
-            "of the trainer), or reserve more GPUs"
-        ).format(count=last + 1),
-    )
-
-
 _RULES: tuple[Callable[[RaisedException], Explanation], ...] = (
+    _explain_generated_forward,
+    _explain_absent_state,
+    _explain_wrong_type,
     _explain_passed_twice,
     _explain_empty_reduction,
     _explain_none_in_collective,
-    _explain_undefined_name,
-    _explain_unknown_to_release,
     _explain_reshape,
     _explain_absent_member,
     _explain_own_checkpointing,
-    _explain_mesh_dimension,
-    _explain_bundle,
 )

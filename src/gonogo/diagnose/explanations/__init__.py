@@ -1,0 +1,1 @@
+"""Why an exception was raised, and what to change, where no hazard explains it."""
