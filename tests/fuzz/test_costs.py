@@ -92,6 +92,7 @@ SCRIPTS = {
     "long values": (b"X=" + b"y" * 20_000 + b"\n" + many(b"torchrun t.py $X $X $X\n", 24_000) + START, ""),
     "variables": (lines(lambda n: f"export A{n}={n}\n", 500_000) + START, ""),
     "nested substitutions": (many(b"A=" + b"$(echo " * 30 + b"x" + b")" * 30 + b"\n", 300_000) + START, ""),
+    "substitutions in one word": (b"A=" + many(b"$(echo x)", 500_000) + b"\n" + START, ""),
     "lines of a command": (b"torchrun t.py \\\n" + many(b"--a \\\n#\n", 128_000) + b"--b\n", ""),
     "launches with one config": (
         b"cat > a.yaml <<E\ndistributed_type: MULTI_GPU\n"
@@ -149,6 +150,20 @@ FILES = {
             b"m = DistributedDataParallel(M())\n",
             160_000,
         ),
+        "",
+    ),
+    "terms of one zero": (
+        "train.py",
+        b"import torch, deepspeed\nclass M(torch.nn.Module):\n    def forward(self, x):\n        zero = 0.0\n"
+        + many(b"        zero = zero + 0.0 * self.head.weight.sum()\n", 150_000)
+        + b"        return x + zero\n"
+        b"engine = deepspeed.initialize(model=M(), config={'zero_optimization': {'stage': 3}})\n",
+        "",
+    ),
+    "trainers of frozen models": (
+        "train.py",
+        b"from transformers import AutoModel, Trainer\nm = AutoModel.from_pretrained('a')\nm.requires_grad_(True and x)\n"
+        + many(b"Trainer(m)\n", 150_000),
         "",
     ),
     "losses divided in one loop": (
@@ -241,7 +256,7 @@ def test_models_that_are_moved_and_wrapped(tmp_path: Path) -> None:
 def test_a_hostfile(tmp_path: Path) -> None:
     (tmp_path / "hosts").write_bytes(lines(lambda n: f"node {n}\n", 1_000_000))
     (tmp_path / "t.py").write_bytes(b"import deepspeed\n")
-    (tmp_path / "launch.sh").write_bytes(b"deepspeed --hostfile hosts t.py\n")
+    (tmp_path / "launch.sh").write_bytes(b"deepspeed --hostfile hosts t.py\n" * 5)
     check_costs(tmp_path, "file", "launch.sh", "")
 
 

@@ -127,8 +127,7 @@ class ScriptEditor:
         found = self.index.block(node)
         if found is None or self._is_elif(node):
             return None
-        block, _ = found
-        at = next(i for i, each in enumerate(block) if each is node)
+        block, _, at = found
         start, end = self.span(node)
         line_start, line_end = self._line_start(start), self._line_end(end)
         rest = self.data[end:line_end].strip()

@@ -138,8 +138,8 @@ class ScriptIndex:
             current = self.parents.get(current)
         return current
 
-    def block(self, statement: ast.AST) -> tuple[list[ast.stmt], str] | None:
-        """The list of statements that contains this one, and the name of that field in its parent."""
+    def block(self, statement: ast.AST) -> tuple[list[ast.stmt], str, int] | None:
+        """The list of statements that contains this one, the name of that field in its parent, and its index there."""
         parent = self.parents.get(statement)
         if parent is not None and parent not in self._blocks:
             self._blocks[parent] = {
@@ -148,15 +148,14 @@ class ScriptIndex:
                 if isinstance(block := getattr(parent, name, None), list)
                 for at, child in enumerate(block)
             }
-        found = self._blocks[parent].get(statement) if parent is not None else None
-        return found[:2] if found is not None else None
+        return self._blocks[parent].get(statement) if parent is not None else None
 
     def early_exits_before(self, statement: ast.stmt) -> list[ast.If]:
         """The ``if`` statements without ``else`` that end in ``return`` or similar, earlier in the same block."""
         found = self.block(statement)
         if found is None:
             return []
-        block = found[0]
+        block, _, here = found
         leaves = self._leaves.get(id(block))
         if leaves is None:
             leaves = self._leaves[id(block)] = [
@@ -164,7 +163,6 @@ class ScriptIndex:
                 for at, each in enumerate(block)
                 if isinstance(each, ast.If) and not each.orelse and isinstance(each.body[-1], _EXIT_STATEMENTS)
             ]
-        here = self._blocks[self.parents[statement]][statement][2]
         return [each for at, each in leaves if at < here]
 
 

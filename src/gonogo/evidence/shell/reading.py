@@ -13,6 +13,7 @@ from gonogo.evidence.shell.text import Piece
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text, translated
 
+MAX_STEPS = 10_000
 _SET_AT_RUNTIME = translated("`${name}` is set only when the script runs")
 _SET_BY_SLURM = translated("Slurm sets `${name}` when the job runs")
 _SBATCH_DIRECTIVE_REASON = translated("from the job's #SBATCH lines")
@@ -38,6 +39,8 @@ class Reading:
         """Where the part of the source ends that is read; None: at its end."""
         self.substitutions = 0
         """How many ``$(…)`` are being read, each inside the one before."""
+        self.steps = 0
+        """Statements and ``$(…)`` that were evaluated, of at most :data:`MAX_STEPS`."""
         self.printed = get_command_output
         """What ``$(…)`` prints, where it is one of the few commands whose output the files settle."""
 

@@ -18,7 +18,7 @@ from gonogo.evidence.shell.expansion import expand, expand_assignment_words, num
 from gonogo.evidence.shell.lexer import Lexer, SimpleCommand, SyntaxWord
 from gonogo.evidence.shell.parse import parse_script
 from gonogo.evidence.shell.pieces import NOT_EVALUATED
-from gonogo.evidence.shell.reading import Reading
+from gonogo.evidence.shell.reading import MAX_STEPS, Reading
 from gonogo.evidence.shell.state import ASSUMED_SUCCESS, FAILURE, SUCCESS, UNSURE, ExitStatus, State, Variable, merge
 from gonogo.evidence.shell.text import Piece, ShellWord, text_of, words_of
 from gonogo.evidence.source_file import Place, SourceFile
@@ -34,7 +34,6 @@ _NOT_PARSED = translated("its syntax can't be read")
 _TOO_MANY_COMMANDS = translated("read up to {path}:{line}: it runs more than {limit} commands")
 _COMPOUND = re.compile(rb"(?:[{(]|\[\[|(?:if|for|while|until|case|function)\b)")
 _MAX_NOTES = 5
-_MAX_STEPS = 10_000
 _MAX_WORDS = 4096
 _SPECIAL_CHARACTERS_PATTERN = re.compile(r"[;&|<>(){}$`'\"\\*?\[#~\n]")
 """Characters that make a text more than plain words separated by blanks."""
@@ -93,7 +92,6 @@ class Shell(Reading):
         super().__init__(source, initial_variables, get_command_output)
         self._script = source
         self.commands: list[ShellCommand] = []
-        self.steps = 0
         self.silent = 0
         """While above 0 commands are not taken down: a trial of a loop, a substitution."""
         self._follow_compound = follow_compound
@@ -172,8 +170,8 @@ class Shell(Reading):
     def statement(self, node: Any, state: State) -> ExitStatus:
         """Evaluate one statement."""
         self.steps += 1
-        if self.steps > _MAX_STEPS:
-            self._stop_reading(self.place(node), _MAX_STEPS)
+        if self.steps > MAX_STEPS:
+            self._stop_reading(self.place(node), MAX_STEPS)
             return UNSURE
         if self._depth > _MAX_DEPTH or state.gone:
             return UNSURE

@@ -11,7 +11,7 @@ from gonogo.evidence.shell.arithmetic import combined
 from gonogo.evidence.shell.builtins import run_builtin
 from gonogo.evidence.shell.expansion import expand_assignment_words
 from gonogo.evidence.shell.lexer import Lexer, Substitution
-from gonogo.evidence.shell.reading import Reading
+from gonogo.evidence.shell.reading import MAX_STEPS, Reading
 from gonogo.evidence.shell.state import State
 from gonogo.evidence.shell.text import Piece, ShellWord, text_of
 
@@ -21,6 +21,9 @@ _MAX_DEPTH = 5
 def output(shell: Reading, part: Substitution, state: State) -> Sequence[Piece] | None:
     """What the commands print, without trailing newlines; None if it can't be determined."""
     start, end = part.inner
+    shell.steps += 1
+    if shell.steps > MAX_STEPS:
+        return None
     # Each level is read again for the one around it: the time grows with the square of the depth.
     if shell.substitutions >= _MAX_DEPTH or (part.backquoted and b"\\" in shell.source.data[start:end]):
         return None

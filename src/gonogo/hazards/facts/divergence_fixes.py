@@ -127,8 +127,7 @@ def fix_recv_before_send(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
             assert script is not None
             assert frame is not None
             if node.lineno <= frame.line <= (node.end_lineno or node.lineno):
-                block, _ = script.index.block(node) or ([], "")
-                at = next((number for number, each in enumerate(block) if each is node), len(block))
+                block, _, at = script.index.block(node) or ([], "", 0)
                 for second in block[at + 1 : at + 2]:
                     yield from _fix_from_edits(_BATCH_SEND_RECV, rewriting.batch_send_recv(script, node, second))
 

@@ -8,6 +8,7 @@ from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding.errors import UserError
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Severity, Text, translated
 
+_MAX_SHOWN = 10
 _ENTRY = Pattern(r"^(\S+)\s+slots=(\d+)")
 
 
@@ -50,7 +51,7 @@ class LaunchHostfileUnusable(Hazard):
                     else "",
                 ),
                 cure=translated("Write each line as NAME slots=N, each name once"),
-                spans=(*(one.span(label) for one, label in problems), place.span() if place else None),
+                spans=(*(one.span(label) for one, label in problems[:_MAX_SHOWN]), place.span() if place else None),
             )
         if not problems and not hosts:
             yield self.finding(
