@@ -1,4 +1,5 @@
 from gonogo.evidence.environment.compatibility import known_bad, requirements_of_release
+from gonogo.evidence.environment.version_range import parse_specifier, parse_version
 from gonogo.evidence.failure.api_mismatch import (
     CALL_MISMATCH_FORMS,
     ApiMismatch,
@@ -206,14 +207,15 @@ def _explain_packages(log: FailureLog, error: LoggedError) -> tuple[Text, tuple[
                 ),
             )
     misfit = api_mismatch_of_error(error, versions)
-    if misfit is None or not misfit.lacks or misfit.lacks == misfit.asks:
+    if misfit is None or misfit.form == "undefined_symbol":
         return None
+    if not misfit.lacks or misfit.lacks == misfit.asks or not (misfit.asks or misfit.by_user):
+        return _explain_known_side(misfit)
     lacks, asks = (f"{name} {version}".strip() for name, version in (misfit[1:3], misfit[3:5]))
     name = misfit.names[0] if misfit.names else misfit.subject
     fits = _required_versions(misfit.asks, misfit.asks_version, misfit.lacks)
-    other = misfit.asks or translated("your own code") if misfit.asks or misfit.by_user else None
-    if other is None:
-        return None
+    other = misfit.asks or translated("your own code")
+    met = _is_met(misfit.lacks_version, fits)
     if not misfit.asks and misfit.form in CALL_MISMATCH_FORMS:
         return _cause_of_user_call(misfit, lacks)
     return (
@@ -223,15 +225,60 @@ def _explain_packages(log: FailureLog, error: LoggedError) -> tuple[Text, tuple[
             if misfit.names
             else Text(f"the module {name}", f"模块 {name}"),
             lacks=lacks,
-            fits=Text(f"; {asks} requires {misfit.lacks}{fits}", f"；{asks} 要求 {misfit.lacks}{fits}") if fits else "",
+            fits=Text(f"; {asks} requires {misfit.lacks}{fits}", f"；{asks} 要求 {misfit.lacks}{fits}")
+            if fits and not met
+            else "",
         ),
         (
             Text(f"pip install '{misfit.lacks}{fits}'", f"pip install '{misfit.lacks}{fits}'")
+            if fits and not met
+            else translated(
+                "Update {lacks} (pip install -U {lacks}; {there} meets what {asks} states, which is too wide), or "
+                "install the release of {asks} from before it needed this"
+            ).format(lacks=misfit.lacks, asks=asks or other, there=lacks)
             if fits
             else translated(
                 "Install the release of {lacks} that {asks} was written for (see its requirements); or keep "
                 "{there} and install a release of {asks} from the same period"
             ).format(lacks=misfit.lacks, asks=other, there=lacks),
+        ),
+    )
+
+
+def _is_met(version: str, specifier: str) -> bool:
+    """Whether an installed version meets a stated requirement."""
+    there, allowed = parse_version(version), parse_specifier(specifier) if specifier else None
+    return there is not None and allowed is not None and allowed.has(there) is True
+
+
+def _explain_known_side(misfit: ApiMismatch) -> tuple[Text, tuple[Text, ...]] | None:
+    """Cause and cures if the log shows only one of the two packages."""
+    name = misfit.names[0] if misfit.names and misfit.form != "argument_count" else ""
+    what = Text(f"{name} of {misfit.subject}", f"{misfit.subject} 的 {name}") if name else misfit.subject
+    if misfit.asks and misfit.lacks != misfit.asks:
+        return (
+            translated("{asks} needs {what}, which the code that it calls does not have.").format(
+                asks=f"{misfit.asks} {misfit.asks_version}".strip(), what=what
+            ),
+            (
+                translated(
+                    "If {subject} is {package}'s own, use another release of {package} (a later one first); if another "
+                    "package defines it, install the release of that package which {package} names in its requirements"
+                ).format(subject=misfit.subject.partition(".")[0], package=misfit.asks),
+            ),
+        )
+    if not misfit.lacks or misfit.lacks == misfit.asks:
+        return None
+    lacks = f"{misfit.lacks} {misfit.lacks_version}".strip()
+    return (
+        translated("{lacks} does not have {what}: the code that needs it is from another release.").format(
+            lacks=lacks, what=what
+        ),
+        (
+            translated(
+                "Install the release of {lacks} that the code which needs it was written for: a later one if {name} is "
+                "new in it (pip install -U {lacks}), an earlier one if {lacks} has removed or moved it"
+            ).format(lacks=misfit.lacks, name=name or misfit.subject),
         ),
     )
 
@@ -285,6 +332,8 @@ _MISMATCH_ERROR_TYPES = (
 def _certainty(error: LoggedError) -> Certainty | None:
     """The certainty that an exception is about versions; None if it is not."""
     message, last = error.message, error.innermost
+    if last is not None and last.path.startswith("<") and error.type in ("ImportError", "ModuleNotFoundError"):
+        return Certainty.POSSIBLE  # a line typed to try the import: for which release it was written is unknown
     by_library = last is not None and is_library(last.path) and "transformers_modules" not in last.path
     if error.type == "TypeError" and _KNOWN_MISMATCH_PATTERN.search(message):
         # A keyword may be misspelt in the user's own call, or in settings that a library passes on.
