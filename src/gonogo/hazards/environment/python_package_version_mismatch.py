@@ -234,8 +234,8 @@ def _explain_packages(log: FailureLog, error: LoggedError) -> tuple[Text, tuple[
             if fits and not met
             else translated(
                 "Update {lacks} (pip install -U {lacks}; {there} meets what {asks} states, which is too wide), or "
-                "install the release of {asks} from before it needed this"
-            ).format(lacks=misfit.lacks, asks=asks or other, there=lacks)
+                "install a release of {asks} from before it needed this"
+            ).format(lacks=misfit.lacks, asks=other, there=lacks)
             if fits
             else translated(
                 "Install the release of {lacks} that {asks} was written for (see its requirements); or keep "
@@ -252,35 +252,68 @@ def _is_met(version: str, specifier: str) -> bool:
 
 
 def _explain_known_side(misfit: ApiMismatch) -> tuple[Text, tuple[Text, ...]] | None:
-    """Cause and cures if the log shows only one of the two packages."""
+    """Cause and cures if the log shows only one of the two packages, or one that does not fit itself."""
     name = misfit.names[0] if misfit.names and misfit.form != "argument_count" else ""
-    what = Text(f"{name} of {misfit.subject}", f"{misfit.subject} 的 {name}") if name else misfit.subject
-    if misfit.asks and misfit.lacks != misfit.asks:
+    subject = misfit.subject.partition(".")[0] if misfit.form in CALL_MISMATCH_FORMS else misfit.subject
+    if not subject or subject.startswith("__"):
+        return None
+    own = misfit.at.package if misfit.at is not None else ""
+    if misfit.asks and misfit.asks not in (misfit.lacks, "torch"):
         return (
-            translated("{asks} needs {what}, which the code that it calls does not have.").format(
-                asks=f"{misfit.asks} {misfit.asks_version}".strip(), what=what
+            translated("{asks} {does}, and {subject} does not fit it.").format(
+                asks=f"{misfit.asks} {misfit.asks_version}".strip(), does=_use_of(misfit, name), subject=subject
             ),
             (
                 translated(
                     "If {subject} is {package}'s own, use another release of {package} (a later one first); if another "
                     "package defines it, install the release of that package which {package} names in its requirements"
-                ).format(subject=misfit.subject.partition(".")[0], package=misfit.asks),
+                ).format(subject=subject, package=misfit.asks),
             ),
         )
-    if not misfit.lacks or misfit.lacks == misfit.asks:
+    if not misfit.lacks or misfit.by_user:
         return None
     lacks = f"{misfit.lacks} {misfit.lacks_version}".strip()
+    if own == misfit.lacks:
+        return (
+            translated("{lacks} itself {does}: its parts do not fit each other.").format(
+                lacks=lacks, does=_use_of(misfit, name)
+            ),
+            (
+                translated(
+                    "Use another release of {package} (a later one first), installed afresh; if a class of another "
+                    "package is derived from {subject}, the release of {package} that it was written for"
+                ).format(package=misfit.lacks, subject=subject),
+            ),
+        )
     return (
-        translated("{lacks} does not have {what}: the code that needs it is from another release.").format(
-            lacks=lacks, what=what
+        translated("{lacks} does not fit the code that {does}: that code is from another release.").format(
+            lacks=lacks, does=_use_of(misfit, name)
         ),
         (
             translated(
-                "Install the release of {lacks} that the code which needs it was written for: a later one if {name} is "
-                "new in it (pip install -U {lacks}), an earlier one if {lacks} has removed or moved it"
+                "Install the release of {lacks} that the code was written for: a later one if {name} is new in it, an "
+                "earlier one if {lacks} has removed or moved it"
             ).format(lacks=misfit.lacks, name=name or misfit.subject),
         ),
     )
+
+
+def _use_of(misfit: ApiMismatch, name: str) -> Text:
+    """What the calling code does with a name: ``reads llm of GRPOTrainer``."""
+    if misfit.form in ("unexpected_keyword", "missing_arguments"):
+        verb = translated("passes {name} to {subject}")
+        if misfit.form == "missing_arguments":
+            verb = translated("leaves {name} out in a call of {subject}")
+        return verb.format(name=name, subject=misfit.subject)
+    if misfit.form == "argument_count":
+        return translated("calls {subject} with {count} arguments").format(
+            subject=misfit.subject, count=misfit.names[-1]
+        )
+    if misfit.form == "not_importable":
+        return translated("imports {name} from {subject}").format(name=name, subject=misfit.subject)
+    if misfit.form == "no_module":
+        return translated("imports {subject}").format(subject=misfit.subject)
+    return translated("reads {name} of {subject}").format(name=name, subject=misfit.subject)
 
 
 def _cause_of_user_call(api_mismatch: ApiMismatch, package_release: str) -> tuple[Text, tuple[Text, ...]]:
