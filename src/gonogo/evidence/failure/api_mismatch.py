@@ -41,9 +41,7 @@ _PACKAGE_BY_CLASS = tuple(
             "transformers",
             r"(?:Seq2Seq)?(?:Trainer|TrainingArguments)|\w+For(?:CausalLM|ConditionalGeneration|SequenceClassification)"
             r"|GenerationConfig|DynamicCache|PreTrained\w+|PretrainedConfig|AutoModel\w*|BitsAndBytesConfig"
-            r"|DataCollatorFor\w+"
-            r"|(?:Llama|Mllama|Qwen|Mistral|Mixtral|Gemma|Deepseek|DeepSeek|Phi|GPT|Gpt|T5|Bert|Glm|Falcon|OPT|Bloom)"
-            r"\w*Config",
+            r"|DataCollatorFor\w+",
         ),
         (
             "accelerate",

@@ -266,8 +266,15 @@ def _explain_known_side(misfit: ApiMismatch) -> tuple[Text, tuple[Text, ...]] | 
             (
                 translated(
                     "If {subject} is {package}'s own, use another release of {package} (a later one first); if another "
-                    "package defines it, install the release of that package which {package} names in its requirements"
-                ).format(subject=subject, package=misfit.asks),
+                    "package defines it{which}, install the release of that package which {package} names in its "
+                    "requirements"
+                ).format(
+                    subject=subject,
+                    package=misfit.asks,
+                    which=translated(" (a model's config: transformers)")
+                    if misfit.form == "no_attribute" and subject.endswith("Config")
+                    else Text("", ""),
+                ),
             ),
         )
     if not misfit.lacks or misfit.by_user:
