@@ -45,6 +45,16 @@ class TestFilesAndServers:
         assert "index.json of step_12 is not there when this process reads it" in said
         assert "keep more of them" in said
 
+    def test_a_checkpoint_in_another_form(self, tmp_path: Path) -> None:
+        error = "FileNotFoundError: [Errno 2] No such file or directory: 'out/checkpoint-500/model.index.json'"
+        said = answer(tmp_path, framed("transformers/trainer.py", "open(path)", error))
+        assert "checkpoint-500 has no model.index.json: it was saved in another form" in said
+
+    def test_a_dict_of_datasets(self, tmp_path: Path) -> None:
+        code = "data = [self.dataset[idx] for idx in possibly_batched_index]"
+        said = answer(tmp_path, framed("torch/utils/data/_utils/fetch.py", code, "KeyError: 0"))
+        assert "asks its dataset for sample 0, and that dataset is a dict" in said
+
     def test_a_file_of_the_users(self, tmp_path: Path) -> None:
         error = "FileNotFoundError: [Errno 2] No such file or directory: '/data/train.jsonl'"
         assert "another process of the run" not in answer(tmp_path, framed("datasets/load.py", "open(path)", error))

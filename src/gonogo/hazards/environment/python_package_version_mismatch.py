@@ -430,7 +430,9 @@ def _certainty(error: LoggedError) -> Certainty | None:
         return renamed
     if error.type in ("AttributeError", "RuntimeError") and by_library and _MISSING_ATTRIBUTE_PATTERN.search(message):
         # Such a framework uses another package's classes or replaces them by its own.
-        return Certainty.POSSIBLE if error.passes(*_PATCHING_FRAMEWORKS) else None
+        # An object that is None is of no release.
+        known = "'NoneType' object" not in message and error.passes(*_PATCHING_FRAMEWORKS)
+        return Certainty.POSSIBLE if known else None
     return release_mismatch_certainty(error)
 
 
