@@ -118,8 +118,8 @@ def _explain_missing_file(exception: RaisedException, versions: Mapping[str, str
         return (
             translated(
                 "{step} has no {file}: it was saved in another form (an adapter alone, one file in place of shards, "
-                "the shards of FSDP, DeepSpeed or Megatron), is incomplete (the run ended while it was saved), or lies on "
-                "a disk that this machine does not share"
+                "the shards of FSDP, DeepSpeed or Megatron), is incomplete (the run ended while it was saved), or lies "
+                "on a disk that this machine does not share"
             ).format(step=found.group(1), file=path.rpartition("/")[2]),
             translated(
                 "list the folder, and load it with what saved it (or convert it first); if it is incomplete, take the "
