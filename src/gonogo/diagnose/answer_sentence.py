@@ -129,6 +129,7 @@ _DESCRIBED_BY_CAUSE = (
     "python-package-version-mismatch",
     "torchvision-of-other-torch",
     "hydra-key-not-in-config-version",
+    "checkpoint-recompute-differs",
 )
 """Hazards with a general title, whose cause names the packages or the key."""
 

@@ -17,6 +17,8 @@ from gonogo.finding.failure import CodePlace, RaisedException
 _OF_A_STEP_PATTERN = lazy_compile(
     r"(?i)(?:^|/)((?:global_?step|iter|step|checkpoint|ckpt|epoch|broadcast|version)s?[-_/]?\d[\w-]*)(?:/|$)"
 )
+_SAVED_PATTERN = lazy_compile(r"(?i)(?:^|/)(?:checkpoint|ckpt|global_?step|iter)s?[-_/]?\d[^/]*/[^/]+$")
+_PASSED_ON_PATTERN = lazy_compile(r"(?i)broadcast|rollout|sync|weights?/")
 _REQUEST_PATTERN = lazy_compile(
     r"\.(post|get|put|request)\(\s*(?:f?[\"'](?:POST|GET)[\"'],\s*)?f?[\"']([^\"']{1,120})[\"']"
 )
@@ -112,6 +114,18 @@ def _explain_missing_file(exception: RaisedException, versions: Mapping[str, str
     found = _OF_A_STEP_PATTERN.search(path)
     if found is None:
         return None, None
+    if _SAVED_PATTERN.search(path) and not _PASSED_ON_PATTERN.search(path):
+        return (
+            translated(
+                "{step} has no {file}: it was saved in another form (an adapter alone, one file in place of shards, "
+                "the shards of FSDP, DeepSpeed or Megatron), is incomplete (the run ended while it was saved), or lies "
+                "on a disk that this machine does not share"
+            ).format(step=found.group(1), file=path.rpartition("/")[2]),
+            translated(
+                "list the folder, and load it with what saved it (or convert it first); if it is incomplete, take the "
+                "one before it"
+            ),
+        )
     return (
         translated(
             "{file} of {step} is not there when this process reads it: another process of the run writes such folders, "
@@ -119,9 +133,29 @@ def _explain_missing_file(exception: RaisedException, versions: Mapping[str, str
             "this machine does not share"
         ).format(file=path.rpartition("/")[2], step=found.group(1)),
         translated(
-            "look whether the folder is there now: if it is gone, keep more of them (a longer interval, or no limit) so that "
-            "none is deleted before it is read; if it is incomplete, read it only once it is complete; on several "
+            "look whether the folder is there now: if it is gone, keep more of them (a longer interval, no limit) so "
+            "that none is deleted before it is read; if it is incomplete, read it only once it is complete; on several "
             "machines put it on a shared disk"
+        ),
+    )
+
+
+def _explain_dataset_of_datasets(exception: RaisedException, versions: Mapping[str, str]) -> Explanation:
+    """A DataLoader that asks a dict for its sample number 0."""
+    at = exception.frames[-1] if exception.frames else None
+    names = exception.message.names
+    if exception.message.form != "missing_key" or at is None or not names or not names[0].isdigit():
+        return None, None
+    if not at.path.replace("\\", "/").endswith("torch/utils/data/_utils/fetch.py"):
+        return None, None
+    return (
+        translated(
+            "the DataLoader asks its dataset for sample {number}, and that dataset is a dict (a DatasetDict, or "
+            "several datasets by name), not a sequence of samples"
+        ).format(number=names[0]),
+        translated(
+            "pass one of them (dataset['train'], or each evaluation set by itself); if a framework passes it, use one "
+            "evaluation set, or a later release of the framework"
         ),
     )
 
@@ -224,6 +258,7 @@ _RULES: tuple[Callable[[RaisedException, Mapping[str, str]], Explanation], ...] 
     _explain_unparsed_option,
     _explain_name_of_release,
     _explain_missing_file,
+    _explain_dataset_of_datasets,
     _explain_request_timeout,
     _explain_positions,
     _explain_operands,

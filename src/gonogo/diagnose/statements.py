@@ -608,6 +608,8 @@ def _advice(message: Message) -> Text | None:
     advice = " ".join(found.group(1).split()).strip(" .")
     if advice == " ".join(text.split()).strip(" ."):
         return None  # The whole message was shown already.
+    if advice.startswith(("Either ", "For ")):
+        advice = f"{advice[0].lower()}{advice[1:]}"
     return Text(f"as the message says, {advice}", f"按消息所说：{advice}")
 
 
@@ -648,8 +650,6 @@ def _function_name(place: CodePlace) -> str:
 
 def _place_to_look(facts: FailureFacts) -> Text | None:
     at, yours = facts.at, facts.your_line
-    if at is not None and at.owner == "python" and facts.chain:
-        at = next((frame for frame in reversed(facts.chain[-1].frames) if frame.owner != "python"), at)
     if at is not None and (caller := _calling_package(facts.chain[-1].frames)) is not None:
         code = " ".join(caller.code[:200].split())
         code = "" if _LOG_LINE_PATTERN.search(code) else code

@@ -164,9 +164,10 @@ def named_class_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
                 continue
             if any(words[start : start + len(wanted)] == wanted for start in range(len(words))):
                 yield Clue(
-                    translated("{name} in {source} is what selects {class_}: without it, other code runs").format(
-                        name=setting.name, source=setting.source, class_=name
-                    ),
+                    translated(
+                        "{name} in {source} has the words of {class_}: it probably selects that code, and without it "
+                        "other code runs"
+                    ).format(name=setting.name, source=setting.source, class_=name),
                     (CluePlace(raised.log, raised.line), *((setting.place,) if setting.place is not None else ())),
                 )
                 return

@@ -1,4 +1,5 @@
 from gonogo.evidence.environment.compatibility import known_bad, requirements_of_release
+from gonogo.evidence.environment.version_range import parse_specifier, parse_version
 from gonogo.evidence.failure.api_mismatch import (
     CALL_MISMATCH_FORMS,
     ApiMismatch,
@@ -206,14 +207,15 @@ def _explain_packages(log: FailureLog, error: LoggedError) -> tuple[Text, tuple[
                 ),
             )
     misfit = api_mismatch_of_error(error, versions)
-    if misfit is None or not misfit.lacks or misfit.lacks == misfit.asks:
+    if misfit is None or misfit.form == "undefined_symbol":
         return None
+    if not misfit.lacks or misfit.lacks == misfit.asks or not (misfit.asks or misfit.by_user):
+        return _explain_known_side(misfit)
     lacks, asks = (f"{name} {version}".strip() for name, version in (misfit[1:3], misfit[3:5]))
     name = misfit.names[0] if misfit.names else misfit.subject
     fits = _required_versions(misfit.asks, misfit.asks_version, misfit.lacks)
-    other = misfit.asks or translated("your own code") if misfit.asks or misfit.by_user else None
-    if other is None:
-        return None
+    other = misfit.asks or translated("your own code")
+    met = _is_met(misfit.lacks_version, fits)
     if not misfit.asks and misfit.form in CALL_MISMATCH_FORMS:
         return _cause_of_user_call(misfit, lacks)
     return (
@@ -223,10 +225,17 @@ def _explain_packages(log: FailureLog, error: LoggedError) -> tuple[Text, tuple[
             if misfit.names
             else Text(f"the module {name}", f"模块 {name}"),
             lacks=lacks,
-            fits=Text(f"; {asks} requires {misfit.lacks}{fits}", f"；{asks} 要求 {misfit.lacks}{fits}") if fits else "",
+            fits=Text(f"; {asks} requires {misfit.lacks}{fits}", f"；{asks} 要求 {misfit.lacks}{fits}")
+            if fits and not met
+            else "",
         ),
         (
             Text(f"pip install '{misfit.lacks}{fits}'", f"pip install '{misfit.lacks}{fits}'")
+            if fits and not met
+            else translated(
+                "Update {lacks} (pip install -U {lacks}; {there} meets what {asks} states, which is too wide), or "
+                "install a release of {asks} from before it needed this"
+            ).format(lacks=misfit.lacks, asks=other, there=lacks)
             if fits
             else translated(
                 "Install the release of {lacks} that {asks} was written for (see its requirements); or keep "
@@ -234,6 +243,84 @@ def _explain_packages(log: FailureLog, error: LoggedError) -> tuple[Text, tuple[
             ).format(lacks=misfit.lacks, asks=other, there=lacks),
         ),
     )
+
+
+def _is_met(version: str, specifier: str) -> bool:
+    """Whether an installed version meets a stated requirement."""
+    there, allowed = parse_version(version), parse_specifier(specifier) if specifier else None
+    return there is not None and allowed is not None and allowed.has(there) is True
+
+
+def _explain_known_side(misfit: ApiMismatch) -> tuple[Text, tuple[Text, ...]] | None:
+    """Cause and cures if the log shows only one of the two packages, or one that does not fit itself."""
+    name = misfit.names[0] if misfit.names and misfit.form != "argument_count" else ""
+    subject = misfit.subject.partition(".")[0] if misfit.form in CALL_MISMATCH_FORMS else misfit.subject
+    if not subject or subject.startswith("__"):
+        return None
+    own = misfit.at.package if misfit.at is not None else ""
+    if misfit.asks and misfit.asks not in (misfit.lacks, "torch"):
+        return (
+            translated("{asks} {does}, and {subject} does not fit it.").format(
+                asks=f"{misfit.asks} {misfit.asks_version}".strip(), does=_use_of(misfit, name), subject=subject
+            ),
+            (
+                translated(
+                    "If {subject} is {package}'s own, use another release of {package} (a later one first); if another "
+                    "package defines it{which}, install the release of that package which {package} names in its "
+                    "requirements"
+                ).format(
+                    subject=subject,
+                    package=misfit.asks,
+                    which=translated(" (a model's config: transformers)")
+                    if misfit.form == "no_attribute" and subject.endswith("Config")
+                    else Text("", ""),
+                ),
+            ),
+        )
+    if not misfit.lacks or misfit.by_user:
+        return None
+    lacks = f"{misfit.lacks} {misfit.lacks_version}".strip()
+    if own == misfit.lacks:
+        return (
+            translated("{lacks} itself {does}: its parts do not fit each other.").format(
+                lacks=lacks, does=_use_of(misfit, name)
+            ),
+            (
+                translated(
+                    "Use another release of {package} (a later one first), installed afresh; if a class of another "
+                    "package is derived from {subject}, the release of {package} that it was written for"
+                ).format(package=misfit.lacks, subject=subject),
+            ),
+        )
+    return (
+        translated("{lacks} does not fit the code that {does}: that code is from another release.").format(
+            lacks=lacks, does=_use_of(misfit, name)
+        ),
+        (
+            translated(
+                "Install the release of {lacks} that the code was written for: a later one if {name} is new in it, an "
+                "earlier one if {lacks} has removed or moved it"
+            ).format(lacks=misfit.lacks, name=name or misfit.subject),
+        ),
+    )
+
+
+def _use_of(misfit: ApiMismatch, name: str) -> Text:
+    """What the calling code does with a name: ``reads llm of GRPOTrainer``."""
+    if misfit.form in ("unexpected_keyword", "missing_arguments"):
+        verb = translated("passes {name} to {subject}")
+        if misfit.form == "missing_arguments":
+            verb = translated("leaves {name} out in a call of {subject}")
+        return verb.format(name=name, subject=misfit.subject)
+    if misfit.form == "argument_count":
+        return translated("calls {subject} with {count} arguments").format(
+            subject=misfit.subject, count=misfit.names[-1]
+        )
+    if misfit.form == "not_importable":
+        return translated("imports {name} from {subject}").format(name=name, subject=misfit.subject)
+    if misfit.form == "no_module":
+        return translated("imports {subject}").format(subject=misfit.subject)
+    return translated("reads {name} of {subject}").format(name=name, subject=misfit.subject)
 
 
 def _cause_of_user_call(api_mismatch: ApiMismatch, package_release: str) -> tuple[Text, tuple[Text, ...]]:
@@ -285,6 +372,8 @@ _MISMATCH_ERROR_TYPES = (
 def _certainty(error: LoggedError) -> Certainty | None:
     """The certainty that an exception is about versions; None if it is not."""
     message, last = error.message, error.innermost
+    if last is not None and last.path.startswith("<") and error.type in ("ImportError", "ModuleNotFoundError"):
+        return Certainty.POSSIBLE  # a line typed to try the import: for which release it was written is unknown
     by_library = last is not None and is_library(last.path) and "transformers_modules" not in last.path
     if error.type == "TypeError" and _KNOWN_MISMATCH_PATTERN.search(message):
         # A keyword may be misspelt in the user's own call, or in settings that a library passes on.
@@ -341,7 +430,9 @@ def _certainty(error: LoggedError) -> Certainty | None:
         return renamed
     if error.type in ("AttributeError", "RuntimeError") and by_library and _MISSING_ATTRIBUTE_PATTERN.search(message):
         # Such a framework uses another package's classes or replaces them by its own.
-        return Certainty.POSSIBLE if error.passes(*_PATCHING_FRAMEWORKS) else None
+        # An object that is None is of no release.
+        known = "'NoneType' object" not in message and error.passes(*_PATCHING_FRAMEWORKS)
+        return Certainty.POSSIBLE if known else None
     return release_mismatch_certainty(error)
 
 
