@@ -449,6 +449,15 @@ def test_texts_and_patterns_of_a_page_are_those_that_its_code_uses() -> None:
     assert declared > 100
 
 
+def test_a_module_defines_each_name_once() -> None:
+    """No linter sees that a constant is assigned twice."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        assigned = [node.targets[0] for node in tree.body if isinstance(node, ast.Assign)]
+        names = [target.id for target in assigned if isinstance(target, ast.Name)]
+        assert len(names) == len(set(names)), path.relative_to(ROOT)
+
+
 def test_nothing_that_is_built_from_hazards_is_committed() -> None:
     committed = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False

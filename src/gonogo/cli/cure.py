@@ -38,10 +38,7 @@ from gonogo.finding.errors import UserError
 from gonogo.finding.language import choose_language
 
 if TYPE_CHECKING:
-    from gonogo.evidence.rehearsal.record import RehearsalRecord
-    from gonogo.finding import Report
-    from gonogo.rehearse.progress import OnProgress
-    from gonogo.rehearse.request import RehearsalRequest
+    pass
 
 
 _LIFE = ("life", "resume_on", "resume_with", "convert_with", "merge_with", "serve_with")
@@ -126,6 +123,7 @@ def cure(
                 translated("no command to cure: put it after --, for example: gonogo cure -- bash launch.sh")
             )
         from gonogo.finding.call import Invocation, machine_options
+        from gonogo.rehearse.answer import rehearsed_to_its_end
         from gonogo.rehearse.automatic_preparation import automatically_prepared
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
@@ -173,7 +171,7 @@ def cure(
             automatically_prepared(request.rehearsal) as ready,
         ):
             request = replace(request, rehearsal=ready)
-            cured = search(request, scratch, _rehearse_trial, on_progress)
+            cured = search(request, scratch, rehearsed_to_its_end, on_progress)
         report = write_patch(cured, output_patch)
         if apply:
             report = apply_cure(cured, report)
@@ -188,13 +186,3 @@ def cure(
         publish(report, format_, output, language, open_)
         interrupted = report.cure is not None and report.cure.interrupted
         raise SystemExit(INTERRUPTED if interrupted else report.verdict.exit_status)
-
-
-def _rehearse_trial(request: RehearsalRequest, on_progress: OnProgress | None) -> tuple[RehearsalRecord, Report]:
-    """Rehearse one candidate. Raises KeyboardInterrupt if the rehearsal was interrupted by Ctrl-C."""
-    from gonogo.rehearse.answer import rehearsed, was_interrupted
-
-    record, report = rehearsed(request, on_progress)
-    if was_interrupted(record):
-        raise KeyboardInterrupt
-    return record, report

@@ -28,10 +28,7 @@ _ANSWER_PROBLEMS = {"no JSON object": translated("it has no JSON object"), "no c
 if TYPE_CHECKING:
     from gonogo.diagnose.reader.client import ModelServer
     from gonogo.diagnose.reader.model_answer import ModelAnswer
-    from gonogo.evidence.rehearsal.record import RehearsalRecord
     from gonogo.finding.second_opinion.model_reading import Proof
-    from gonogo.rehearse.progress import OnProgress
-    from gonogo.rehearse.request import RehearsalRequest
 
 _DATA_TO_SEND = translated("--reader sends this to {host} ({address}), about {tokens} tokens:")
 _SENDING = translated("sending the evidence (about {tokens} tokens) to {model} at {host}")
@@ -130,6 +127,7 @@ def _prove_change(answer: ModelAnswer, options: ReaderOptions) -> Proof:
     import msgspec
 
     from gonogo.finding.second_opinion.model_reading import Proof
+    from gonogo.rehearse.answer import rehearsed_to_its_end
     from gonogo.rehearse.display import live_display
     from gonogo.rehearse.launch.queued import unpacked
     from gonogo.rehearse.request import RehearsalRequest
@@ -149,19 +147,9 @@ def _prove_change(answer: ModelAnswer, options: ReaderOptions) -> Proof:
             )
         )
         with scratch_folder() as scratch, live_display(options.language) as on_progress:
-            return prove(proposals, CureRequest(rehearsal), scratch, _rehearse_once, on_progress)
+            return prove(proposals, CureRequest(rehearsal), scratch, rehearsed_to_its_end, on_progress)
     except UserError as error:
         return Proof(False, translated("it could not be rehearsed: {why}").format(why=error.text))
-
-
-def _rehearse_once(request: RehearsalRequest, on_progress: OnProgress | None) -> tuple[RehearsalRecord, Report]:
-    """Rehearse once. Raises KeyboardInterrupt if the rehearsal was interrupted by Ctrl-C."""
-    from gonogo.rehearse.answer import rehearsed, was_interrupted
-
-    record, report = rehearsed(request, on_progress)
-    if was_interrupted(record):
-        raise KeyboardInterrupt
-    return record, report
 
 
 def with_upstream_facts(failure: LoggedFailure, report: Report, language: str) -> Report:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from msgspec.structs import replace
-
 from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings
 from gonogo.evidence.guarded.ends import interrupted, roots, unseen
 from gonogo.evidence.guarded.guarded_run import GuardedRun
 from gonogo.evidence.guarded.standstill import find_hang
 from gonogo.evidence.rehearsal.failures import few
-from gonogo.finding import Finding, Report, Skipped, Text, translated, verdict_of
+from gonogo.finding import Report, Skipped, Text, translated, verdict_of
 from gonogo.finding.ranks import ranks_text
 from gonogo.guard.findings import findings_in_guarded_run, findings_with_files
 from gonogo.guard.summary import guarded_summary
-from gonogo.judge.rehearsal_summary import seen_from
+from gonogo.judge.rehearsal_summary import finding_seen_from
 
 _NO_RANK = Skipped(
     translated("the training"),
@@ -38,7 +36,7 @@ def report_of(run: GuardedRun, folder: str | None = None, *, files: StaticFindin
     """
     folder = os.getcwd() if folder is None else folder
     shown = findings_with_files(run, findings_in_guarded_run(run), files)
-    findings = tuple(_with_relative_paths(folder, finding) for finding in shown)
+    findings = tuple(finding_seen_from(folder, finding) for finding in shown)
     return Report(
         command="run",
         verdict=verdict_of(findings, complete=run.exit_status == 0 and bool(run.ranks)),
@@ -48,10 +46,6 @@ def report_of(run: GuardedRun, folder: str | None = None, *, files: StaticFindin
         guarded_run=guarded_summary(run),
         notes=tuple(_notes(run)),
     )
-
-
-def _with_relative_paths(folder: str, finding: Finding) -> Finding:
-    return replace(finding, spans=tuple(replace(span, path=seen_from(folder, span.path)) for span in finding.spans))
 
 
 def _covered_items(run: GuardedRun) -> Iterator[Text]:

@@ -20,7 +20,7 @@ from gonogo.evidence.rehearsal.record import (
     categories_of,
 )
 from gonogo.evidence.rehearsal.result_table import result_report
-from gonogo.finding import rehearsal
+from gonogo.finding import Finding, rehearsal
 from gonogo.judge.routing import routing_band
 
 _T = TypeVar("_T")
@@ -178,3 +178,9 @@ def seen_from(folder: str, path: str) -> str:
     """The path relative to the folder if it is below it, else unchanged."""
     inside = f"{folder.rstrip('/')}/"
     return path.removeprefix(inside) if folder else path
+
+
+def finding_seen_from(folder: str, finding: Finding) -> Finding:
+    """The finding with the paths of its places relative to the folder."""
+    spans = tuple(msgspec.structs.replace(span, path=seen_from(folder, span.path)) for span in finding.spans)
+    return msgspec.structs.replace(finding, spans=spans)

@@ -21,7 +21,7 @@ from gonogo.finding.words import PHASE_NAMES
 from gonogo.judge.explained import FindingPlaces
 from gonogo.judge.merge import merge_findings
 from gonogo.judge.rehearsal_findings import findings_in_rehearsal
-from gonogo.judge.rehearsal_summary import rehearsal_summary, seen_from
+from gonogo.judge.rehearsal_summary import finding_seen_from, rehearsal_summary, seen_from
 from gonogo.prepare.packages.names import STACK
 from gonogo.rehearse import run
 from gonogo.rehearse.life_answer import is_life_complete, life_coverage, skipped_life_checks, unknown_life_checks
@@ -106,12 +106,12 @@ def rehearsal_report(
     """
     folder = os.getcwd() if folder is None else folder
     found = findings_in_rehearsal(record)
-    seen = [_seen_from(folder, _without_proof_by_inferred_data(finding, record)) for finding in found]
+    seen = [finding_seen_from(folder, _without_proof_by_inferred_data(finding, record)) for finding in found]
     places = FindingPlaces(files.sources, files.base, files.packages)
     unseen = RehearsalEvidence(record, files).downgrade if _is_complete(record) else _unchanged
     for other in filter(None, (record.first_life, record.second_life, *record.afterwards)):
         known = {(finding.hazard, finding.spans) for finding in seen}
-        earlier = [_seen_from(folder, finding) for finding in findings_in_rehearsal(other)]
+        earlier = [finding_seen_from(folder, finding) for finding in findings_in_rehearsal(other)]
         seen += [finding for finding in earlier if (finding.hazard, finding.spans) not in known]
     findings = merge_findings(seen, files.findings, rank_failures_in_record(record), places, unseen=unseen)
     verdict = verdict_of(findings, complete=_is_complete(record))
@@ -164,9 +164,12 @@ def _unchanged(finding: Finding) -> Finding:
     return finding
 
 
-def _seen_from(folder: str, finding: Finding) -> Finding:
-    """The finding with the paths of its places relative to the folder."""
-    return replace(finding, spans=tuple(replace(span, path=seen_from(folder, span.path)) for span in finding.spans))
+def rehearsed_to_its_end(request: RehearsalRequest, on_progress: OnProgress | None) -> tuple[RehearsalRecord, Report]:
+    """As :func:`rehearsed`; raises KeyboardInterrupt if Ctrl-C ended the rehearsal."""
+    record, report = rehearsed(request, on_progress)
+    if was_interrupted(record):
+        raise KeyboardInterrupt
+    return record, report
 
 
 def was_interrupted(record: RehearsalRecord) -> bool:

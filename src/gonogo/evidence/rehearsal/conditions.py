@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from gonogo.evidence.script.identifiers import assigned_targets, function_at
 from gonogo.finding.divergence import EnclosingCondition, LoopExit
 from gonogo.finding.frame import Frame
 
@@ -62,7 +63,7 @@ def _guards_at(path: str, line: int, version: tuple[int, ...]) -> tuple[Enclosin
 def _origins(tree: ast.Module, test: ast.expr) -> list[ast.expr]:
     """The expressions last assigned to the names in ``test`` before it, and to the names in those in turn."""
     found: list[ast.expr] = []
-    scope = _function_at(tree, test.lineno)
+    scope = function_at(tree, test.lineno)
     wanted = [(test, test.lineno)]
     while wanted and len(found) < _MAX_ORIGINS:
         node, line = wanted.pop(0)
@@ -73,7 +74,7 @@ def _origins(tree: ast.Module, test: ast.expr) -> list[ast.expr]:
                 if isinstance(one, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.NamedExpr)
                 and one.value is not None
                 and one.lineno <= line
-                and name in map(_name_of, _targets(one))
+                and name in map(_name_of, assigned_targets(one))
             ]
             if given:
                 at, value = max(given, key=lambda pair: pair[0])
@@ -86,21 +87,6 @@ def _origins(tree: ast.Module, test: ast.expr) -> list[ast.expr]:
 def _name_of(node: ast.AST) -> str | None:
     """A name, or an attribute by its last part."""
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
-
-
-def _targets(node: ast.Assign | ast.AnnAssign | ast.AugAssign | ast.NamedExpr) -> Iterator[ast.expr]:
-    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-        yield from target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
-
-
-def _function_at(tree: ast.Module, line: int) -> ast.AST:
-    """The innermost function around a line, or the module."""
-    around = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.lineno <= line <= (node.end_lineno or 0)
-    ]
-    return max(around, key=lambda node: node.lineno, default=tree)
 
 
 def _loop_exit_tests(tree: ast.Module, test: ast.expr, kind: str) -> Iterator[ast.expr]:

@@ -114,3 +114,19 @@ def has_option(node: ast.AST) -> bool:
 def is_main_guard(test: ast.AST) -> bool:
     """Whether a test is ``__name__ == "__main__"``, or contains it."""
     return any(isinstance(each, ast.Name) and each.id == "__name__" for each in ast.walk(test))
+
+
+def function_at(tree: ast.Module, line: int) -> ast.AST:
+    """The innermost function around a line, or the module."""
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    return max(around, key=lambda node: node.lineno, default=tree)
+
+
+def assigned_targets(node: ast.Assign | ast.AnnAssign | ast.AugAssign | ast.NamedExpr) -> Iterator[ast.expr]:
+    """What an assignment assigns to; of a tuple or list, each element."""
+    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        yield from target.elts if isinstance(target, ast.Tuple | ast.List) else [target]

@@ -35,8 +35,6 @@ _EXEMPTION_MARKERS = (
     *(b"named_children", b"named_modules", b"_modules", b"register_forward", b"Join("),
 )
 
-_FIND_UNUSED_FIX = translated("Pass find_unused_parameters=True")
-
 
 class DdpUnusedParameters(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -64,7 +62,7 @@ class DdpUnusedParameters(Hazard):
         for script in run.scripts:
             for call in script.calls(DDP):
                 edit = script.setting_keyword(call, "find_unused_parameters", "True")
-                yield self.fix(_FIND_UNUSED_FIX, edit, safe=False)
+                yield self.fix(self.texts["find_unused_fix"], edit, safe=False)
 
     def in_log(self, log: FailureLog) -> Findings:
         """DDP's error, with the parameters if it prints their names or indices."""

@@ -35,15 +35,6 @@ _MESSAGES = {
 }
 
 
-_OTHER_WEIGHTS = translated(
-    "The adapter {adapter} was trained on {before} (base_model_name_or_path in its config), and is put on {after}, "
-    "whose weights differ."
-)
-_OTHER_NAME = translated(
-    "The adapter {adapter} was trained on {before} (base_model_name_or_path in its config), and is put on {after}: "
-    "whether these have the same weights isn't known here."
-)
-_LOAD_STATED = translated("Load {before}, or leave it if the adapter is meant for {after}")
 _QUANTIZED = re.compile(r"(?:-(?:unsloth|bnb|4bit|8bit|awq|gptq|int4|int8|fp8))+$")
 _CURES = {
     "other": translated(
@@ -88,12 +79,12 @@ class AdapterOnAnotherBase(Hazard):
             if attached.same_weights or (not is_known and _plain(attached.stated) == _plain(attached.opened)):
                 continue
             names = {"adapter": attached.adapter, "before": attached.stated, "after": attached.opened}
-            message = _OTHER_WEIGHTS if is_known else _OTHER_NAME
+            message = self.texts["other_weights"] if is_known else self.texts["other_name"]
             yield self.finding(
                 message.format(**names),
                 severity=Severity.WARNING,
                 certainty=Certainty.CERTAIN if is_known else Certainty.POSSIBLE,
-                cure=(_LOAD_STATED.format(**names),),
+                cure=(self.texts["load_stated"].format(**names),),
                 ranks=tuple(rank.rank for rank in record.ranks if attached in rank.attached_adapters),
             )
 

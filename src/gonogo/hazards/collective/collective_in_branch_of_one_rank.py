@@ -38,9 +38,6 @@ _COLLECTIVES = (
 )
 
 
-_COLLECTIVE_EXPLANATION = translated("A collective returns when all ranks of its group have called it.")
-
-
 class CollectiveInBranchOfOneRank(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Diverging ranks, one of which makes a collective call that the others do not."""
@@ -52,7 +49,7 @@ class CollectiveInBranchOfOneRank(Hazard):
                 divergence,
                 divergence.most_informative_side(),
                 cure=self.texts["decide_together_cure"],
-                reason=_COLLECTIVE_EXPLANATION,
+                reason=self.texts["collective_explanation"],
             )
         if divergence.rank_test is None:
             return
@@ -62,7 +59,7 @@ class CollectiveInBranchOfOneRank(Hazard):
                 divergence,
                 side,
                 cure=translated("Move the call out of the branch, so that every rank reaches it"),
-                reason=_COLLECTIVE_EXPLANATION,
+                reason=self.texts["collective_explanation"],
             )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:

@@ -7,8 +7,6 @@ from gonogo.hazards.collective._store_barrier import store_barriers_in_log
 from gonogo.hazards.log_rule import match_of
 from gonogo.hazards.rule import Certainty, Finding, Findings, GuardedRun, Hazard, Severity, translated
 
-_CONNECTIVITY_CURE = translated("From that node, nc -zv MASTER_ADDR MASTER_PORT has to succeed")
-
 
 class RankNeverJoined(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
@@ -31,7 +29,7 @@ class RankNeverJoined(Hazard):
                 joined=joined_count, world=world
             ),
             certainty=certainty,
-            cure=(self.texts["start_all_nodes_cure"], _CONNECTIVITY_CURE),
+            cure=(self.texts["start_all_nodes_cure"], self.texts["connectivity_cure"]),
             confirm=self.texts["confirm"],
         )
 
@@ -69,7 +67,7 @@ class RankNeverJoined(Hazard):
             ),
             certainty=Certainty.LIKELY,
             severity=Severity.ERROR,
-            cure=(self.texts["start_all_nodes_cure"], self.texts["cure"], _CONNECTIVITY_CURE),
+            cure=(self.texts["start_all_nodes_cure"], self.texts["cure"], self.texts["connectivity_cure"]),
             ranks=ranks,
             confirm=translated("On the node where it should run, ps shows no such process, or one that is waiting"),
         )

@@ -11,9 +11,7 @@ from gonogo.hazards.facts.divergence_fixes import (
     fix_recv_before_send,
 )
 from gonogo.hazards.facts.leaf_modules import fix_with_leaf_modules
-from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, translated
-
-_SAME_ORDER_CURE = translated("Make the calls in the same order on every rank, e.g. over sorted names")
+from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run
 
 
 class RanksPartAtCollective(Hazard):
@@ -29,7 +27,7 @@ class RanksPartAtCollective(Hazard):
             else (self.texts["same_branch_cure"],)
         )
         if not divergence.own_guards(telling):
-            cure = (*cure, _SAME_ORDER_CURE)
+            cure = (*cure, self.texts["same_order_cure"])
         yield self.divergence_finding(divergence, telling, cure=cure)
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -39,7 +37,7 @@ class RanksPartAtCollective(Hazard):
             yield self.finding(
                 recorded.describe_mismatch(unlike),
                 certainty=Certainty.LIKELY,
-                cure=(self.texts["same_branch_cure"], _SAME_ORDER_CURE),
+                cure=(self.texts["same_branch_cure"], self.texts["same_order_cure"]),
                 spans=recorded.span(unlike),
                 ranks=(*unlike.waiting, *unlike.others),
                 confirm=recorded.CHECK_MISSING_RANK_LOGS,

@@ -4,7 +4,6 @@ from gonogo.hazards.facts.rank_tests import on_one_rank
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, translated
 
 _EVALUATES = frozenset({"evaluate", "predict", "evaluation_loop", "prediction_loop"})
-_DIVERGENCE_REASON = translated("The Trainer gathers the results of all ranks.")
 
 
 class TrainerEvaluatesOnOneRank(Hazard):
@@ -16,7 +15,7 @@ class TrainerEvaluatesOnOneRank(Hazard):
         side, _ = divergence.rank_test
         frames = side.call.frames if side.call is not None else ()
         if _EVALUATES & set(side.functions) and any("transformers" in frame.path for frame in frames):
-            yield self.divergence_finding(divergence, side, cure=self.cures, reason=_DIVERGENCE_REASON)
+            yield self.divergence_finding(divergence, side, cure=self.cures, reason=self.texts["divergence_reason"])
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """The Trainer's evaluation under a test for one rank."""

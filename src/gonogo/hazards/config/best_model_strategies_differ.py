@@ -29,7 +29,7 @@ class BestModelStrategiesDiffer(Hazard):
             yield self.finding(
                 self.texts["cause_in_environment"].format(evaluates=evaluates, saves=saves),
                 certainty=Certainty.CERTAIN if given or uses_stock_training_arguments(run) else Certainty.LIKELY,
-                cure=(translated('Write {name}="{value}"').format(name=name, value=value), _DROP_CURE),
+                cure=(translated('Write {name}="{value}"').format(name=name, value=value), self.texts["drop_cure"]),
                 spans=(wrong.span(), best.span(), other.span(label)),
             )
         elif evaluates == "steps":
@@ -58,7 +58,7 @@ class BestModelStrategiesDiffer(Hazard):
                 translated("Write save_steps={fits}, a multiple of {every}").format(
                     fits=f"{max(1, save_steps // steps) * steps:g}", every=f"{steps:g}"
                 ),
-                _DROP_CURE,
+                self.texts["drop_cure"],
             ),
             spans=(
                 (saved if not saved.absent else best_strategy).span(),
@@ -66,9 +66,6 @@ class BestModelStrategiesDiffer(Hazard):
                 best_strategy.span() if not saved.absent else None,
             ),
         )
-
-
-_DROP_CURE = translated("Or drop load_best_model_at_end")
 
 
 def _first_known_field(arguments: Arguments, *names: str) -> Field:

@@ -8,9 +8,6 @@ _TOP_LEVEL_KEYS = (
     *("wall_clock_breakdown", "zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer", "prescale_gradients"),
     *("memory_breakdown", "dump_state", "disable_allgather"),
 )
-_NOT_BOOLEAN_CONSEQUENCE = translated("the run stops at the start, because it is not a boolean")
-_TAKEN_FOR_TRUE = translated("a string counts as true, so it switches on what it should switch off")
-_ONLY_BY_CHANCE = translated("it counts as true only because every string does")
 
 
 class DsConfigBooleanAsString(Hazard):
@@ -33,7 +30,11 @@ class DsConfigBooleanAsString(Hazard):
                 translated('"{key}" is the string {text}: {consequence}.').format(
                     key=dotted(keys),
                     text=as_json(field.value),
-                    consequence=_NOT_BOOLEAN_CONSEQUENCE if refused else _TAKEN_FOR_TRUE if wrong else _ONLY_BY_CHANCE,
+                    consequence=self.texts["not_boolean_consequence"]
+                    if refused
+                    else self.texts["taken_for_true"]
+                    if wrong
+                    else self.texts["only_by_chance"],
                 ),
                 certainty=certainty,
                 severity=severity,

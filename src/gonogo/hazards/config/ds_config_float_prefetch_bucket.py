@@ -27,7 +27,6 @@ _SIZE_KEYS = (
     *(_KEY, "stage3_param_persistence_threshold", "stage3_max_live_parameters", "stage3_max_reuse_distance"),
     *("reduce_bucket_size", "allgather_bucket_size", "sub_group_size"),
 )
-_INTEGER_SINCE_LABEL = translated("DeepSpeed 0.15 and later accept only an integer here")
 
 
 class DsConfigFloatPrefetchBucket(Hazard):
@@ -50,7 +49,7 @@ class DsConfigFloatPrefetchBucket(Hazard):
                     translated("Write {whole}, without a fraction").format(whole=int(value)),
                     translated('Or pip install "deepspeed<0.15"'),
                 ),
-                spans=(field.span(), run.environment.field("deepspeed").span(_INTEGER_SINCE_LABEL)),
+                spans=(field.span(), run.environment.field("deepspeed").span(self.texts["integer_since_label"])),
                 fixes=fix_with_edits(
                     translated("Round it down to {whole}").format(whole=int(value)),
                     partial(config.replacing, "zero_optimization", name, value=int(value)),
@@ -77,7 +76,10 @@ class DsConfigFloatPrefetchBucket(Hazard):
                     certainty=Certainty.LIKELY,
                     severity=Severity.ERROR if checked else Severity.WARNING,
                     cure=translated("Wrap it in int(...)"),
-                    spans=(script.place(value).span(), run.environment.field("deepspeed").span(_INTEGER_SINCE_LABEL)),
+                    spans=(
+                        script.place(value).span(),
+                        run.environment.field("deepspeed").span(self.texts["integer_since_label"]),
+                    ),
                     fixes=fix_with_edits(
                         translated("Wrap it in int(...)"),
                         partial(script.replacing, value, f"int({script.place(value).text})"),

@@ -30,9 +30,6 @@ from gonogo.hazards.rule import (
     translated,
 )
 
-_CONFIRM = translated("The script uses transformers' TrainingArguments and its defaults")
-_YAML_KEYS = {("gradient_accumulation_steps",), ("gradient_clipping",)}
-
 
 class DsConfigHfArgsMismatch(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
@@ -65,7 +62,7 @@ class DsConfigHfArgsMismatch(Hazard):
         yaml = run.accelerate if is_config_from_accelerate_yaml(run) else None
         yield self.finding(
             _cause(lines),
-            title=_YAML_TITLE if yaml is not None else None,
+            title=self.texts["yaml_title"] if yaml is not None else None,
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
             cure=_cure(lines) if yaml is None else tuple(_cure_in_yaml(pair) for pair, _ in differing),
             spans=tuple(_spans(differing, run.arguments)),
@@ -75,7 +72,7 @@ class DsConfigHfArgsMismatch(Hazard):
             )
             if yaml is None
             else _fixes_in_yaml(yaml, [pair for pair, _ in differing]),
-            confirm=() if sure else (_CONFIRM,),
+            confirm=() if sure else (self.texts["confirm"],),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -100,8 +97,6 @@ class DsConfigHfArgsMismatch(Hazard):
 
 _TRAINING_ARGUMENTS_LABEL = translated("TrainingArguments")
 _ACCELERATE = translated("accelerate")
-_CONFIRM = translated("The script uses transformers' TrainingArguments and its defaults")
-_YAML_TITLE = translated("accelerate's YAML and TrainingArguments disagree")
 
 
 def _compared_source(message: str) -> Text:

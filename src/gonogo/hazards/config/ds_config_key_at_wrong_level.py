@@ -17,10 +17,6 @@ from gonogo.hazards.rule import (
     translated,
 )
 
-_TOP_LEVEL_LABEL = translated("at the top level")
-_KEY_IGNORED = translated("DeepSpeed ignores it where it is")
-_EXTRA_KEY_CONSEQUENCE = translated("DeepSpeed refuses extra keys there, and the run stops at the start")
-
 
 class DsConfigKeyAtWrongLevel(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
@@ -51,14 +47,20 @@ class DsConfigKeyAtWrongLevel(Hazard):
                 lambda: config.inserting(*right, value=field.value),
                 safe=False,
             )
-        at = translated("in {section}").format(section=dotted(keys[:-1])) if keys[:-1] else _TOP_LEVEL_LABEL
-        belongs = translated("in {section}").format(section=dotted(right[:-1])) if right[:-1] else _TOP_LEVEL_LABEL
+        at = (
+            translated("in {section}").format(section=dotted(keys[:-1])) if keys[:-1] else self.texts["top_level_label"]
+        )
+        belongs = (
+            translated("in {section}").format(section=dotted(right[:-1]))
+            if right[:-1]
+            else self.texts["top_level_label"]
+        )
         return self.finding(
             translated('"{key}" is {at} but belongs {belongs}: {consequence}.').format(
                 key=keys[-1],
                 at=at,
                 belongs=belongs,
-                consequence=_KEY_IGNORED if closed is False else _EXTRA_KEY_CONSEQUENCE,
+                consequence=self.texts["key_ignored"] if closed is False else self.texts["extra_key_consequence"],
             ),
             certainty=Certainty.POSSIBLE if closed is None else Certainty.CERTAIN,
             severity=Severity.WARNING if closed is False else Severity.ERROR,

@@ -2,8 +2,6 @@ from gonogo.evidence.document.json_problems import ConfigProblem
 from gonogo.hazards.facts.deepspeed_settings import is_read_as_json
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Edit, Findings, Fix, Hazard, Run, translated
 
-_PLACEHOLDER_CONFIRM = translated("Check whether another program fills the placeholder in before the run")
-_HJSON_CONFIRM = translated("Check whether DeepSpeed's Hjson reads it as intended")
 _MAX_SHOWN = 8
 _HJSON_READABLE_PROBLEMS = ("missing-comma", "python-literal", "unquoted", "control-character")
 
@@ -45,6 +43,10 @@ class DsConfigNotJson(Hazard):
                 translated("Check the whole file with: python -m json.tool {name}").format(name=config.name),
             ),
             spans=tuple(one.place.span(one.message) for one in broken[:_MAX_SHOWN]),
-            confirm=(_PLACEHOLDER_CONFIRM,) if template else (_HJSON_CONFIRM,) if unsure else (),
+            confirm=(self.texts["placeholder_confirm"],)
+            if template
+            else (self.texts["hjson_confirm"],)
+            if unsure
+            else (),
             fixes=fixes,
         )

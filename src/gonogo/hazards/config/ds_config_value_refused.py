@@ -10,7 +10,7 @@ from gonogo.hazards.facts.training_framework import as_json
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Field, Findings, Hazard, Run, Text, translated
 
 _BATCH_SIZE_KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
-_POSITIVE_INTEGER_TEXT = translated("an integer above 0")
+
 # These have hazards of their own.
 _KEYS_OF_OTHER_HAZARDS = (("zero_optimization", "stage"), ("zero_optimization", "stage3_prefetch_bucket_size"))
 _BOOLEAN_WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "1", "0", "t", "f", "y", "n"})
@@ -36,7 +36,9 @@ class DsConfigValueRefused(Hazard):
                 continue
             if len(keys) == 1:
                 wanted = (
-                    _POSITIVE_INTEGER_TEXT if keys[0] in _BATCH_SIZE_KEYS and not _is_positive(field.value) else None
+                    self.texts["positive_integer_text"]
+                    if keys[0] in _BATCH_SIZE_KEYS and not _is_positive(field.value)
+                    else None
                 )
                 closed: bool | None = True
             else:

@@ -1,8 +1,6 @@
 from gonogo.hazards.facts.training_framework import fix_with_edits, uses_accelerate, uses_trainer
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, translated
 
-_CONFIRM = translated("transformers is 4.30 or newer")
-
 
 class DsConfigWithoutZeroSection(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
@@ -20,7 +18,7 @@ class DsConfigWithoutZeroSection(Hazard):
                 name=config.name
             ),
             certainty=Certainty.CERTAIN if insists else Certainty.LIKELY,
-            confirm=() if insists else (_CONFIRM,),
+            confirm=() if insists else (self.texts["confirm"],),
             cure=translated('Add "zero_optimization": {"stage": 2} (0 for DeepSpeed without ZeRO)'),
             spans=(
                 (first or config.source.place(0, 0)).span(),

@@ -19,7 +19,7 @@ class DsFp16AndBf16Enabled(Hazard):
                 ),
             )
             if other
-            else (_CURE, translated('Under the Trainer: "enabled": "auto" in both')),
+            else (self.texts["cure"], translated('Under the Trainer: "enabled": "auto" in both')),
             spans=(fp16.span(), bf16.span()),
             fixes=fix_with_edits(
                 translated("Turn {other} off: the arguments request the other format").format(other=other),
@@ -41,10 +41,9 @@ class DsFp16AndBf16Enabled(Hazard):
             yield self.finding(
                 self.texts["cause"].format(first=first, second=second),
                 certainty=Certainty.CERTAIN if len(sources) == 1 else Certainty.LIKELY,
-                cure=_CURE,
+                cure=self.texts["cure"],
                 spans=tuple(field.span() for field in fields),
             )
 
 
 _OTHER_PRECISION = {"fp16": "bf16", "bf16": "fp16"}
-_CURE = translated("Keep bf16 on Ampere and newer GPUs, fp16 on older ones; switch the other off")

@@ -39,7 +39,7 @@ class DsOptimizerOverridesOptim(Hazard):
                 self.texts["other_optimizer_cause"].format(wanted=wanted, kind=kind.get("?")),
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,
-                cure=_CURE.format(option="--optim"),
+                cure=self.texts["cure"].format(option="--optim"),
                 spans=(block.span(), asked.span(_REQUESTED_LABEL)),
                 fixes=self._removal(config),
             )
@@ -61,7 +61,7 @@ class DsOptimizerOverridesOptim(Hazard):
         return self.finding(
             self.texts["adafactor_cause"],
             certainty=Certainty.LIKELY,
-            cure=_CURE.format(option=option),
+            cure=self.texts["cure"].format(option=option),
             spans=(block.span() if block else None, requested_optimizer.span(_REQUESTED_LABEL)),
             fixes=self._removal(config),
         )
@@ -72,4 +72,3 @@ class DsOptimizerOverridesOptim(Hazard):
 
 
 _REQUESTED_LABEL = translated("requested here")
-_CURE = translated('Remove the "optimizer" block from the DeepSpeed config, or drop {option}')

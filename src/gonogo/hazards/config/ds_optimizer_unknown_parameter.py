@@ -29,12 +29,6 @@ _PARAMETER_ALIASES = {
     "wd": "weight_decay",
 }
 
-_GRADIENT_CLIPPING_CURE = translated('Write "gradient_clipping": {value} at the top level instead')
-_ALREADY_CLIPPED_CURE = translated('Remove it: "gradient_clipping": {value} already limits the norm')
-
-_GRADIENT_CLIPPING_CURE = translated('Write "gradient_clipping": {value} at the top level instead')
-_ALREADY_CLIPPED_CURE = translated('Remove it: "gradient_clipping": {value} already limits the norm')
-
 
 def _certainty(run: Run) -> Certainty:
     """Only likely if the code calls deepspeed.initialize, whose optimizer argument replaces the config's."""
@@ -77,10 +71,10 @@ class DsOptimizerUnknownParameter(Hazard):
         keys = ("optimizer", "params", "max_grad_norm")
         clipping = config.raw("gradient_clipping")
         makers = [lambda: config.removing(*keys)]
-        title, cure = translated("remove it"), _ALREADY_CLIPPED_CURE
+        title, cure = translated("remove it"), self.texts["already_clipped_cure"]
         if clipping.absent or clipping.number == 0:
             makers.append(lambda: config.inserting("gradient_clipping", value=value))
-            title, cure = translated("use gradient_clipping"), _GRADIENT_CLIPPING_CURE
+            title, cure = translated("use gradient_clipping"), self.texts["gradient_clipping_cure"]
         return self.finding(
             self.texts["max_grad_norm_cause"],
             certainty=_certainty(run),

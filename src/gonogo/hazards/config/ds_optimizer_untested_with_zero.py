@@ -1,13 +1,12 @@
 from gonogo.hazards.config_rule import ConfigHazard, Setting, Words
 from gonogo.hazards.facts.training_framework import mentions
-from gonogo.hazards.rule import Certainty, Field, translated
+from gonogo.hazards.rule import Certainty, Field
 
 _DEEPSPEED_OPTIMIZERS = ("lamb", "muadam", "muadamw", "musgd")
 _TORCH_OPTIMIZERS = (
     *("SGD", "RMSprop", "Rprop", "Adamax", "NAdam", "RAdam", "ASGD"),
     *("Adadelta", "Adafactor", "LBFGS", "SparseAdam"),
 )
-_LAMB_NOTE = translated("; Lamb's norms are then computed over flattened slices, not over layers")
 
 
 def _is_untested(field: Field) -> bool:
@@ -23,7 +22,11 @@ class DsOptimizerUntestedWithZero(ConfigHazard):
         if allowed.unknown or allowed.truth:
             return None
         whole = str(setting.field.value).lower() == "lamb"
-        return {"name": setting.field.value, "warning": _LAMB_NOTE if whole else "", "allow": None if whole else True}
+        return {
+            "name": setting.field.value,
+            "warning": self.texts["lamb_note"] if whole else "",
+            "allow": None if whole else True,
+        }
 
     def certainty_for(self, setting: Setting) -> Certainty:
         """Only likely if the code calls deepspeed.initialize, whose optimizer argument replaces the config's."""

@@ -4,8 +4,6 @@ from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Ru
 
 _WARMUP_MAX_LR_KEYS = ("scheduler", "params", "warmup_max_lr")
 
-_WARMUP_MAX_LR_KEYS = ("scheduler", "params", "warmup_max_lr")
-
 
 class DsOptimizerWithoutLearningRate(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:

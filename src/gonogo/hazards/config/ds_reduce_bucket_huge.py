@@ -1,8 +1,6 @@
 from gonogo.hazards.config_rule import ConfigHazard, Setting, Words
 from gonogo.hazards.facts.deepspeed_settings import ZERO, config_span, gib
-from gonogo.hazards.rule import DeepSpeedConfig, Span, translated
-
-_TWO_BUFFERS_TEXT = translated(" in each of two buffers (overlap_comm)")
+from gonogo.hazards.rule import DeepSpeedConfig, Span
 
 
 class DsReduceBucketHuge(ConfigHazard):
@@ -13,7 +11,7 @@ class DsReduceBucketHuge(ConfigHazard):
         taken = (setting.field.number or 0) * each
         if taken <= 4 * 1024**3 or setting.config.raw(ZERO, "contiguous_gradients").truth is False:
             return None
-        return {"two": _TWO_BUFFERS_TEXT if twice else "", "taken": gib(taken), "small": gib(5e8 * each)}
+        return {"two": self.texts["two_buffers_text"] if twice else "", "taken": gib(taken), "small": gib(5e8 * each)}
 
     def spans_beside(self, setting: Setting) -> tuple[Span | None, ...]:
         """The setting because of which there are two buffers."""

@@ -26,7 +26,7 @@ class TrainingArgumentUnknown(Hazard):
                     spans=place.span(),
                     fixes=renaming_keyword(call, name, near, safe=False) if near else (),
                     parameter=name,
-                    confirm=() if _certainty(run, near) is Certainty.CERTAIN else (_CONFIRM,),
+                    confirm=() if _certainty(run, near) is Certainty.CERTAIN else (self.texts["confirm"],),
                 )
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
@@ -54,13 +54,12 @@ class TrainingArgumentUnknown(Hazard):
                 spans=(place.span(), parsed.call.place.span(parser)),
                 fixes=renaming_option(launch, name, near, safe=False) if near else (),
                 parameter=name,
-                confirm=() if _certainty(run, near) is Certainty.CERTAIN else (_CONFIRM,),
+                confirm=() if _certainty(run, near) is Certainty.CERTAIN else (self.texts["confirm"],),
             )
 
 
 _TRAINING_ARGUMENTS_CLASSES = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
 _ADD_FIELD_CURE = translated("Remove it, or add it to the program's own dataclasses")
-_CONFIRM = translated("No release of transformers that could be installed has it")
 
 
 def _nearest_name_text(suggestion: str | None, prefix: str) -> Text:

@@ -25,10 +25,10 @@ _OFFLOAD_OPTIMIZER_MESSAGES = (
     "either use deepspeed.ops.adam.DeepSpeedCPUAdam or set an optimizer in your ds-config",
 )
 _CLASS_PATTERN = Pattern(r"<class '([\w.]{1,200})'")
-_SCRIPT_OPTIMIZER = translated("its own optimizer")
+
 _CPU_OPTIMIZERS = ("DeepSpeedCPUAdam", "DeepSpeedCPULion", "DeepSpeedCPUAdagrad")
-_OFFLOAD_LABEL = translated("the optimizer is offloaded here")
-_SLOWER_CURE = translated('Or set "zero_force_ds_cpu_optimizer": false (slower), or remove offload_optimizer')
+
+
 _ADAMW_BLOCK = {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}}
 
 
@@ -70,11 +70,11 @@ class ZeroOffloadClientOptimizer(Hazard):
             offload = config.offload("optimizer")
             yield self.finding(
                 self.texts["cause_in_script"].format(device=offload.value, kind=kinds[0]),
-                cure=(self.texts["cure_in_script"], _SLOWER_CURE),
-                spans=(script.place(node).span(), offload.span(_OFFLOAD_LABEL)),
+                cure=(self.texts["cure_in_script"], self.texts["slower_cure"]),
+                spans=(script.place(node).span(), offload.span(self.texts["offload_label"])),
                 fixes=(
                     *_deepspeed_adam_fixes(script, node),
-                    *fix_with_edits(_DISABLE_FORCE_FIX, lambda: _disable_force_edit(config), safe=False),
+                    *fix_with_edits(self.texts["disable_force_fix"], lambda: _disable_force_edit(config), safe=False),
                 ),
             )
 
@@ -89,17 +89,16 @@ class ZeroOffloadClientOptimizer(Hazard):
             yield self.log_finding(
                 evidence,
                 self.texts["cause_in_log"].format(
-                    optimizer=Text(named.group(1), f" {named.group(1)}") if named else _SCRIPT_OPTIMIZER
+                    optimizer=Text(named.group(1), f" {named.group(1)}") if named else self.texts["script_optimizer"]
                 ),
                 certainty=certainty,
-                cure=(self.texts["cure_in_log"], _SLOWER_CURE),
+                cure=(self.texts["cure_in_log"], self.texts["slower_cure"]),
             )
 
 
 _ADAM_KEYWORDS = frozenset({"lr", "betas", "eps", "weight_decay"})
 _TORCH_WEIGHT_DECAY = {"torch.optim.AdamW": "0.01", "torch.optim.Adam": "0.0"}
 _DEEPSPEED_ADAM_FIX = translated("Build DeepSpeedCPUAdam with the same settings in its place")
-_DISABLE_FORCE_FIX = translated("Keep the optimizer on the CPU: set zero_force_ds_cpu_optimizer to false (slower)")
 
 
 def _deepspeed_adam_fixes(script: Script, node: ast.expr) -> tuple[Fix, ...]:

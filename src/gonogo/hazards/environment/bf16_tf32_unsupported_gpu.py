@@ -25,7 +25,7 @@ class Bf16Tf32UnsupportedGpu(Hazard):
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
             cure=(*(self.cures[:1] if bf16 is not None else ()), *(self.cures[1:2] if tf32.truth else ())),
             spans=(asked.span(), bf16.span() if bf16 is not None and bf16 is not asked and bf16.truth else None),
-            confirm=() if sure else (_CAPABILITY_CONFIRM,),
+            confirm=() if sure else (self.texts["capability_confirm"],),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -40,7 +40,7 @@ class Bf16Tf32UnsupportedGpu(Hazard):
                     translated("cuBLAS refuses a bf16 matrix product: GPUs older than Ampere don't support it."),
                     cure=self.cures,
                     certainty=Certainty.LIKELY if old else Certainty.POSSIBLE,
-                    confirm=_CAPABILITY_CONFIRM,
+                    confirm=self.texts["capability_confirm"],
                 )
             return
         cpu_build = has_cpu_build(log)
@@ -62,11 +62,8 @@ class Bf16Tf32UnsupportedGpu(Hazard):
             cure=(self.texts["cuda_build_cure"], self.cures[2]) if built_for_cpu else self.cures,
             certainty=certainty,
             extra_evidence=(named,) if (named := old_gpu(log)) else (),
-            confirm=() if built_for_cpu else (_CAPABILITY_CONFIRM,),
+            confirm=() if built_for_cpu else (self.texts["capability_confirm"],),
         )
-
-
-_CAPABILITY_CONFIRM = translated("torch.cuda.get_device_capability() prints less than (8, 0)")
 
 
 def _bf16_field(run: Run) -> Field | None:

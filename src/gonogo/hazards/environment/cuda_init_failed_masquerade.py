@@ -29,15 +29,15 @@ class CudaInitFailedMasquerade(Hazard):
         elif evidence := first(log, self.patterns["cuda_init_error"]):
             sure = is_training(log) and not outside_training(log)
             yield self._build_finding(
-                evidence, _CUDA_INIT_FAILED_CAUSE, Certainty.LIKELY if sure else Certainty.POSSIBLE
+                evidence, self.texts["cuda_init_failed_cause"], Certainty.LIKELY if sure else Certainty.POSSIBLE
             )
         elif evidence := first(log, self.patterns["fp16_refusal"]):
             sure = failed is not None
             yield self._build_finding(
-                evidence, _CUDA_INIT_FAILED_CAUSE, Certainty.LIKELY if sure else Certainty.POSSIBLE
+                evidence, self.texts["cuda_init_failed_cause"], Certainty.LIKELY if sure else Certainty.POSSIBLE
             )
         elif evidence := first(log, _NO_GPU):
-            yield self._build_finding(evidence, _CUDA_INIT_FAILED_CAUSE, Certainty.POSSIBLE)
+            yield self._build_finding(evidence, self.texts["cuda_init_failed_cause"], Certainty.POSSIBLE)
 
     def _build_finding(
         self,
@@ -54,6 +54,3 @@ class CudaInitFailedMasquerade(Hazard):
             extra_evidence=extra_evidence,
             confirm=translated("torch.cuda.is_available() prints False in the environment of the run"),
         )
-
-
-_CUDA_INIT_FAILED_CAUSE = translated("CUDA failed to initialize, or no GPU is visible to this process.")

@@ -22,6 +22,6 @@ class DeepspeedNotInstalled(NotInstalled):
                 evidence,
                 self.texts["cause"],
                 certainty=Certainty.LIKELY,
-                cure=self.cures,
+                cure=(self.texts["interpreter_cure"], self.texts["every_node_cure"]),
                 confirm=translated('python -c "import deepspeed" fails in the environment that trains'),
             )

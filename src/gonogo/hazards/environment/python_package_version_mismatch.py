@@ -135,7 +135,7 @@ class PythonPackageVersionMismatch(Hazard):
                     sure = certainty_of_versions(environment, run, asking, name) if raises else Certainty.LIKELY
                     if (asking, name) == ("transformers", "peft"):
                         sure = Certainty.POSSIBLE  # checked only if transformers itself loads or adds an adapter
-                    effect = _IMPORT_FAILS if raises else _PAIR_REJECTED
+                    effect = self.texts["import_fails"] if raises else self.texts["pair_rejected"]
                     yield pair_finding(self, environment, (asking, name, specifier), effect, sure)
         shows = ("import",) if uses_trainer(run) is False else ("import", "trainer")
         for package in ("peft", "accelerate"):
@@ -150,21 +150,27 @@ class PythonPackageVersionMismatch(Hazard):
             if certainty is not None:
                 yield self._build_finding(log, error, Certainty.POSSIBLE if outside else certainty)
         if (said := release_mismatch_line(log)) is not None:
-            yield self.log_finding(said, _CAUSE, cure=self.cures, certainty=Certainty.POSSIBLE, confirm=_CONFIRM)
+            yield self.log_finding(
+                said, self.texts["cause"], cure=self.cures, certainty=Certainty.POSSIBLE, confirm=_CONFIRM
+            )
         if line := log.find(_KNOWN_MISMATCH_PATTERN) or log.find(_IMPORT_NAME_PATTERN):
             keyword = "unexpected keyword argument" in line.text and _KNOWN_KEYWORD.search(line.text) is None
             sure = _KNOWN_MISMATCH_PATTERN.search(line.text) is not None and not keyword and not outside
             certainty = Certainty.LIKELY if sure else Certainty.POSSIBLE
             if not (keyword and any(error.innermost is not None for error in log.errors_of("TypeError"))):
-                yield self.log_finding(line, _CAUSE, cure=self.cures, certainty=certainty, confirm=_CONFIRM)
+                yield self.log_finding(
+                    line, self.texts["cause"], cure=self.cures, certainty=certainty, confirm=_CONFIRM
+                )
         if glob := first(log, _GLOB):
-            yield self.log_finding(glob, _CAUSE, cure=_GLOB_CURE, certainty=Certainty.LIKELY, confirm=_CONFIRM)
+            yield self.log_finding(
+                glob, self.texts["cause"], cure=_GLOB_CURE, certainty=Certainty.LIKELY, confirm=_CONFIRM
+            )
         if cut := next((error for error, code in cut_off(log) if _truncated_in_library_import(error, code)), None):
             yield self._build_finding(log, cut, Certainty.POSSIBLE if outside else Certainty.LIKELY)
         if (evidence := first(log, self.patterns["wrapped"])) and not _absent(log):
             wrapped = next((error for error in log.errors if self.patterns["wrapped"].search(error.flat_message)), None)
             told = _explain_packages(log, wrapped) if wrapped is not None else None
-            cause, cure = told if told is not None else (_CAUSE, self.cures)
+            cause, cure = told if told is not None else (self.texts["cause"], self.cures)
             yield self.log_finding(
                 evidence,
                 cause,
@@ -175,7 +181,7 @@ class PythonPackageVersionMismatch(Hazard):
 
     def _build_finding(self, log: FailureLog, error: LoggedError, certainty: Certainty) -> Finding:
         told = _explain_packages(log, error)
-        cause, cure = told if told is not None else (_CAUSE, self.cures)
+        cause, cure = told if told is not None else (self.texts["cause"], self.cures)
         return self.log_finding(error, cause, cure=cure, certainty=certainty, confirm=_CONFIRM)
 
 
@@ -357,8 +363,8 @@ _CHECKED_AT_IMPORT = ("tokenizers", "huggingface-hub", "safetensors")
 """Packages that transformers checks when it is imported, raising an ImportError."""
 _EXCLUDED_DEPENDENCIES = {"transformers": ("accelerate", "deepspeed", "torch"), "trl": ("deepspeed", "peft")}
 """Packages that transformers' integrations check themselves, or that only an extra requires."""
-_IMPORT_FAILS = translated("importing it raises an ImportError")
-_PAIR_REJECTED = translated("pip refuses the pair, or one package fails inside the other")
+
+
 _MISMATCH_ERROR_TYPES = (
     "ImportError",
     "ModuleNotFoundError",
@@ -462,5 +468,5 @@ def _crosses_packages(error: LoggedError) -> bool:
 
 
 _PACKAGE = Pattern(r"(?:site|dist)-packages/(\w+)/")
-_CAUSE = translated("One package of the training stack expects a different version of another package.")
+
 _CONFIRM = (translated("pip list shows packages from different periods; pip check names a conflict"),)

@@ -10,8 +10,7 @@ _OTHER_LAUNCH_WORDS = (
     *(b"mp.spawn", b"multiprocessing", b"init_process_group", b"MASTER_ADDR", b"notebook_launcher", b"ray"),
 )
 
-_MISSING_MODULE_CAUSE = translated("The missing module is only a symptom; installing it does not fix the launch.")
-_MPI_FAILURE_CAUSE = translated("The MPI failure is only a symptom; repairing MPI does not fix the launch.")
+
 _LAUNCH_CURE = (
     translated(
         "Use a launcher, even on one GPU: deepspeed --num_gpus 1 train.py ..., torchrun --nproc_per_node 1 "
@@ -59,7 +58,7 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
             return
         spoken = log.find(_DEEPSPEED) is not None or log.setup.mentions("(?i)deepspeed")
         yield self._build_finding(
-            found, Certainty.CERTAIN if discovers or spoken else Certainty.LIKELY, _MISSING_MODULE_CAUSE
+            found, Certainty.CERTAIN if discovers or spoken else Certainty.LIKELY, self.texts["missing_module_cause"]
         )
 
     def _find_without_mpi4py_error(self, log: FailureLog) -> Findings:
@@ -71,7 +70,11 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
             else None
         )
         if evidence := cut or broken:
-            yield self._build_finding(evidence, Certainty.LIKELY, _MISSING_MODULE_CAUSE if cut else _MPI_FAILURE_CAUSE)
+            yield self._build_finding(
+                evidence,
+                Certainty.LIKELY,
+                self.texts["missing_module_cause"] if cut else self.texts["mpi_failure_cause"],
+            )
 
     def _build_finding(self, found: LoggedError | LineMatch, certainty: Certainty, consequence: Text) -> Finding:
         return self.log_finding(

@@ -13,10 +13,6 @@ _PORT = Pattern(
 )
 _REMOTE_LAUNCHER_PATTERN = Pattern(r"\b(?:ssh|srun|pdsh|mpirun)\b")
 
-_STANDALONE = translated("Or let torchrun pick a free one: --standalone")
-
-_ONE_LAUNCHER = translated("Under srun start one launcher per node (--ntasks-per-node=1), not one per GPU")
-
 
 class PortInUse(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
@@ -49,7 +45,7 @@ class PortInUse(Hazard):
                         setting="MASTER_PORT=" if other.launcher == "swift" else "--master_port ",
                         port=port + 1 if port < 65535 else 29500,
                     ),
-                    *((_STANDALONE,) if other.launcher in TORCHRUN else ()),
+                    *((self.texts["standalone"],) if other.launcher in TORCHRUN else ()),
                 ),
                 spans=(second.span() or other.place.span(), first.span() or launch.place.span()),
             )
@@ -87,7 +83,7 @@ class PortInUse(Hazard):
                 port=Text(f"Port {port}", f"端口 {port} ") if port else translated("A port")
             ),
             cure=(
-                *((_ONE_LAUNCHER,) if log.setup.mentions(r"\bsrun\b|SLURM") else ()),
+                *((self.texts["one_launcher"],) if log.setup.mentions(r"\bsrun\b|SLURM") else ()),
                 self.texts["other_port"],
                 translated("Or end the stale job that holds it: lsof -i :PORT (or ss -ltnp) names the process"),
             ),

@@ -48,7 +48,6 @@ _LOADING_PATTERN = Pattern(r"Loading (?:checkpoint shards|weights)|Loading exten
 
 _SLURM_SIZE = Pattern(r"(?i)^(\d+(?:\.\d+)?)([kmgt])?b?$")
 _BYTES_PER_UNIT = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_ASK_FOR_MORE = translated("Request all of the node's memory (--mem=0) or more nodes, or offload less")
 
 
 class CpuRamOomKilled(Hazard):
@@ -140,7 +139,9 @@ class CpuRamOomKilled(Hazard):
             has = translated("The job asks for {has:.0f} GiB per node").format(has=asked / 2**30)
             ends = translated("slurm kills the job")
             offload = run.config.offload("optimizer").span() if run.config is not None else None
-            yield self._too_little_memory_finding(states, has, ends, _ASK_FOR_MORE, (field.span(), offload))
+            yield self._too_little_memory_finding(
+                states, has, ends, self.texts["ask_for_more"], (field.span(), offload)
+            )
 
     def _too_little_memory_finding(
         self, states: OffloadedStates, available: Text, conclusion: Text, cure: Text, spans: tuple[Span | None, ...]
@@ -183,13 +184,13 @@ class CpuRamOomKilled(Hazard):
         yield self.log_finding(
             evidence,
             translated("{what}{offload}{loading}").format(
-                what=_HOST_MEMORY_EXHAUSTED
+                what=self.texts["host_memory_exhausted"]
                 if said
                 else self.texts["terminated_in_pod"]
                 if log.find(_POD_LIMIT_PATTERN)
                 else self.texts["signal_9"],
                 offload=self.texts["offload_note"] if offloads else Text("", ""),
-                loading=_WHILE_LOADING if log.find(_LOADING_PATTERN) else Text("", ""),
+                loading=self.texts["while_loading"] if log.find(_LOADING_PATTERN) else Text("", ""),
             ),
             cure=_LOG_CURES,
             certainty=certainty,
@@ -204,8 +205,8 @@ _MAP_CURES = (
     ),
     translated("With one process, an error in the program itself shows its traceback"),
 )
-_HOST_MEMORY_EXHAUSTED = translated("The host's memory (RAM, or the container's share of it) ran out.")
-_WHILE_LOADING = translated(" Every rank that reads the weights itself holds a copy of the model.")
+
+
 _LOG_CURES = (
     translated(
         "Offload less (keep parameters on the GPU, or the optimizer too), offload to NVMe, use more nodes, train "

@@ -5,8 +5,6 @@ from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Patter
 
 _CONNECT_TIMEOUT_PATTERN = Pattern(r"\bEI0006\b|Communication_Error_Get_Socket|Getting socket times out")
 _HCCL = Pattern(r"(?i)hccl|ascend|\bnpu|昇腾")
-_CONNECT_TIMED_OUT = translated("The ranks could not connect in time (HCCL_CONNECT_TIMEOUT)")
-_COMPLETING = translated("A collective did not complete in time (HCCL_EXEC_TIMEOUT)")
 
 
 class NpuHcclTimeout(Hazard):
@@ -52,7 +50,9 @@ class NpuHcclTimeout(Hazard):
             certainty = Certainty.POSSIBLE
         yield self.log_finding(
             found,
-            self.texts["cause_in_log"].format(when=_CONNECT_TIMED_OUT if connect else _COMPLETING),
+            self.texts["cause_in_log"].format(
+                when=self.texts["connect_timed_out"] if connect else self.texts["completing"]
+            ),
             cure=self.cures,
             certainty=certainty,
             confirm=translated("All ranks report the timeout, and none reports another error before it"),

@@ -1,9 +1,8 @@
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rollout._settings import colocated
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
+from gonogo.hazards.rule import Certainty, Findings, Launch, Run
 
 _ALLOCATOR_VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
-_CONFIRM = translated("vLLM is older than 0.20")
 
 
 class ExpandableSegmentsMemoryPool(LoggedHazard):
@@ -29,5 +28,5 @@ class ExpandableSegmentsMemoryPool(LoggedHazard):
             certainty=Certainty.CERTAIN if refuses and field.reason is None else Certainty.LIKELY,
             cure=self.cures,
             spans=(field.span(), on.span(), mode.span()),
-            confirm=() if refuses else _CONFIRM,
+            confirm=() if refuses else self.texts["confirm"],
         )

@@ -27,11 +27,8 @@ class RolloutBatchNotDivisibleByRanks(LoggedHazard):
                 less=max(batch.value // gpus.value, 1) * gpus.value, more=(batch.value // gpus.value + 1) * gpus.value
             ),
             spans=(batch.span or gpus.span, generations.span, gpus.span, launch.place.span()),
-            confirm=() if sure else (_CHECK_VERL_VERSION,) if filled is None else self.confirm,
+            confirm=() if sure else (self.texts["check_verl_version"],) if filled is None else self.confirm,
         )
-
-
-_CHECK_VERL_VERSION = translated("pip show verl: from 0.9 on, with use_dynamic_bsz, its trainer pads the batch")
 
 
 def _is_batch_padded(command: VerlLaunch, run: Run) -> bool | None:

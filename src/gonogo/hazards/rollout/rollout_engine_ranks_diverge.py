@@ -1,9 +1,6 @@
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.finding.divergence import ENGINE_CONSTRUCTION
-from gonogo.hazards.rule import Findings, Hazard, RehearsalRecord, translated
-
-_ENGINE_RANKS_REDUCE = translated("The ranks of a tensor-parallel engine reduce in every layer of every step.")
-_CREATE_ENGINE_ON_ALL_RANKS = translated("Create and call the engine on every rank, outside any condition on the rank")
+from gonogo.hazards.rule import Findings, Hazard, RehearsalRecord
 
 
 class RolloutEngineRanksDiverge(Hazard):
@@ -26,8 +23,8 @@ class RolloutEngineRanksDiverge(Hazard):
         yield self.divergence_finding(
             divergence,
             telling,
-            cure=_CREATE_ENGINE_ON_ALL_RANKS
+            cure=self.texts["create_engine_on_all_ranks"]
             if made
-            else (_CREATE_ENGINE_ON_ALL_RANKS, self.texts["one_engine_per_gpu"]),
-            reason=self.texts["engine_per_process"] if made else _ENGINE_RANKS_REDUCE,
+            else (self.texts["create_engine_on_all_ranks"], self.texts["one_engine_per_gpu"]),
+            reason=self.texts["engine_per_process"] if made else self.texts["engine_ranks_reduce"],
         )

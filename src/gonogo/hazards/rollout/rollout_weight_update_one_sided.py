@@ -19,7 +19,7 @@ class RolloutWeightUpdateOneSided(Hazard):
                 cure=self.texts["thread"] if alone else self.texts["request_and_broadcast_cure"],
                 spans=failure_places(failed.failure),
                 ranks=failed.ranks,
-                confirm=() if alone else _CONFIRM,
+                confirm=() if alone else self.texts["confirm"],
             )
 
 
@@ -78,4 +78,3 @@ _CAUSES = (
         ),
     ),
 )
-_CONFIRM = translated("No other process sends the request in its place")

@@ -17,8 +17,6 @@ from gonogo.hazards.rule import (
     translated,
 )
 
-_DIVERGENCE_REASON = translated("save_checkpoint is a collective call: each rank writes its own part.")
-
 
 class DsCheckpointSavedOnOneRank(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
@@ -29,7 +27,7 @@ class DsCheckpointSavedOnOneRank(Hazard):
         side, _ = divergence.rank_test
         if "save_checkpoint" in side.functions:
             yield self.divergence_finding(
-                divergence, side, cure=self.texts["call_on_all_ranks"], reason=_DIVERGENCE_REASON
+                divergence, side, cure=self.texts["call_on_all_ranks"], reason=self.texts["divergence_reason"]
             )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:

@@ -28,8 +28,6 @@ from gonogo.hazards.rule import (
     translated,
 )
 
-_DIVERGENCE_REASON = translated("Each layer gathers its weights from all ranks when it is run.")
-
 
 class Zero3ModelRunOnOneRank(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
@@ -41,7 +39,7 @@ class Zero3ModelRunOnOneRank(Hazard):
         call = side.call
         runs_model = call is not None and (call.parameters or call.module) and not _in_forward(call, guard)
         if runs_model and divergence.zero_stage == 3:
-            yield self.divergence_finding(divergence, side, cure=self.cures, reason=_DIVERGENCE_REASON)
+            yield self.divergence_finding(divergence, side, cure=self.cures, reason=self.texts["divergence_reason"])
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
         """Run on all ranks what only one does."""

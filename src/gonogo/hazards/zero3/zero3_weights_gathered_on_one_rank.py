@@ -24,7 +24,6 @@ _GATHER_CALLS = (
     *("deepspeed.utils.safe_get_full_grad", "deepspeed.utils.safe_get_full_optimizer_state"),
     *("accelerate.Accelerator.get_state_dict", "accelerate.Accelerator.save_model"),
 )
-_CALL_ON_ALL_RANKS = translated("Call it on all ranks, and keep only the use of its result inside the condition")
 
 
 _SAVES_WEIGHTS = frozenset(
@@ -41,7 +40,7 @@ class Zero3WeightsGatheredOnOneRank(Hazard):
         side, _ = divergence.rank_test
         if divergence.zero_stage == 3 and _gathers_full_weights(side):
             yield self.divergence_finding(
-                divergence, side, cure=_CALL_ON_ALL_RANKS, reason=self.texts["divergence_reason"]
+                divergence, side, cure=self.texts["call_on_all_ranks"], reason=self.texts["divergence_reason"]
             )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
@@ -66,7 +65,7 @@ class Zero3WeightsGatheredOnOneRank(Hazard):
                 self.texts["cause"].format(code=text_of(script, call.node.func) + "(…)"),
                 certainty=Certainty.LIKELY if is_behind_option(script, call.node) else Certainty.CERTAIN,
                 severity=Severity.ERROR,
-                cure=_CALL_ON_ALL_RANKS,
+                cure=self.texts["call_on_all_ranks"],
                 spans=(
                     call.place.span(),
                     script.place(test).span(translated("only one rank gets here")),

@@ -5,10 +5,6 @@ from gonogo.hazards.facts.zero_usage import is_engine, stage_span, text_of
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Script, translated
 from gonogo.hazards.zero3._zero3_in_log import first_match
 
-_REFUSES = translated("refuses no_sync under ZeRO-2/3")
-_ENTERS = translated("enters no_sync between accumulated micro-batches")
-_UPGRADE = translated('Upgrade: transformers>=4.48 and accelerate>=1.9; or pip install "deepspeed<0.16"')
-_UPGRADE_ACCELERATE = translated('Or pip install "accelerate>=1.9", which does not enter no_sync under ZeRO-2/3')
 _NO_SYNC_CALLERS = ("accelerate/accelerator.py", "deepspeed/runtime/engine.py", "transformers/trainer.py")
 
 
@@ -43,10 +39,10 @@ class ZeroNoSyncIncompatible(Hazard):
                 deepspeed=deepspeed.get(">=0.16"),
             ),
             certainty=Certainty.CERTAIN if name == "transformers" else Certainty.LIKELY,
-            cure=(_UPGRADE, translated("Or set gradient_accumulation_steps to 1")),
+            cure=(self.texts["upgrade"], translated("Or set gradient_accumulation_steps to 1")),
             spans=(
-                enters.span(_ENTERS) or stage_span(run),
-                deepspeed.span(_REFUSES),
+                enters.span(self.texts["enters"]) or stage_span(run),
+                deepspeed.span(self.texts["refuses"]),
                 stage_span(run) if enters.span() else None,
                 given.span(translated("{steps} steps are accumulated").format(steps=steps)),
             ),
@@ -78,8 +74,8 @@ class ZeroNoSyncIncompatible(Hazard):
                     version=f" {deepspeed.value}" if deepspeed.known else " >= 0.16",
                 ),
                 certainty=Certainty.CERTAIN if refuses and of_engine else Certainty.LIKELY,
-                cure=(self.texts["cure_in_script"], *(() if of_engine else (_UPGRADE_ACCELERATE,))),
-                spans=(call.place.span(), stage_span(run), deepspeed.span(_REFUSES)),
+                cure=(self.texts["cure_in_script"], *(() if of_engine else (self.texts["upgrade_accelerate"],))),
+                spans=(call.place.span(), stage_span(run), deepspeed.span(self.texts["refuses"])),
                 confirm=() if refuses else (translated("DeepSpeed is 0.16 or later"),),
             )
 
@@ -93,7 +89,10 @@ class ZeroNoSyncIncompatible(Hazard):
             evidence, certainty = _find_cut_traceback(log), Certainty.LIKELY
         if evidence is not None:
             yield self.log_finding(
-                evidence, self.texts["cause_in_log"], cure=(_UPGRADE, self.texts["cure_in_log"]), certainty=certainty
+                evidence,
+                self.texts["cause_in_log"],
+                cure=(self.texts["upgrade"], self.texts["cure_in_log"]),
+                certainty=certainty,
             )
 
 

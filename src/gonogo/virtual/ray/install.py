@@ -25,6 +25,7 @@ from gonogo.virtual.ray.context import RuntimeContext
 from gonogo.virtual.ray.handles import handle_class
 from gonogo.virtual.ray.process import ClusterDevices
 from gonogo.virtual.ray.references import reference_class, wait_for
+from gonogo.virtual.ray.resources import sum_resources
 from gonogo.virtual.ray.tasks import Runner, resources_of, runtime_env_variables, strategy_of
 from gonogo.virtual.ray.wait_limit import WaitLimit
 from gonogo.virtual.unsupported import Unsupported, UnsupportedOperator
@@ -297,13 +298,13 @@ class _Api:
 
     def cluster_resources(self) -> dict[str, float]:
         """``ray.cluster_resources``."""
-        return _sum_resources([node.total for node in self.cluster.nodes])
+        return sum_resources([node.total for node in self.cluster.nodes])
 
     def available_resources(self) -> dict[str, float]:
         """``ray.available_resources``."""
         return {
             name: count
-            for name, count in _sum_resources([node.free for node in self.cluster.nodes]).items()
+            for name, count in sum_resources([node.free for node in self.cluster.nodes]).items()
             if count > 0
         }
 
@@ -347,14 +348,6 @@ class _Api:
             PendingPlacement(short, actor.wanted, strategy_of(options), actor.start, actor.mark_unschedulable)
         )
         return actor.handle
-
-
-def _sum_resources(resource_dicts: list[dict[str, float]]) -> dict[str, float]:
-    total: dict[str, float] = {}
-    for one in resource_dicts:
-        for name, count in one.items():
-            total[name] = total.get(name, 0.0) + count
-    return total
 
 
 def _copy_tensordicts(patches: Patches) -> None:

@@ -106,7 +106,7 @@ class PlacementGroup:
         """Reserve all bundles at once according to the strategy; returns False if they don't fit now."""
         chosen: list[RayNode] | None = None
         if self.strategy == "STRICT_PACK":
-            whole = _sum([bundle.wanted for bundle in self.bundles])
+            whole = sum_resources([bundle.wanted for bundle in self.bundles])
             chosen = next(([node] * len(self.bundles) for node in nodes if node.fits(whole)), None)
         else:
             chosen = self._spread(nodes)
@@ -147,7 +147,8 @@ class PlacementGroup:
         self.placed, self.removed = False, True
 
 
-def _sum(resource_dicts: list[dict[str, float]]) -> dict[str, float]:
+def sum_resources(resource_dicts: list[dict[str, float]]) -> dict[str, float]:
+    """The amounts of all of them, by resource."""
     total: dict[str, float] = {}
     for one in resource_dicts:
         for name, count in one.items():

@@ -193,3 +193,9 @@ def resolve_included_path(base: SourceFile, base_file: SourceFile, name: str) ->
     roots: Iterable[str] = (os.path.dirname(os.path.abspath(base_file.path)), os.getcwd())
     inside = any(os.path.commonpath([os.path.realpath(root), real]) == os.path.realpath(root) for root in roots)
     return path if inside and os.path.isfile(path) else None
+
+
+def find_string_literal(text: str, content: str, start: int) -> int:
+    """The offset of a string literal's content; -1 if the text doesn't contain it."""
+    places = [text.find(f"{quote}{content}{quote}", start) for quote in "\"'"]
+    return min((at + 1 for at in places if at >= 0), default=-1)

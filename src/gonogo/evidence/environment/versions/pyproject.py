@@ -10,7 +10,14 @@ from typing import Any
 import msgspec
 
 from gonogo.evidence.environment.package_name import canonical
-from gonogo.evidence.environment.versions.listing import NAME, PackageListing, latin1_text, repository_address, valid
+from gonogo.evidence.environment.versions.listing import (
+    NAME,
+    PackageListing,
+    find_string_literal,
+    latin1_text,
+    repository_address,
+    valid,
+)
 from gonogo.evidence.environment.versions.requirements import read_requirement
 
 if sys.version_info >= (3, 11):
@@ -36,10 +43,10 @@ def read_pyproject(listing: PackageListing) -> None:
     position = 0
     for requirement in _pep621_requirements(content):
         written = requirement.encode().decode("latin-1")
-        at = _find_string(text, written, position)
+        at = find_string_literal(text, written, position)
         if at < 0 and listing.not_found < _MAX_NOT_FOUND:
             listing.not_found += 1
-            at = _find_string(text, written, 0)
+            at = find_string_literal(text, written, 0)
         if at >= 0:
             position = at + len(written)
             read_requirement(listing, listing.source, written, at)
@@ -52,12 +59,6 @@ def read_pyproject(listing: PackageListing) -> None:
         start = re.search(rf"^[ \t]*\[[ \t]*{re.escape(header)}[ \t]*\]", text, re.MULTILINE)
         for name, dependency in table.items():
             _add_table_dependency(listing, text, start.end() if start else 0, name, dependency)
-
-
-def _find_string(text: str, literal: str, start: int) -> int:
-    """The offset of a string literal's content; -1 if the text doesn't contain it."""
-    found = [text.find(f"{quote}{literal}{quote}", start) for quote in "\"'"]
-    return min((at + 1 for at in found if at >= 0), default=-1)
 
 
 def _pep621_requirements(content: Mapping[str, Any]) -> Iterator[str]:

@@ -9,7 +9,12 @@ import msgspec
 
 from gonogo.evidence.environment.own_package import setup_requirements
 from gonogo.evidence.environment.versions.dockerfile import read_installs
-from gonogo.evidence.environment.versions.listing import PackageListing, latin1_text, resolve_included_path
+from gonogo.evidence.environment.versions.listing import (
+    PackageListing,
+    find_string_literal,
+    latin1_text,
+    resolve_included_path,
+)
 from gonogo.evidence.environment.versions.requirements import read_requirement, read_requirements
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding.errors import UserError
@@ -27,8 +32,8 @@ def read_setup_py(listing: PackageListing) -> None:
     position = 0
     for requirement in found.requires:
         written = requirement.encode().decode("latin-1")
-        at = _find_literal(text, written, position)
-        at = _find_literal(text, written, 0) if at < 0 else at
+        at = find_string_literal(text, written, position)
+        at = find_string_literal(text, written, 0) if at < 0 else at
         position = max(position, at)
         if at >= 0:
             read_requirement(listing, listing.source, written, at)
@@ -36,11 +41,6 @@ def read_setup_py(listing: PackageListing) -> None:
             read_requirement(listing, SourceFile.from_text(listing.source.path, requirement), written, 0)
     for name in found.files:
         _include(listing, name)
-
-
-def _find_literal(text: str, literal: str, start: int) -> int:
-    places = [text.find(f"{quote}{literal}{quote}", start) for quote in "\"'"]
-    return min((at + 1 for at in places if at >= 0), default=-1)
 
 
 def _include(listing: PackageListing, name: str) -> None:

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from gonogo.evidence.script.identifiers import last_name, words
+from gonogo.evidence.script.identifiers import function_at, last_name, words
 
 Loop = ast.For | ast.AsyncFor | ast.While
 _FUNCTION_NODES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
@@ -52,7 +52,7 @@ def loop_tests_after(tree: ast.Module, line: int) -> Iterator[LoopTest]:
 
 def loops_around(tree: ast.Module, line: int) -> list[Loop]:
     """The loops that contain a line, in their head or body, in the same function, innermost first."""
-    scope = _function_at(tree, line)
+    scope = function_at(tree, line)
     around = [node for node in _own_nodes(scope) if isinstance(node, Loop) and _contains_line(node, line)]
     return sorted(around, key=lambda loop: -loop.lineno)
 
@@ -170,12 +170,3 @@ def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
 def _contains_line(node: Loop, line: int) -> bool:
     last = node.body[-1]
     return node.lineno <= line <= (last.end_lineno or last.lineno)
-
-
-def _function_at(tree: ast.Module, line: int) -> ast.AST:
-    around = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.lineno <= line <= (node.end_lineno or 0)
-    ]
-    return max(around, key=lambda node: node.lineno, default=tree)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
+from gonogo.evidence.script.identifiers import assigned_targets, function_at
+
 _FUNCTION_NODES = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LOSS_METHODS = frozenset({"compute_loss", "training_step"})
 """Methods that users override to return the loss on which a library's training loop calls backward."""
@@ -52,7 +54,7 @@ class _BackwardSlice:
 
     def of(self, path: str, line: int, values: Sequence[ast.expr]) -> list[LineRange]:
         """The statements that compute values used at a line."""
-        scope = _function_at(self._trees[path], line)
+        scope = function_at(self._trees[path], line)
         for value in values:
             self._follow(path, scope, value, line)
         return self.found
@@ -93,7 +95,7 @@ def _bindings(scope: ast.AST, name: str, line: int) -> Iterator[Binding]:
     nodes = [
         node
         for node in ast.walk(scope)
-        if isinstance(node, Binding) and node.lineno <= line and name in map(_name_of, _targets(node))
+        if isinstance(node, Binding) and node.lineno <= line and name in map(_name_of, assigned_targets(node))
     ]
     for node in sorted(nodes, key=lambda one: -one.lineno):
         yield node
@@ -135,21 +137,11 @@ def _name_of(node: ast.AST) -> str | None:
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
 
 
-def _targets(node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> Iterator[ast.expr]:
-    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-        yield from target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
-
-
 def _functions(trees: Mapping[str, ast.Module]) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     for path, tree in trees.items():
         for node in ast.walk(tree):
             if isinstance(node, _FUNCTION_NODES):
                 yield path, node
-
-
-def _function_at(tree: ast.Module, line: int) -> ast.AST:
-    around = [n for n in ast.walk(tree) if isinstance(n, _FUNCTION_NODES) and n.lineno <= line <= (n.end_lineno or 0)]
-    return max(around, key=lambda node: node.lineno, default=tree)
 
 
 def _statement_at(tree: ast.Module, line: int) -> ast.stmt | None:
