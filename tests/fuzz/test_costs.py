@@ -162,7 +162,7 @@ FILES = {
     ),
     "trainers of frozen models": (
         "train.py",
-        b"from transformers import AutoModel, Trainer\nm = AutoModel.from_pretrained('a')\nm.requires_grad_(True and x)\n"
+        b"from transformers import AutoModel, Trainer\nm = AutoModel.from_pretrained('a')\nm.requires_grad_(x)\n"
         + many(b"Trainer(m)\n", 150_000),
         "",
     ),

@@ -12,7 +12,7 @@ from gonogo.diagnose.explanations.calls import explain_by_call
 from gonogo.diagnose.explanations.explanation import Explanation, first_explanation
 from gonogo.diagnose.explanations.messages import explain_by_message
 from gonogo.diagnose.explanations.rule_table import explain_by_rule
-from gonogo.diagnose.kinds_of_surroundings import explain_by_surroundings
+from gonogo.diagnose.explanations.surroundings import explain_by_surroundings
 from gonogo.evidence.failure.api_mismatch import (
     CALL_MISMATCH_FORMS,
     FORMS,
