@@ -6,7 +6,9 @@ not rehearsed, which is noted.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib
 import os
 import sys
 from typing import Any
@@ -32,7 +34,23 @@ from gonogo.virtual.sandbox import (
 from gonogo.virtual.sandbox.started_processes import StartedProcesses
 from gonogo.virtual.stack import OURS
 
+_STOOD_IN = frozenset(
+    {"apex", "bitsandbytes", "deepspeed", "flash_attn", "torchaudio", "torchvision", "transformer_engine", "triton"}
+    | {"xformers"}
+)
+"""Packages with stand-ins, which are installed when torch is imported."""
 _attached: set[str] = set()
+
+
+class _TorchFirst:
+    """Imports torch where a program imports such a package before it, as they do themselves."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        """Find nothing."""
+        if name in _STOOD_IN and "torch" not in sys.modules:
+            with contextlib.suppress(ImportError):
+                importlib.import_module("torch")
 
 
 def attach(folder: str) -> None:
@@ -54,6 +72,7 @@ def attach(folder: str) -> None:
     file_copies.install()
     probe_reporting.install()
     started_processes.install(folder)
+    sys.meta_path.insert(0, _TorchFirst)
     import_within("torch", hidden_accelerators)
     after_import("torch", functools.partial(_show_accelerators, shared, plan, assume))
 
