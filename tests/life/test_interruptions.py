@@ -51,6 +51,40 @@ def test_what_is_on_disk_at_each_moment(tmp_path: Path) -> None:
     assert moments(events, set()) == []
 
 
+def test_one_rank_is_killed_and_the_others_go_on_up_to_the_next_collective(tmp_path: Path) -> None:
+    record = _first(
+        FileEvent(1.0, "/x/model.pt"), FileEvent(2.0, "/x/shard_0.pt"), FileEvent(5.0, "/x/latest", collectives=1)
+    )
+    own = [FileEvent(3.0, "/x/shard_1.pt"), FileEvent(4.0, "/x/log_1")]
+    record.ranks.append(RankRecord(1, 1, "cuda:1", "completed", life=RankLife("first", file_events=own)))
+    tree = tmp_path / "tree"
+    (tree / "x").mkdir(parents=True)
+    for name in ("model.pt", "shard_0.pt", "shard_1.pt", "log_1", "latest"):
+        (tree / "x" / name).write_text("12345678")
+    events = write_events(record, tree)
+    assert [(event.path, event.rank) for event in events] == [
+        ("/x/model.pt", 0), ("/x/shard_0.pt", 0), ("/x/shard_1.pt", 1), ("/x/log_1", 1), ("/x/latest", 0)
+    ]  # fmt: skip
+    every = moments(events, {"/x/model.pt", "/x/shard_0.pt", "/x/shard_1.pt"})
+    alone = [one for one in every if one.is_alone]
+    # Before its first file, rank 0 has written nothing, and rank 1 all it writes before the collective. That rank 1
+    # lacks a file is what is there between two writes as well.
+    assert [(one.number, one.happened(events)) for one in alone] == [(0, (2, 3)), (1, (0, 2, 3))]
+    restore_tree_at(tree, tmp_path / "alone", events, alone[1])
+    assert _files(tmp_path / "alone") == {"x/log_1": 8, "x/model.pt": 8, "x/shard_1.pt": 8}
+
+
+def test_no_file_is_in_a_folder_that_has_not_its_name_yet(tmp_path: Path) -> None:
+    record = _first(FileEvent(1.0, "/x/tmp/a"), FileEvent(2.0, "/x/ck", "/x/tmp"))
+    own = [FileEvent(3.0, "/x/ck/b"), FileEvent(4.0, "/x/ck/c")]
+    record.ranks.append(RankRecord(1, 1, "cuda:1", "completed", life=RankLife("first", file_events=own)))
+    (tmp_path / "x" / "ck").mkdir(parents=True)
+    for name in "abc":
+        (tmp_path / "x" / "ck" / name).write_text("1")
+    events = write_events(record, tmp_path)
+    assert [one for one in moments(events, {"/x/tmp/a"}) if one.is_alone] == []
+
+
 @pytest.mark.very_slow
 @pytest.mark.parametrize("words", ["files.py | ", "files.py atomic", "accelerated.py"])
 def test_a_kill_comes_to_what_it_really_does(words: str, tmp_path: Path) -> None:

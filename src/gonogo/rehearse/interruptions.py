@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from gonogo.confinement.trees import copy_tree
 from gonogo.evidence.rehearsal.failures import shorten
@@ -33,16 +35,30 @@ class SaveMoment:
     """A moment of a save, between two writes or in the middle of one."""
 
     number: int
-    """The index of the last event that has happened."""
+    """The index of the last event that has happened; with ``is_alone``, of the first that has not."""
     torn: bool = False
     """Whether only half of that event's bytes have been written."""
+    is_alone: bool = False
+    """Whether one rank was killed before the event, and the others went on up to the next collective."""
+
+    def happened(self, events: Sequence[FileEvent]) -> tuple[int, ...]:
+        """The indices of the events that have happened."""
+        if not self.is_alone:
+            return (*range(self.number + 1),)
+        killed = events[self.number]
+        return tuple(
+            number
+            for number, one in enumerate(events)
+            if (number < self.number if one.rank == killed.rank else one.collectives <= killed.collectives)
+        )
 
 
 def write_events(first: RehearsalRecord, tree: Path) -> list[FileEvent]:
     """The writes of all ranks in order, each file when it is first opened; only files that exist at the end."""
-    lives = [rank.life for rank in first.ranks if rank.life is not None]
+    lives = [(rank.rank, rank.life) for rank in first.ranks if rank.life is not None]
+    every = [replace(event, rank=rank) for rank, life in lives for event in life.file_events]
     seen: dict[tuple[str, str], FileEvent] = {}
-    for event in sorted((one for life in lives for one in life.file_events), key=lambda one: one.at):
+    for event in sorted(every, key=lambda one: one.at):
         seen.setdefault((event.path, event.renamed_from), event)
     events = list(seen.values())
     return [one for number, one in enumerate(events) if _exists_at_end(tree, one.path, events[number + 1 :])]
@@ -60,19 +76,38 @@ def _path_in_tree(tree: Path, path: str) -> str:
 
 
 def moments(events: Sequence[FileEvent], with_state: set[str]) -> list[SaveMoment]:
-    """The moments after each file, from the first with state to the last but one, and during files with state."""
+    """The moments after each file, from the first with state to the last but one, and during files with state.
+
+    Where several ranks write, also those at which one of them was killed before a file, unless the same files are
+    there at another moment.
+    """
     begins = next((number for number, one in enumerate(events) if one.path in with_state), None)
     if begins is None:
         return []
     between = [SaveMoment(number) for number in range(begins, len(events) - 1)]
     torn = [SaveMoment(n, torn=True) for n in range(begins, len(events)) if events[n].path in with_state]
-    return sorted([*between, *torn], key=lambda one: (one.number, not one.torn))
+    known = {frozenset(one.happened(events)) for one in between}
+    alone = []
+    for moment in (SaveMoment(number, is_alone=True) for number in range(begins, len(events))):
+        happened = frozenset(moment.happened(events))
+        begun = any(events[number].path in with_state for number in happened)
+        if begun and len(happened) < len(events) and happened not in known and _is_possible(events, happened):
+            known.add(happened)
+            alone.append(moment)
+    return [*sorted([*between, *torn], key=lambda one: (one.number, not one.torn)), *alone]
+
+
+def _is_possible(events: Sequence[FileEvent], happened: Collection[int]) -> bool:
+    """Whether no file was written into a folder that has not yet got its name."""
+    names = [one.path for number, one in enumerate(events) if number not in happened and one.renamed_from]
+    return not any(events[number].path.startswith(f"{name}/") for number in happened for name in names)
 
 
 def restore_tree_at(tree: Path, target: Path, events: Sequence[FileEvent], moment: SaveMoment) -> None:
     """Copy the tree as it was at a moment, by undoing later events in reverse order."""
     copy_tree(tree, target)
-    for event in reversed(events[moment.number + 1 :]):
+    happened = moment.happened(events)
+    for event in reversed([one for number, one in enumerate(events) if number not in happened]):
         place = _path_in_tree(target, event.path)
         if event.renamed_from:
             os.makedirs(os.path.dirname(_path_in_tree(target, event.renamed_from)), exist_ok=True)
@@ -111,22 +146,40 @@ def rehearse_interruptions(
         restore_tree_at(tree, target, events, moment)
         resumed = resume(target)
         kind, why = _classify_resume(resumed, whole)
-        following = events[moment.number + 1].path if moment.number + 1 < len(events) else ""
-        in_chinese = why.zh if why.zh != why.en else ""
-        step = _first_step(resumed, kind)
-        tried.append(Interruption(events[moment.number].path, following, moment.torn, kind, why.en, in_chinese, step))
+        tried.append(_interruption(events, moment, kind, why, _first_step(resumed, kind)))
         longest = max(longest, time.monotonic() - began)
     second.interruptions = tried
     second.moments_not_tried = len(every) - len(tried)
 
 
+def _interruption(
+    events: Sequence[FileEvent], moment: SaveMoment, kind: InterruptedResume, why: Text, step: int | None
+) -> Interruption:
+    """A moment and what its resume came to, as a report has it."""
+    last, following = moment.happened(events)[-1], moment.number if moment.is_alone else moment.number + 1
+    return Interruption(
+        events[last].path,
+        events[following].path if following < len(events) else "",
+        moment.torn,
+        kind,
+        why.en,
+        why.zh if why.zh != why.en else "",
+        step,
+        events[moment.number].rank if moment.is_alone else None,
+    )
+
+
 def _select_moments(every: Sequence[SaveMoment]) -> list[SaveMoment]:
-    """The moments to try: those between two writes take precedence, evenly spread."""
-    between = [one for one in every if not one.torn]
-    torn = [one for one in every if one.torn]
-    if len(between) > _MAX_MOMENTS:
-        return [between[number * len(between) // _MAX_MOMENTS] for number in range(_MAX_MOMENTS)]
-    return sorted([*between, *torn[: _MAX_MOMENTS - len(between)]], key=lambda one: (one.number, not one.torn))
+    """The moments to try: those between two writes take precedence, then those of one rank, each evenly spread."""
+    chosen: list[SaveMoment] = []
+    for kind in (
+        [one for one in every if not one.torn and not one.is_alone],
+        [one for one in every if one.is_alone],
+        [one for one in every if one.torn],
+    ):
+        count = min(len(kind), _MAX_MOMENTS - len(chosen))
+        chosen += [kind[number * len(kind) // count] for number in range(count)]
+    return [one for one in every if one in chosen]
 
 
 def _classify_resume(record: RehearsalRecord, whole: LifeReport) -> tuple[InterruptedResume, Text]:

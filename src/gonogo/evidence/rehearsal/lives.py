@@ -119,6 +119,10 @@ class FileEvent(msgspec.Struct, frozen=True):
     """Seconds since 1970."""
     path: str
     renamed_from: str = ""
+    collectives: int = 0
+    """How many collectives of all ranks this one had completed by then."""
+    rank: int = 0
+    """Whose it is, where those of several ranks are put in order."""
 
 
 class RankLife(msgspec.Struct):

@@ -35,6 +35,9 @@ class Interruption(msgspec.Struct, frozen=True):
     """The same in Chinese, where it differs."""
     from_step: int | None = None
     """Optimizer steps, or else the scheduler's position, with which the resumed run begins; None if it is not known."""
+    rank: int | None = None
+    """The rank that was killed before it wrote ``before``, while the others went on as far as they could without it;
+    None if all were killed at once."""
 
 
 class StateRow(msgspec.Struct, frozen=True):

@@ -41,7 +41,11 @@ def _why(moment: Interruption) -> Text:
 
 def _describe_window(moments: Sequence[Interruption]) -> Text:
     """The first and last of these moments between two writes; or the file that is only half written."""
-    between = [one for one in moments if not one.torn]
+    between = [one for one in moments if not one.torn and one.rank is None]
+    alone = [one for one in moments if one.rank is not None]
+    if not between and alone:
+        file = os.path.basename(alone[0].before)
+        return translated("on rank {rank} before it writes {file}").format(rank=alone[0].rank, file=file)
     if not between:
         files = dict.fromkeys(os.path.basename(one.after) for one in moments)
         named = ", ".join([*files][:3]) + (", …" if len(files) > 3 else "")

@@ -66,6 +66,7 @@ _TABLE_TEXTS = {
         "resume": "resume",
         "interruptions": "Killed during the save",
         "half of": "half of {file}",
+        "before": "rank {rank}, before {file}",
         "resume-whole": "restores everything",
         "resume-half": "HALF a checkpoint",
         "resume-anew": "starts from the beginning",
@@ -108,6 +109,7 @@ _TABLE_TEXTS = {
         "resume": "恢复",
         "interruptions": "在保存途中被终止",
         "half of": "{file} 的一半",
+        "before": "rank {rank}，写入 {file} 之前",
         "resume-whole": "全部恢复",
         "resume-half": "只有一半的检查点",
         "resume-anew": "从头开始",
@@ -194,7 +196,11 @@ def _interruptions(life: LifeReport, language: str) -> Table:
     words = _TABLE_TEXTS[language]
     rows: list[tuple[str, str, str, str, str]] = []
     for one in life.interruptions:
-        after = words["half of"].format(file=_short_path(one.after)) if one.torn else _short_path(one.after)
+        after = _short_path(one.after)
+        if one.torn:
+            after = words["half of"].format(file=after)
+        elif one.rank is not None:
+            after = words["before"].format(rank=one.rank, file=_short_path(one.before))
         step = "" if one.from_step is None else f"{one.from_step:,}"
         came_to = words[f"resume-{one.kind}"], step, clean_line((language == "zh" and one.why_zh) or one.why)
         if rows and rows[-1][2:] == came_to:

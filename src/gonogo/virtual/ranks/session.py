@@ -219,6 +219,7 @@ class Session:
             self.meet(self.peers)
             undo.append(self.peers.follow_joins())
         if self.of_life is not None:
+            self.of_life.collectives_done = lambda: self.collectives.of_all_ranks
             undo.append(self.of_life.install(self.mode, self.life, self.modules))
         if self.plan.probe_only and not prepared.has_inferred_shapes(self.plan.prepared):
             self.life.on_loader = self._record_data_shapes
