@@ -169,6 +169,21 @@ def test_another_python_finds_them_too_and_uses_are_noted(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="this Python has the name")
+def test_names_of_the_python_that_the_project_requires(tmp_path: Path) -> None:
+    (tmp_path / "newer.py").write_text("from typing import TypeIs\n")
+    program = """
+    import msgspec, subprocess
+    session.started_processes.write(msgspec.structs.replace(plan, required_python=">=3.13"))
+    done = subprocess.run([sys.executable, "newer.py"], capture_output=True, text=True)
+    answer(said=done.stderr, assumed=[one.what for one in session.started_processes.assumptions()])
+    """
+    found = answers(tmp_path, program)
+    assert found["said"] == ""
+    assert "lacks typing.TypeIs" in " ".join(found["assumed"])
+
+
+@pytest.mark.slow
 def test_the_next_sitecustomize_is_run(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "sitecustomize.py").write_text("import sys\nsys.mine = __file__\n")

@@ -18,6 +18,7 @@ from gonogo.finding import Text
 from gonogo.virtual.lookups import probe_reporting
 from gonogo.virtual.patching.after_import import after_import, import_within
 from gonogo.virtual.protocol.plan import WorkerPlan
+from gonogo.virtual.ranks import newer_python
 from gonogo.virtual.ranks.importing import hidden_accelerators
 from gonogo.virtual.sandbox import (
     addresses,
@@ -61,6 +62,7 @@ def attach(folder: str) -> None:
     shared = StartedProcesses(folder)
     plan = shared.plan()
     assume = functools.partial(_assume, shared)
+    newer_python.install(plan.required_python, assume)
     network.install()
     trackers.install()
     hub.install(lambda note: None)
