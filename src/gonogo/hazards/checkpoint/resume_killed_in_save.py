@@ -10,14 +10,27 @@ class ResumeKilledInSave(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A kill between two writes after which the resumed run has only a part of the state, or fails each time."""
         life = life_report(record)
-        half = [one for one in life.interruptions if one.kind == "half"] if life is not None else []
-        raises = [one for one in life.interruptions if one.kind == "raises"] if life is not None else []
+        every = (*life.interruptions, *life.later_interruptions) if life is not None else ()
+        half = [one for one in every if one.kind == "half"]
+        mixed = [one for one in every if one.kind == "mixed"]
+        raises = [one for one in every if one.kind == "raises"]
         ranks = tuple(rank.rank for rank in record.ranks)
         if half:
             yield self.finding(
                 translated(
                     "If killed {window}, the run resumes from half a checkpoint without an error; this is lost: {lost}."
                 ).format(window=_describe_window(half), lost=_why(half[0])),
+                ranks=ranks,
+                severity=Severity.WARNING,
+                certainty=Certainty.CERTAIN,
+                cure=self.page.cures,
+            )
+        if mixed:
+            yield self.finding(
+                translated(
+                    "If killed {window} in a save that overwrites the one before, the run resumes from parts of both "
+                    "without an error; from the save before: {states}."
+                ).format(window=_describe_window(mixed), states=_why(mixed[0])),
                 ranks=ranks,
                 severity=Severity.WARNING,
                 certainty=Certainty.CERTAIN,

@@ -219,6 +219,11 @@ class LifeRecorder:
         elif event == "os.rename":
             source, target = (os.path.abspath(os.fsdecode(path)) for path in args[:2])
             self.record.file_events.append(FileEvent(time.time(), target, source, self.collectives_done()))
+        elif event == "shutil.rmtree" or (event == "os.remove" and args[1] == -1):  # else within a tree
+            name = os.path.abspath(os.fsdecode(args[0]))
+            self.record.file_events.append(
+                FileEvent(time.time(), name, collectives=self.collectives_done(), is_removed=True)
+            )
 
     def _on_omitted(self, nbytes: int) -> None:
         if self._is_first and self._life.step:
