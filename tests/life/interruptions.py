@@ -79,7 +79,7 @@ def said(cell: InterruptedCell, folder: Path) -> dict[str, str]:
     owner = {one.before: one.rank for one in every if one.rank is not None}
     at_once = {one.before: one.kind for one in every if one.rank is None}
     alone = {(one.rank, one.before): one.kind for one in every if one.rank is not None}
-    found = {}
+    found: dict[str, str] = {}
     for rank in range(cell.ranks):
         for file in dict.fromkeys(one.before for one in every):
             kind = alone.get((rank, file), at_once.get(file) if file not in owner else None)

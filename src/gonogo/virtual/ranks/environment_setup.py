@@ -47,6 +47,7 @@ from gonogo.virtual.sandbox import (
 from gonogo.virtual.sandbox.started_processes import StartedProcesses
 from gonogo.virtual.tensor import CPU, VirtualTensor
 from gonogo.virtual.tracing import work
+from gonogo.virtual.tracing.components import plain_allocator
 from gonogo.virtual.unsupported import UnsupportedOperator
 from gonogo.virtual.values import contents
 from gonogo.virtual.values.assumptions import Assume, Ledger
@@ -137,7 +138,7 @@ def device_record(
     accelerator: Accelerator,
     host_bytes: int | None,
     name: str,
-    make_allocator: Callable[[str, int, AllocatorSettings], CachingAllocator] = CachingAllocator,
+    make_allocator: Callable[[str, int, AllocatorSettings], CachingAllocator] = plain_allocator,
 ) -> DeviceRecord:
     """The empty record of a device: ``cpu``, or an accelerator with its allocator."""
     if name == "cpu":

@@ -117,7 +117,7 @@ def _show_accelerators(shared: StartedProcesses, plan: WorkerPlan, assume: Any, 
         return noted
 
     for kind in {"cuda", plan.accelerator.device_type}:
-        api = getattr(torch, kind, None)
+        api: Any = getattr(torch, kind, None)
         if hasattr(api, "_lazy_init"):
             api._lazy_init = noting(api._lazy_init)
     if torch.distributed.is_available():
