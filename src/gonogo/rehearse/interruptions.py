@@ -256,7 +256,7 @@ def _classify_later_resume(
             for row in life.counters
             if row.status in ("restarted", "differs") and row.resumed and row.resumed == had.get((row.kind, row.name))
         ]
-        if whole.data == "goes-on" and life.data == "seen-again":
+        if whole.data == "goes-on" and life.data in ("from-the-start", "seen-again"):
             old.append(_DATA)
         half = any(_lost_states(life, whole, counters=False)) or not old
         return (kind, why) if half else ("mixed", _first_ones(old))
@@ -294,6 +294,7 @@ def _interruption(
         why.zh if why.zh != why.en else "",
         step,
         events[moment.number].rank if moment.is_alone else None,
+        events[last].is_removed,
     )
 
 
@@ -325,7 +326,7 @@ def _first_step(record: RehearsalRecord, kind: InterruptedResume) -> int | None:
     """The step with which a resume begins: that of its optimizer, or else its scheduler's."""
     if kind == "anew":
         return 0
-    life = life_report(record) if kind in ("whole", "half", "earlier") else None
+    life = life_report(record) if kind in ("whole", "half", "mixed", "earlier") else None
     for counter in ("optimizer", "scheduler") if life is not None else ():
         rows = [row for row in life.counters if row.kind == counter and row.saved] if life is not None else []
         if rows:

@@ -39,6 +39,8 @@ class Interruption(msgspec.Struct, frozen=True):
     rank: int | None = None
     """The rank that was killed before it wrote ``before``, while the others went on as far as they could without it;
     None if all were killed at once."""
+    removed: bool = False
+    """Whether ``after`` was removed rather than written."""
 
 
 class StateRow(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ class ResumeKilledInSave(Hazard):
         half = [one for one in every if one.kind == "half"]
         mixed = [one for one in every if one.kind == "mixed"]
         raises = [one for one in every if one.kind == "raises"]
+        gone = [one for one in life.later_interruptions if one.kind == "anew"] if life is not None else []
         ranks = tuple(rank.rank for rank in record.ranks)
         if half:
             yield self.finding(
@@ -31,6 +32,17 @@ class ResumeKilledInSave(Hazard):
                     "If killed {window} in a save that overwrites the one before, the run resumes from parts of both "
                     "without an error; from the save before: {states}."
                 ).format(window=_describe_window(mixed), states=_why(mixed[0])),
+                ranks=ranks,
+                severity=Severity.WARNING,
+                certainty=Certainty.CERTAIN,
+                cure=self.page.cures,
+            )
+        if gone:
+            yield self.finding(
+                translated(
+                    "If killed {window}, the run starts from the beginning: the save before is gone, and the new one "
+                    "is not yet in its place."
+                ).format(window=_describe_window(gone)),
                 ranks=ranks,
                 severity=Severity.WARNING,
                 certainty=Certainty.CERTAIN,
@@ -54,6 +66,9 @@ def _why(moment: Interruption) -> Text:
 
 def _describe_window(moments: Sequence[Interruption]) -> Text:
     """The first and last of these moments between two writes; or the file that is only half written."""
+    if moments[0].removed and moments[0].rank is None:
+        gone = os.path.basename(moments[0].after)
+        return translated("after {file} is removed").format(file=gone)
     between = [one for one in moments if not one.torn and one.rank is None]
     alone = [one for one in moments if one.rank is not None]
     if not between and alone:

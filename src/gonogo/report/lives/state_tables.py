@@ -70,6 +70,7 @@ _TABLE_TEXTS = {
         "later": "Killed during the next save, beside the first checkpoint",
         "half of": "half of {file}",
         "before": "rank {rank}, before {file}",
+        "removed": "{file} removed",
         "resume-whole": "restores everything",
         "resume-half": "HALF a checkpoint",
         "resume-mixed": "a MIXTURE of two saves",
@@ -116,6 +117,7 @@ _TABLE_TEXTS = {
         "later": "在下一次保存途中被终止（第一个检查点仍在）",
         "half of": "{file} 的一半",
         "before": "rank {rank}，写入 {file} 之前",
+        "removed": "已删除 {file}",
         "resume-whole": "全部恢复",
         "resume-half": "只有一半的检查点",
         "resume-mixed": "两次保存的混合",
@@ -210,6 +212,8 @@ def _interruptions(title: str, tried: Sequence[Interruption], language: str) -> 
         after = _short_path(one.after)
         if one.torn:
             after = words["half of"].format(file=after)
+        elif one.removed and one.rank is None:
+            after = words["removed"].format(file=after)
         elif one.rank is not None:
             after = words["before"].format(rank=one.rank, file=_short_path(one.before))
         step = "" if one.from_step is None else f"{one.from_step:,}"
