@@ -1,5 +1,7 @@
 """Runs that are really killed between two writes of their first save and resumed, and what gonogo says of each moment.
 
+Of several ranks, one is killed before it opens a file, and the others go on as far as they can without it.
+
     python benchmarks/life_interruptions.py [--really] [--only WORDS]
 
 ``--really`` trains on the CPU, is killed as each file of the save is about to be opened, resumes, and writes what the
@@ -8,6 +10,7 @@ resumed program has to ``tests/life/interruptions.json``; without it the lives a
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -19,25 +22,13 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from interruptions import CELLS, TRUTH, InterruptedCell  # noqa: E402
-from lives import _as_rank, _equal, _error_of, _warm  # noqa: E402
+from lives import _equal, _error_of, _run, _warm  # noqa: E402
 from results import write_base  # noqa: E402
 from truth_cells import chosen_cells  # noqa: E402
 
-_PORT = 29817
 
-
-def _run(words: list[str], folder: Path, life: str, killed_before: str | None) -> bool:
-    """Whether the program came to its end, or to where it tells its state."""
-    child = os.fork()
-    if not child:
-        _watch(folder, killed_before)
-        _as_rank(words, folder, life, 0, 1, _PORT)
-    _, status = os.waitpid(child, 0)
-    return status == 0
-
-
-def _watch(folder: Path, killed_before: str | None) -> None:
-    """Note each file that is opened to be written; end the process where it is that one."""
+def _watch(folder: Path, killed: tuple[int, str] | None, rank: int) -> None:
+    """Note each file that is opened to be written; end the process where it is the one of that rank."""
     import safetensors.torch
     import torch
 
@@ -49,10 +40,10 @@ def _watch(folder: Path, killed_before: str | None) -> None:
         name = os.path.relpath(os.path.abspath(os.fsdecode(path)), folder)
         if name.startswith(("out/checkpoint-", "ck", "state")) and name not in noted:
             noted.append(name)
-            if name == killed_before:
+            if killed == (rank, name):
                 os._exit(9)
             with open(folder / "order.txt", "a", encoding="utf-8") as file:
-                file.write(name + "\n")
+                file.write(f"{rank} {name}\n")
 
     def on_audit(event: str, args: Any) -> None:
         if event == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR):
@@ -75,34 +66,56 @@ def _watch(folder: Path, killed_before: str | None) -> None:
     safetensors.torch.serialize_file = first(safetensors.torch.serialize_file, 1)
 
 
-def _told(folder: Path, moment: str) -> dict[str, Any] | None:
-    path = folder / "told.0"
+def _told(folder: Path, rank: int, moment: str) -> dict[str, Any] | None:
+    path = folder / f"told.{rank}"
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return next((one for one in map(json.loads, lines) if one["moment"] == moment), None)
 
 
 def really(cell: InterruptedCell) -> dict[str, str]:
-    """By file after which the run was killed: what the resumed program has of its state."""
-    words = cell.words.split()
+    """By file after which the run was killed: what the resumed program has of its state.
+
+    Of several ranks: by the rank that was killed, and the file that it was about to open.
+    """
+    words = [*cell.words.split(), *(["--use_cpu"] if cell.words.startswith("trainer.py") else [])]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_base(folder)
-        assert _run(words, folder, "first", None), (folder / "errors.0").read_text(encoding="utf-8")[-2000:]
-        order = (folder / "order.txt").read_text(encoding="utf-8").split()
-        before = _told(folder, "next")
-    assert before is not None
+        failed = _run(words, folder, "first", cell.ranks, functools.partial(_watch, folder, None))
+        assert not failed, failed[-2000:]
+        lines = (folder / "order.txt").read_text(encoding="utf-8").splitlines()
+        order = [(int(rank), name) for rank, _, name in (line.partition(" ") for line in lines)]
+        before = [_told(folder, rank, "next") for rank in range(cell.ranks)]
+    first: dict[str, tuple[int, str]] = {}
+    for rank, name in order:  # a folder that both make, or a log, is the first one's
+        first.setdefault(name, (rank, name))
+    order = [*first.values()]
+    moments: list[tuple[str, tuple[int, str] | None]] = (
+        [(written, following) for (_, written), following in zip(order, [*order[1:], None], strict=True)]
+        if cell.ranks == 1
+        else [(f"rank {rank} before {name}", (rank, name)) for rank, name in order]
+    )
     found = {}
-    for written, following in zip(order, [*order[1:], None], strict=True):
+    for moment, killed in moments:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             write_base(folder)
-            _run(words, folder, "first", following)
-            went = _run([*words, *(cell.resume_with or "").split()], folder, "second", None)
-            after = _told(folder, "resumed")
-            errors = (folder / "errors.0").read_text(encoding="utf-8")
-        found[written] = _kind(before, after) if went and after is not None else "raises"
-        print(f"  {written}: {found[written]} {_error_of(errors) if found[written] == 'raises' else ''}", flush=True)
+            _run(words, folder, "first", cell.ranks, functools.partial(_watch, folder, killed))
+            for told in folder.glob("told.*"):
+                told.unlink()
+            resumed = [*words, *(cell.resume_with or "").split()]
+            error = _run(resumed, folder, "second", cell.ranks, functools.partial(_watch, folder, None))
+            after = [_told(folder, rank, "resumed") for rank in range(cell.ranks)]
+        found[moment] = "raises" if error else _kind_of_ranks(before, after)
+        print(f"  {moment}: {found[moment]} {_error_of(error) if error else ''}", flush=True)
     return found
+
+
+def _kind_of_ranks(before: list[dict[str, Any] | None], after: list[dict[str, Any] | None]) -> str:
+    kinds = {
+        "raises" if told is None or was is None else _kind(was, told) for was, told in zip(before, after, strict=True)
+    }
+    return kinds.pop() if len(kinds) == 1 else "raises" if "raises" in kinds else "half"
 
 
 def _kind(before: dict[str, Any], after: dict[str, Any]) -> str:
@@ -122,6 +135,7 @@ def main() -> None:
     """Run the cells, or compare."""
     for_real, cells, truth = chosen_cells(__doc__, CELLS, TRUTH)
     if for_real:
+        os.environ["ACCELERATE_USE_CPU"] = "true"  # else its ranks are no world
         _warm()
         for cell in cells:
             print(cell.name, flush=True)
@@ -137,13 +151,14 @@ def main() -> None:
         every = truth[cell.name]
         begins = next((number for number, file in enumerate(every) if file in answers), 0)
         print(f"{cell.name}: {json.dumps(answers)}", flush=True)
-        for file, kind in [*every.items()][
-            begins:-1
-        ]:  # before the first state, and after the last write, none is tried
+        # Before the first state, and after the last write, none is tried.
+        for file, kind in [*every.items()][begins:-1] if cell.ranks == 1 else every.items():
+            if cell.ranks > 1 and file not in answers:
+                continue
             all_ += 1
             right += answers.get(file) == kind
             if answers.get(file) != kind:
-                print(f"wrong: {cell.name}: killed after {file}: {answers.get(file)}, really {kind}", flush=True)
+                print(f"wrong: {cell.name}: killed {file}: {answers.get(file)}, really {kind}", flush=True)
     print(f"{right} of {all_} moments are as they really are")
 
 

@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +82,10 @@ def _warm() -> None:
     from trl import SFTTrainer  # noqa: F401
 
 
-def _run(words: list[str], folder: Path, life: str, count: int) -> str:
-    """What the ranks wrote where one failed; nothing where all went through."""
+def _run(
+    words: list[str], folder: Path, life: str, count: int, begin: Callable[[int], None] = lambda rank: None
+) -> str:
+    """What the ranks wrote where one failed; nothing where all went through. ``begin``: called first in each rank."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -91,6 +93,7 @@ def _run(words: list[str], folder: Path, life: str, count: int) -> str:
     for rank in range(count):
         child = os.fork()
         if not child:
+            begin(rank)
             _as_rank(words, folder, life, rank, count, port)
         children[child] = rank
     until, failed = time.monotonic() + _TIMEOUT, False

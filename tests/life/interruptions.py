@@ -22,15 +22,17 @@ _SMALL = (
 
 @dataclass(frozen=True)
 class InterruptedCell:
-    """A program on one rank; ``resume_with`` is what its second command has besides."""
+    """A program; ``resume_with`` is what its second command has besides."""
 
     words: str
     resume_with: str | None = None
+    ranks: int = 1
 
     @property
     def name(self) -> str:
         """What it is called in the truth."""
-        return f"{self.words} | {self.resume_with or ''}"
+        ranks = f" | {self.ranks} ranks" if self.ranks > 1 else ""
+        return f"{self.words} | {self.resume_with or ''}{ranks}"
 
 
 _RESUME = "--resume_from_checkpoint out/checkpoint-2"
@@ -41,18 +43,28 @@ CELLS = [
     InterruptedCell("accelerated.py"),
     InterruptedCell("files.py"),
     InterruptedCell("files.py atomic"),
+    InterruptedCell(f"trainer.py {_SMALL}", _RESUME, ranks=2),
+    InterruptedCell("engine.py 1", ranks=2),
+    InterruptedCell("engine.py 3", ranks=2),
+    InterruptedCell("accelerated.py", ranks=2),
+    InterruptedCell("shards.py", ranks=2),
+    InterruptedCell("shards.py marked", ranks=2),
 ]
 
 
 def said(cell: InterruptedCell, folder: Path) -> dict[str, str]:
-    """By file after which the run was killed: what gonogo says the resume comes to."""
+    """By file after which the run was killed: what gonogo says the resume comes to.
+
+    Of several ranks: by the rank that was killed, and the file that it was about to open.
+    """
     write_base(folder)
     before = os.getcwd()
     os.chdir(folder)
     try:
         _, report = rehearsed(
             RehearsalRequest(
-                ["torchrun", "--nproc_per_node", "1", *cell.words.split()], gpus="1xH100-80G", as_installed=True,
+                ["torchrun", "--nproc_per_node", str(cell.ranks), *cell.words.split()], gpus=f"{cell.ranks}xH100-80G",
+                as_installed=True,
                 life=STAGES, resume_with=cell.resume_with, kill_between_writes=True,
             )
         )  # fmt: skip
@@ -60,4 +72,17 @@ def said(cell: InterruptedCell, folder: Path) -> dict[str, str]:
         os.chdir(before)
     life = report.rehearsal.life if report.rehearsal is not None else None
     assert isinstance(life, LifeReport), report.skipped
-    return {os.path.relpath(one.after, folder): one.kind for one in life.interruptions if not one.torn}
+    if cell.ranks == 1:
+        return {os.path.relpath(one.after, folder): one.kind for one in life.interruptions if not one.torn}
+    # Where all were killed at once, and nothing else was there than without one rank, that rank isn't tried by itself.
+    every = [one for one in life.interruptions if not one.torn and one.before]
+    owner = {one.before: one.rank for one in every if one.rank is not None}
+    at_once = {one.before: one.kind for one in every if one.rank is None}
+    alone = {(one.rank, one.before): one.kind for one in every if one.rank is not None}
+    found: dict[str, str] = {}
+    for rank in range(cell.ranks):
+        for file in dict.fromkeys(one.before for one in every):
+            kind = alone.get((rank, file), at_once.get(file) if file not in owner else None)
+            if kind is not None:
+                found[f"rank {rank} before {os.path.relpath(file, folder)}"] = kind
+    return found

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 from interruptions import CELLS, TRUTH, said
 
+from gonogo.confinement.trees import is_whiteout
 from gonogo.evidence.rehearsal.lives import FileEvent, RankLife
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
-from gonogo.rehearse.interruptions import SaveMoment, moments, restore_tree_at, write_events
+from gonogo.finding.lives.life_report import CounterRow, CounterStatus, DataStatus, LifeReport, StateRow
+from gonogo.rehearse import interruptions
+from gonogo.rehearse.interruptions import SaveMoment, _written_at, moments, restore_tree_at, write_events
 
 
 def _first(*events: FileEvent) -> RehearsalRecord:
@@ -49,6 +52,97 @@ def test_what_is_on_disk_at_each_moment(tmp_path: Path) -> None:
     assert at[3] == {"x/ck.tmp/model.pt": 8, "x/ck.tmp/optimizer.pt": 8, "x/log.txt": 8}
     assert at[4] == {"x/ck/model.pt": 8, "x/ck/optimizer.pt": 8, "x/log.txt": 8}
     assert moments(events, set()) == []
+
+
+def test_one_rank_is_killed_and_the_others_go_on_up_to_the_next_collective(tmp_path: Path) -> None:
+    record = _first(
+        FileEvent(1.0, "/x/model.pt"), FileEvent(2.0, "/x/shard_0.pt"), FileEvent(5.0, "/x/latest", collectives=1)
+    )
+    own = [FileEvent(3.0, "/x/shard_1.pt"), FileEvent(4.0, "/x/log_1")]
+    record.ranks.append(RankRecord(1, 1, "cuda:1", "completed", life=RankLife("first", file_events=own)))
+    tree = tmp_path / "tree"
+    (tree / "x").mkdir(parents=True)
+    for name in ("model.pt", "shard_0.pt", "shard_1.pt", "log_1", "latest"):
+        (tree / "x" / name).write_text("12345678")
+    events = write_events(record, tree)
+    assert [(event.path, event.rank) for event in events] == [
+        ("/x/model.pt", 0), ("/x/shard_0.pt", 0), ("/x/shard_1.pt", 1), ("/x/log_1", 1), ("/x/latest", 0)
+    ]  # fmt: skip
+    every = moments(events, {"/x/model.pt", "/x/shard_0.pt", "/x/shard_1.pt"})
+    alone = [one for one in every if one.is_alone]
+    # Before its first file, rank 0 has written nothing, and rank 1 all it writes before the collective. That rank 1
+    # lacks a file is what is there between two writes as well.
+    assert [(one.number, one.happened(events)) for one in alone] == [(0, (2, 3)), (1, (0, 2, 3))]
+    restore_tree_at(tree, tmp_path / "alone", events, alone[1])
+    assert _files(tmp_path / "alone") == {"x/log_1": 8, "x/model.pt": 8, "x/shard_1.pt": 8}
+
+
+def test_no_file_is_in_a_folder_that_has_not_its_name_yet(tmp_path: Path) -> None:
+    record = _first(FileEvent(1.0, "/x/tmp/a"), FileEvent(2.0, "/x/ck", "/x/tmp"))
+    own = [FileEvent(3.0, "/x/ck/b"), FileEvent(4.0, "/x/ck/c")]
+    record.ranks.append(RankRecord(1, 1, "cuda:1", "completed", life=RankLife("first", file_events=own)))
+    (tmp_path / "x" / "ck").mkdir(parents=True)
+    for name in "abc":
+        (tmp_path / "x" / "ck" / name).write_text("1")
+    events = write_events(record, tmp_path)
+    assert [one for one in moments(events, {"/x/tmp/a"}) if one.is_alone] == []
+
+
+def test_what_a_later_save_removes_is_there_until_then(tmp_path: Path) -> None:
+    below, tree = tmp_path / "below", tmp_path / "tree"
+    for name in ("below/x/ck/model.pt", "tree/x/ck/model.pt", "tree/x/new/model.pt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("12345678")
+    later = _first(
+        FileEvent(1.0, "/x/ck.tmp/model.pt"), FileEvent(2.0, "/x/other", is_removed=True),
+        FileEvent(3.0, "/x/ck", is_removed=True), FileEvent(4.0, "/x/ck", "/x/ck.tmp"),
+    )  # fmt: skip
+    events = write_events(later, tree, below)
+    assert [(event.path, event.is_removed) for event in events] == [
+        ("/x/ck.tmp/model.pt", False), ("/x/ck", True), ("/x/ck", False)
+    ]  # fmt: skip
+    restore_tree_at(tree, tmp_path / "before", events, SaveMoment(0))
+    assert (tmp_path / "before" / "x" / "ck.tmp" / "model.pt").exists()
+    assert not os.path.lexists(tmp_path / "before" / "x" / "ck")  # what is below shows through
+    if os.geteuid() == 0:
+        restore_tree_at(tree, tmp_path / "removed", events, SaveMoment(1))
+        assert is_whiteout(tmp_path / "removed" / "x" / "ck")
+    assert _written_at(events, SaveMoment(0)) == ["/x/ck.tmp/model.pt"]
+    assert _written_at(events, SaveMoment(2)) == ["/x/ck/model.pt", "/x/ck"]
+
+
+def _life(states: list[StateRow], steps: float, data: DataStatus = "goes-on") -> LifeReport:
+    status: CounterStatus = "restored" if steps == 4 else "differs"
+    counters = (CounterRow("optimizer", "AdamW", 4, steps, status),)
+    return LifeReport(1, 1, (), 4, True, tuple(states), counters, (), data, (), 0)
+
+
+@pytest.mark.parametrize(
+    ("files", "steps", "data", "kind", "why"),
+    [
+        (("/x/new", "/x/new"), 4, "goes-on", "whole", ""),
+        (("/x/old", "/x/old"), 2, "from-the-start", "earlier", ""),
+        (("/x/new", "/x/old"), 2, "from-the-start", "mixed", "exp_avg of a, AdamW, training data"),
+        (("/x/new", "/x/new"), 4, "from-the-start", "mixed", "training data"),
+        (("/x/new", ""), 4, "goes-on", "half", "exp_avg of a"),
+        (("/x/old", ""), 2, "from-the-start", "half", "exp_avg of a"),
+        (("", ""), 0, "from-the-start", "anew", ""),
+    ],
+)
+def test_which_save_a_resume_is_from(
+    files: tuple[str, str], steps: float, data: DataStatus, kind: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rows(*read: str) -> list[StateRow]:
+        named = zip((("parameter", "a", ""), ("optimizer", "a", "exp_avg")), read, strict=True)
+        return [
+            StateRow(*name, "restored" if file else "not-read", True, read_from=(file,) if file else ())  # type: ignore[arg-type]
+            for name, file in named
+        ]
+
+    whole, earlier = _life(rows("/x/new", "/x/new"), 4), _life(rows("/x/old", "/x/old"), 2)
+    monkeypatch.setattr(interruptions, "life_report", lambda record: _life(rows(*files), steps, data))
+    found, said = interruptions._classify_later_resume(_first(), whole, earlier, {"/x/new"})
+    assert (found, said.en) == (kind, why)
 
 
 @pytest.mark.very_slow

@@ -17,6 +17,21 @@ _XATTR_PREFIX = "user."
 OPAQUE = "user.overlay.opaque"
 
 
+def is_whiteout(place: str | Path) -> bool:
+    """Whether a path of a tree says that the file or folder was deleted."""
+    try:
+        state = os.lstat(place)
+    except OSError:
+        return False
+    return stat.S_ISCHR(state.st_mode) and state.st_rdev == 0
+
+
+def make_whiteout(place: str | Path) -> None:
+    """Say in a tree that the file or folder was deleted."""
+    os.makedirs(os.path.dirname(place), exist_ok=True)
+    os.mknod(place, stat.S_IFCHR | 0o000, 0)
+
+
 def mirror_folder(tree: Path, folder: str) -> Path:
     """Make a folder of the tree and its parents, with the visible modes and times of the real ones."""
     for place in (*reversed(Path(folder).parents), Path(folder)):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gonogo.confinement.trees import copy_tree
+from msgspec.structs import replace
+
+from gonogo.confinement.trees import copy_tree, is_whiteout, make_whiteout
 from gonogo.evidence.rehearsal.failures import shorten
 from gonogo.evidence.rehearsal.life_table import life_report
 from gonogo.evidence.rehearsal.lives import FileEvent
@@ -25,6 +27,8 @@ _MAX_MESSAGE_CHARS = 120
 _MAX_LOST = 3
 """States that are named as lost."""
 _NOTHING = Text("", "")
+_DATA = translated("training data")
+_READ_STATUSES = ("restored", "other-dtype", "partly")
 _LOST_STATUSES = ("partly", "not-read", "not-written", "other-state", "drawn-anew")
 
 
@@ -33,26 +37,51 @@ class SaveMoment:
     """A moment of a save, between two writes or in the middle of one."""
 
     number: int
-    """The index of the last event that has happened."""
+    """The index of the last event that has happened; with ``is_alone``, of the first that has not."""
     torn: bool = False
     """Whether only half of that event's bytes have been written."""
+    is_alone: bool = False
+    """Whether one rank was killed before the event, and the others went on up to the next collective."""
+
+    def happened(self, events: Sequence[FileEvent]) -> tuple[int, ...]:
+        """The indices of the events that have happened."""
+        if not self.is_alone:
+            return (*range(self.number + 1),)
+        killed = events[self.number]
+        return tuple(
+            number
+            for number, one in enumerate(events)
+            if (number < self.number if one.rank == killed.rank else one.collectives <= killed.collectives)
+        )
 
 
-def write_events(first: RehearsalRecord, tree: Path) -> list[FileEvent]:
-    """The writes of all ranks in order, each file when it is first opened; only files that exist at the end."""
-    lives = [rank.life for rank in first.ranks if rank.life is not None]
-    seen: dict[tuple[str, str], FileEvent] = {}
-    for event in sorted((one for life in lives for one in life.file_events), key=lambda one: one.at):
-        seen.setdefault((event.path, event.renamed_from), event)
+def write_events(first: RehearsalRecord, tree: Path, below: Path | None = None) -> list[FileEvent]:
+    """The writes of all ranks in order, each file when it is first opened; only files that exist at the end.
+
+    ``below``: the tree on which they were made; what was removed from it is an event as well.
+    """
+    lives = [(rank.rank, rank.life) for rank in first.ranks if rank.life is not None]
+    every = [replace(event, rank=rank) for rank, life in lives for event in life.file_events]
+    seen: dict[tuple[str, str, bool], FileEvent] = {}
+    for event in sorted(every, key=lambda one: one.at):
+        seen.setdefault((event.path, event.renamed_from, event.is_removed), event)
     events = list(seen.values())
-    return [one for number, one in enumerate(events) if _exists_at_end(tree, one.path, events[number + 1 :])]
+    return [
+        one
+        for number, one in enumerate(events)
+        if (
+            below is not None and os.path.lexists(_path_in_tree(below, one.path))
+            if one.is_removed
+            else _exists_at_end(tree, one.path, events[number + 1 :])
+        )
+    ]
 
 
 def _exists_at_end(tree: Path, path: str, later: Sequence[FileEvent]) -> bool:
     for event in later:
         if event.renamed_from and (path == event.renamed_from or path.startswith(f"{event.renamed_from}/")):
             path = event.path + path[len(event.renamed_from) :]
-    return os.path.lexists(_path_in_tree(tree, path))
+    return os.path.lexists(_path_in_tree(tree, path)) and not is_whiteout(_path_in_tree(tree, path))
 
 
 def _path_in_tree(tree: Path, path: str) -> str:
@@ -60,28 +89,88 @@ def _path_in_tree(tree: Path, path: str) -> str:
 
 
 def moments(events: Sequence[FileEvent], with_state: set[str]) -> list[SaveMoment]:
-    """The moments after each file, from the first with state to the last but one, and during files with state."""
+    """The moments after each file, from the first with state to the last but one, and during files with state.
+
+    Where several ranks write, also those at which one of them was killed before a file, unless the same files are
+    there at another moment.
+    """
     begins = next((number for number, one in enumerate(events) if one.path in with_state), None)
     if begins is None:
         return []
     between = [SaveMoment(number) for number in range(begins, len(events) - 1)]
     torn = [SaveMoment(n, torn=True) for n in range(begins, len(events)) if events[n].path in with_state]
-    return sorted([*between, *torn], key=lambda one: (one.number, not one.torn))
+    known = {frozenset(one.happened(events)) for one in between}
+    alone = []
+    for moment in (SaveMoment(number, is_alone=True) for number in range(begins, len(events))):
+        happened = frozenset(moment.happened(events))
+        begun = any(events[number].path in with_state for number in happened)
+        if begun and len(happened) < len(events) and happened not in known and _is_possible(events, happened):
+            known.add(happened)
+            alone.append(moment)
+    return [*sorted([*between, *torn], key=lambda one: (one.number, not one.torn)), *alone]
+
+
+def _is_possible(events: Sequence[FileEvent], happened: Collection[int]) -> bool:
+    """Whether no file was written into a folder that has not yet got its name."""
+    names = [one.path for number, one in enumerate(events) if number not in happened and one.renamed_from]
+    return not any(events[number].path.startswith(f"{name}/") for number in happened for name in names)
 
 
 def restore_tree_at(tree: Path, target: Path, events: Sequence[FileEvent], moment: SaveMoment) -> None:
     """Copy the tree as it was at a moment, by undoing later events in reverse order."""
     copy_tree(tree, target)
-    for event in reversed(events[moment.number + 1 :]):
+    happened = moment.happened(events)
+    for event in reversed([one for number, one in enumerate(events) if number not in happened]):
         place = _path_in_tree(target, event.path)
         if event.renamed_from:
             os.makedirs(os.path.dirname(_path_in_tree(target, event.renamed_from)), exist_ok=True)
             os.rename(place, _path_in_tree(target, event.renamed_from))
-        elif os.path.isfile(place):
+        elif os.path.isfile(place) or (event.is_removed and is_whiteout(place)):
             os.unlink(place)
+    for event in (events[number] for number in happened if events[number].is_removed):
+        if not os.path.lexists(place := _path_in_tree(target, event.path)):  # something else got its name later
+            make_whiteout(place)
     if moment.torn:
         place = _path_in_tree(target, events[moment.number].path)
         os.truncate(place, os.path.getsize(place) // 2)
+
+
+@dataclass(frozen=True)
+class _KilledSave:
+    """A save in which the run is killed: what it wrote, in a tree of its own."""
+
+    saved: RehearsalRecord
+    """The life that saved."""
+    whole: LifeReport
+    """The resume from the complete checkpoint."""
+    tree: Path
+    events: list[FileEvent]
+
+    def moments(self) -> list[SaveMoment]:
+        """All moments."""
+        lives = [rank.life for rank in self.saved.ranks if rank.life is not None]
+        files = {os.path.normpath(os.path.join(self.saved.cwd, one.file)) for life in lives for one in life.saved}
+        return moments(self.events, files)
+
+    def tried(
+        self,
+        scratch: Path,
+        resume: Callable[[Path], RehearsalRecord],
+        classify: Callable[[RehearsalRecord, SaveMoment], tuple[InterruptedResume, Text]],
+        deadline: float,
+    ) -> Iterator[Interruption]:
+        """Resume from the state at each moment until the deadline."""
+        longest = 0.0
+        for number, moment in enumerate(_select_moments(self.moments())):
+            began = time.monotonic()
+            if began + longest > deadline:
+                break
+            target = scratch / f"interrupted-{number}"
+            restore_tree_at(self.tree, target, self.events, moment)
+            resumed = resume(target)
+            kind, why = classify(resumed, moment)
+            yield _interruption(self.events, moment, kind, why, _first_step(resumed, kind))
+            longest = max(longest, time.monotonic() - began)
 
 
 def rehearse_interruptions(
@@ -92,41 +181,121 @@ def rehearse_interruptions(
     resume: Callable[[Path], RehearsalRecord],
     deadline: float,
 ) -> None:
-    """Resume the program from the state at each moment until the deadline; stores the results in ``second``."""
+    """Resume the program from the state at each moment of its save; stores the results in ``second``."""
     whole = life_report(second)
     events = write_events(first, tree)
-    lives = [rank.life for rank in first.ranks if rank.life is not None]
-    with_state = {os.path.normpath(os.path.join(first.cwd, one.file)) for life in lives for one in life.saved}
-    every = moments(events, with_state)
     if whole is None or not whole.trains_on:
-        second.moments_not_tried = len(every)
+        lives = [rank.life for rank in first.ranks if rank.life is not None]
+        files = {os.path.normpath(os.path.join(first.cwd, one.file)) for life in lives for one in life.saved}
+        second.moments_not_tried = len(moments(events, files))
         return
-    tried: list[Interruption] = []
-    longest = 0.0
-    for number, moment in enumerate(_select_moments(every)):
-        began = time.monotonic()
-        if began + longest > deadline:
-            break
-        target = scratch / f"interrupted-{number}"
-        restore_tree_at(tree, target, events, moment)
-        resumed = resume(target)
-        kind, why = _classify_resume(resumed, whole)
-        following = events[moment.number + 1].path if moment.number + 1 < len(events) else ""
-        in_chinese = why.zh if why.zh != why.en else ""
-        step = _first_step(resumed, kind)
-        tried.append(Interruption(events[moment.number].path, following, moment.torn, kind, why.en, in_chinese, step))
-        longest = max(longest, time.monotonic() - began)
-    second.interruptions = tried
-    second.moments_not_tried = len(every) - len(tried)
+    save = _KilledSave(first, whole, tree, events)
+    second.interruptions = list(
+        save.tried(scratch, resume, lambda record, _: _classify_resume(record, whole), deadline)
+    )
+    second.moments_not_tried = len(save.moments()) - len(second.interruptions)
+
+
+def rehearse_later_interruptions(
+    later: RehearsalRecord,
+    second: RehearsalRecord,
+    complete: RehearsalRecord,
+    trees: tuple[Path, Path],
+    scratch: Path,
+    resume: Callable[[Path], RehearsalRecord],
+    deadline: float,
+) -> None:
+    """The same for the save of ``later``, the resumed run, which has the first checkpoint beside it.
+
+    ``complete`` is the resume after this save, ``trees`` are those of both saves.
+    """
+    earlier, whole = life_report(second), life_report(complete)
+    if earlier is None or whole is None or not whole.trains_on:
+        return
+    save = _KilledSave(later, whole, trees[1], write_events(later, trees[1], trees[0]))
+
+    def classify(record: RehearsalRecord, moment: SaveMoment) -> tuple[InterruptedResume, Text]:
+        written = set(_written_at(save.events, moment))
+        return _classify_later_resume(record, whole, earlier, written)
+
+    second.later_interruptions = list(save.tried(scratch, resume, classify, deadline))
+
+
+def _written_at(events: Sequence[FileEvent], moment: SaveMoment) -> list[str]:
+    """The files that were written by a moment, under the names that they have then."""
+    paths: list[str] = []
+    for event in (events[number] for number in moment.happened(events)):
+        source = event.renamed_from
+        if source:
+            paths = [
+                event.path + path[len(source) :] if path == source or path.startswith(f"{source}/") else path
+                for path in paths
+            ]
+        if not event.is_removed:
+            paths.append(event.path)
+    return paths
+
+
+def _classify_later_resume(
+    record: RehearsalRecord, whole: LifeReport, earlier: LifeReport, written: set[str]
+) -> tuple[InterruptedResume, Text]:
+    """The result of a resume with two saves on disk, the later of which wrote these files."""
+    kind, why = _classify_resume(record, whole)
+    life = life_report(record)
+    if kind in ("raises", "unknown", "anew") or life is None:
+        return kind, why
+    of_save: dict[bool, list[Text]] = {True: [], False: []}
+    for row in life.states:
+        files = {os.path.normpath(os.path.join(record.cwd, file)) for file in row.read_from}
+        if files and row.status in _READ_STATUSES:
+            of_save[bool(files & written)].append(state_text(row.name, row.slot))
+    had = {(row.kind, row.name): row.resumed for row in earlier.counters}
+    if of_save[True]:
+        old = of_save[False] + [
+            Text(row.name, row.name)
+            for row in life.counters
+            if row.status in ("restarted", "differs") and row.resumed and row.resumed == had.get((row.kind, row.name))
+        ]
+        if whole.data == "goes-on" and life.data in ("from-the-start", "seen-again"):
+            old.append(_DATA)
+        half = any(_lost_states(life, whole, counters=False)) or not old
+        return (kind, why) if half else ("mixed", _first_ones(old))
+    lost = list(_lost_states(life, earlier, counters=False))
+    lost += [
+        Text(row.name, row.name) for row in life.counters if row.resumed != had.get((row.kind, row.name), row.resumed)
+    ]
+    return ("half", _first_ones(lost)) if lost else ("earlier", _NOTHING)
 
 
 def _select_moments(every: Sequence[SaveMoment]) -> list[SaveMoment]:
-    """The moments to try: those between two writes take precedence, evenly spread."""
-    between = [one for one in every if not one.torn]
-    torn = [one for one in every if one.torn]
-    if len(between) > _MAX_MOMENTS:
-        return [between[number * len(between) // _MAX_MOMENTS] for number in range(_MAX_MOMENTS)]
-    return sorted([*between, *torn[: _MAX_MOMENTS - len(between)]], key=lambda one: (one.number, not one.torn))
+    """The moments to try: those between two writes take precedence, then those of one rank, each evenly spread."""
+    chosen: list[SaveMoment] = []
+    for kind in (
+        [one for one in every if not one.torn and not one.is_alone],
+        [one for one in every if one.is_alone],
+        [one for one in every if one.torn],
+    ):
+        count = min(len(kind), _MAX_MOMENTS - len(chosen))
+        chosen += [kind[number * len(kind) // count] for number in range(count)]
+    return [one for one in every if one in chosen]
+
+
+def _interruption(
+    events: Sequence[FileEvent], moment: SaveMoment, kind: InterruptedResume, why: Text, step: int | None
+) -> Interruption:
+    """A moment and what its resume came to, as a report has it."""
+    last, following = moment.happened(events)[-1], moment.number if moment.is_alone else moment.number + 1
+    return Interruption(
+        events[last].path,
+        events[following].path if following < len(events) else "",
+        moment.torn,
+        kind,
+        why.en,
+        why.zh if why.zh != why.en else "",
+        step,
+        events[moment.number].rank if moment.is_alone else None,
+        events[last].is_removed,
+    )
 
 
 def _classify_resume(record: RehearsalRecord, whole: LifeReport) -> tuple[InterruptedResume, Text]:
@@ -140,20 +309,24 @@ def _classify_resume(record: RehearsalRecord, whole: LifeReport) -> tuple[Interr
     if life is None or not life.trains_on or any(rank.unsupported for rank in record.ranks):
         return "unknown", _NOTHING
     lost = list(_lost_states(life, whole))
-    read = [row for row in life.states if row.status in ("restored", "other-dtype", "partly")]
+    read = [row for row in life.states if row.status in _READ_STATUSES]
     counted = any(row.status == "restored" and row.saved for row in life.counters)
     if not read and not counted:
         return "anew", _NOTHING
     if not lost:
         return "whole", _NOTHING
-    return "half", join_texts([*lost[:_MAX_LOST], *([Text("…", "…")] if len(lost) > _MAX_LOST else [])], comma_zh=", ")
+    return "half", _first_ones(lost)
+
+
+def _first_ones(names: Sequence[Text]) -> Text:
+    return join_texts([*names[:_MAX_LOST], *([Text("…", "…")] if len(names) > _MAX_LOST else [])], comma_zh=", ")
 
 
 def _first_step(record: RehearsalRecord, kind: InterruptedResume) -> int | None:
     """The step with which a resume begins: that of its optimizer, or else its scheduler's."""
     if kind == "anew":
         return 0
-    life = life_report(record) if kind in ("whole", "half") else None
+    life = life_report(record) if kind in ("whole", "half", "mixed", "earlier") else None
     for counter in ("optimizer", "scheduler") if life is not None else ():
         rows = [row for row in life.counters if row.kind == counter and row.saved] if life is not None else []
         if rows:
@@ -168,15 +341,17 @@ def _is_own(rank: RankRecord, failure: Failure) -> bool:
     return any(one.what.startswith(f"{failure.type.rpartition('.')[2]}: ") for one in rank.unsupported)
 
 
-def _lost_states(life: LifeReport, whole: LifeReport) -> Iterator[Text]:
-    """The states that are restored from the complete checkpoint but not here."""
+def _lost_states(life: LifeReport, whole: LifeReport, *, counters: bool = True) -> Iterator[Text]:
+    """The states that are restored from the complete checkpoint but not here; without ``counters``, tensors alone."""
     restored = {(row.kind, row.slot, row.name) for row in whole.states if row.status == "restored"}
     for row in life.states:
         if row.status in _LOST_STATUSES and (row.kind, row.slot, row.name) in restored:
             yield state_text(row.name, row.slot)
+    if not counters:
+        return
     counted = {(row.kind, row.name) for row in whole.counters if row.status == "restored"}
     for counter in life.counters:
         if counter.status in ("restarted", "differs") and (counter.kind, counter.name) in counted:
             yield Text(counter.name, counter.name)
     if whole.data == "goes-on" and life.data not in ("goes-on", "unknown"):
-        yield translated("training data")
+        yield _DATA

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import functools
 import os
 import signal
 import sys
@@ -38,7 +39,7 @@ from gonogo.prepare.provided_files import (
     inferred_shapes,
     prepared_files,
 )
-from gonogo.rehearse.interruptions import rehearse_interruptions
+from gonogo.rehearse.interruptions import rehearse_interruptions, rehearse_later_interruptions
 from gonogo.rehearse.launch.build_tools import with_build_tools
 from gonogo.rehearse.launch.launch import UNSPECIFIED_GPU_COUNT, LaunchMachine, ResolvedLaunch
 from gonogo.rehearse.launch.torch_installed import check_torch
@@ -166,8 +167,33 @@ def _run_lives(
             life = LifePass("second", below=(left,), confinement=first_pass.confinement, first=first)
             return run(part, machine, 0, life)
 
-        rehearse_interruptions(first, second, tree, scratch, resume, start_time + request.timeout)
+        deadline = start_time + request.timeout
+        rehearse_interruptions(first, second, tree, scratch / "first-save", resume, deadline)
+        if second.interruptions:
+            again = functools.partial(run, part, machine, 0)
+            _kill_next_save(first_pass, first, second, scratch / "later-save", again, deadline)
     return _run_result_stages(request, requested_machine, first_pass, record, first, tree, run, number)
+
+
+def _kill_next_save(
+    first_pass: LifePass,
+    first: RehearsalRecord,
+    second: RehearsalRecord,
+    scratch: Path,
+    run: Callable[[LifePass], RehearsalRecord],
+    deadline: float,
+) -> None:
+    """Run the resumed program up to its own save, and resume again after a kill at each moment of that one."""
+    (tree, *_) = first_pass.trees
+    saving = LifePass("first", below=(tree,), confinement=first_pass.confinement, first=first)
+    if time.monotonic() > deadline or not has_saved_checkpoint(later := run(saving)) or not saving.trees:
+        return
+
+    def resume(left: Path) -> RehearsalRecord:
+        return run(LifePass("second", below=(tree, left), confinement=first_pass.confinement, first=later))
+
+    complete = resume(saving.trees[0])
+    rehearse_later_interruptions(later, second, complete, (tree, saving.trees[0]), scratch, resume, deadline)
 
 
 def _run_result_stages(

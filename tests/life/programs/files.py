@@ -1,10 +1,12 @@
 """A loop that saves its state in several files and resumes from those that are there.
 
-``atomic``: they are written to another folder, which is renamed when all of them are there.
+``atomic``: they are written to another folder, which is renamed when all of them are there; ``each``: also after it was
+resumed, every second step, over the files of the save before.
 """
 
 import json
 import os
+import shutil
 import sys
 
 import torch
@@ -29,12 +31,12 @@ rows = torch.randint(0, 50, (40, 4), generator=torch.Generator().manual_seed(3))
 for step, batch in enumerate(torch.utils.data.DataLoader(rows, batch_size=2), 1):
     if step <= start:
         continue
-    step_begins(model, optimizer, scheduler, batch, saved=step == 3)
+    step_begins(model, optimizer, scheduler, batch, saved=step == start + 3)
     model(batch.to(device)).pow(2).mean().backward()
     optimizer.step()
     scheduler.step()
     optimizer.zero_grad()
-    if step == 2 and not resumes:
+    if step % 2 == 0 and (not resumes or "each" in options):
         folder = "ck.tmp" if "atomic" in options else "ck"
         os.makedirs(folder, exist_ok=True)
         for name, part in (("model", model), ("optimizer", optimizer), ("scheduler", scheduler)):
@@ -42,6 +44,7 @@ for step, batch in enumerate(torch.utils.data.DataLoader(rows, batch_size=2), 1)
         with open(f"{folder}/step.json", "w", encoding="utf-8") as file:
             json.dump({"step": step}, file)
         if "atomic" in options:
+            shutil.rmtree("ck", ignore_errors=True)
             os.rename("ck.tmp", "ck")
-    if step == 5:
+    if step == start + 5:
         break

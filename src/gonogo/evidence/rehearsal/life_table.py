@@ -62,6 +62,7 @@ def life_report(record: RehearsalRecord) -> LifeReport | None:
         bytes_written=max((rank.saved_bytes for rank in first.ranks), default=0),
         interruptions=tuple(record.interruptions),
         moments_not_tried=record.moments_not_tried,
+        later_interruptions=tuple(record.later_interruptions),
         bases=bases,
         costs=_life_costs(
             first, [life.save_peaks for life in lives], [r.life.resume_peaks for r in after if r.life is not None]

@@ -113,12 +113,18 @@ class StateMoment(msgspec.Struct, frozen=True):
 
 
 class FileEvent(msgspec.Struct, frozen=True):
-    """A file opened for writing, or a rename."""
+    """A file opened for writing, a rename, or a removal."""
 
     at: float
     """Seconds since 1970."""
     path: str
     renamed_from: str = ""
+    collectives: int = 0
+    """How many collectives of all ranks this one had completed by then."""
+    is_removed: bool = False
+    """Whether the file or folder was removed."""
+    rank: int = 0
+    """Whose it is, where those of several ranks are put in order."""
 
 
 class RankLife(msgspec.Struct):

@@ -432,6 +432,8 @@ class RehearsalRecord(msgspec.Struct):
     interruptions: list[Interruption] = []
     """For a second life: how the resume ends if the first life is killed in the middle of its save."""
     moments_not_tried: int = 0
+    later_interruptions: list[Interruption] = []
+    """The same for the save that the resumed run would make next."""
     resumes_as_given: bool = True
     """Whether the second life's command was identical to the first's."""
 

@@ -16,8 +16,9 @@ CounterStatus = Literal["restored", "restarted", "differs", "unknown"]
 DataStatus = Literal["goes-on", "from-the-start", "seen-again", "other", "unknown"]
 RandomStatus = Literal["restored", "not-read", "not-written", "unknown"]
 
-InterruptedResume = Literal["whole", "half", "anew", "raises", "unknown"]
-"""The outcome of a resume after a kill in the middle of a save; ``anew``: nothing of the checkpoint is read."""
+InterruptedResume = Literal["whole", "half", "mixed", "earlier", "anew", "raises", "unknown"]
+"""The outcome of a resume after a kill in the middle of a save; ``anew``: nothing of a checkpoint is read; ``earlier``:
+all of the save before; ``mixed``: some states of it, others of the one that was interrupted."""
 
 
 class Interruption(msgspec.Struct, frozen=True):
@@ -30,11 +31,16 @@ class Interruption(msgspec.Struct, frozen=True):
     torn: bool
     kind: InterruptedResume
     why: str = ""
-    """The exception, or the states that are lost."""
+    """The exception, or the states that are lost, or that the save before has left."""
     why_zh: str = ""
     """The same in Chinese, where it differs."""
     from_step: int | None = None
     """Optimizer steps, or else the scheduler's position, with which the resumed run begins; None if it is not known."""
+    rank: int | None = None
+    """The rank that was killed before it wrote ``before``, while the others went on as far as they could without it;
+    None if all were killed at once."""
+    removed: bool = False
+    """Whether ``after`` was removed rather than written."""
 
 
 class StateRow(msgspec.Struct, frozen=True):
@@ -136,5 +142,7 @@ class LifeReport(msgspec.Struct, frozen=True):
     interruptions: tuple[Interruption, ...] = ()
     """With ``--kill-between-writes``: each point in the save at which it was killed."""
     moments_not_tried: int = 0
+    later_interruptions: tuple[Interruption, ...] = ()
+    """The same for the next save, of the resumed run, which has the complete first one beside it."""
     bases: tuple[BaseRow, ...] = ()
     """The frozen weights that the second life loaded or drew again."""

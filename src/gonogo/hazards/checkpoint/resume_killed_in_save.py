@@ -10,12 +10,37 @@ class ResumeKilledInSave(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A kill between two writes after which the resumed run has only a part of the state, or fails each time."""
         life = life_report(record)
-        half = [one for one in life.interruptions if one.kind == "half"] if life is not None else []
-        raises = [one for one in life.interruptions if one.kind == "raises"] if life is not None else []
+        every = (*life.interruptions, *life.later_interruptions) if life is not None else ()
+        half = [one for one in every if one.kind == "half"]
+        mixed = [one for one in every if one.kind == "mixed"]
+        raises = [one for one in every if one.kind == "raises"]
+        gone = [one for one in life.later_interruptions if one.kind == "anew"] if life is not None else []
         ranks = tuple(rank.rank for rank in record.ranks)
         if half:
             yield self.finding(
                 self.texts["half_checkpoint_cause"].format(window=_describe_window(half), lost=_why(half[0])),
+                ranks=ranks,
+                severity=Severity.WARNING,
+                certainty=Certainty.CERTAIN,
+                cure=self.page.cures,
+            )
+        if mixed:
+            yield self.finding(
+                translated(
+                    "If killed {window} in a save that overwrites the one before, the run resumes from parts of both "
+                    "without an error; from the save before: {states}."
+                ).format(window=_describe_window(mixed), states=_why(mixed[0])),
+                ranks=ranks,
+                severity=Severity.WARNING,
+                certainty=Certainty.CERTAIN,
+                cure=self.page.cures,
+            )
+        if gone:
+            yield self.finding(
+                translated(
+                    "If killed {window}, the run starts from the beginning: the save before is gone, and the new one "
+                    "is not yet in its place."
+                ).format(window=_describe_window(gone)),
                 ranks=ranks,
                 severity=Severity.WARNING,
                 certainty=Certainty.CERTAIN,
@@ -37,7 +62,14 @@ def _why(moment: Interruption) -> Text:
 
 def _describe_window(moments: Sequence[Interruption]) -> Text:
     """The first and last of these moments between two writes; or the file that is only half written."""
-    between = [one for one in moments if not one.torn]
+    if moments[0].removed and moments[0].rank is None:
+        gone = os.path.basename(moments[0].after)
+        return translated("after {file} is removed").format(file=gone)
+    between = [one for one in moments if not one.torn and one.rank is None]
+    alone = [one for one in moments if one.rank is not None]
+    if not between and alone:
+        file = os.path.basename(alone[0].before)
+        return translated("on rank {rank} before it writes {file}").format(rank=alone[0].rank, file=file)
     if not between:
         files = dict.fromkeys(os.path.basename(one.after) for one in moments)
         named = ", ".join([*files][:3]) + (", …" if len(files) > 3 else "")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import UnsetType
 
-from gonogo.finding.lives.life_report import LifeReport, StateRow
+from gonogo.finding.lives.life_report import Interruption, LifeReport, StateRow
 from gonogo.finding.lives.state_names import state_text
 from gonogo.finding.rehearsal import Rehearsal
 from gonogo.finding.words import size
@@ -65,9 +67,14 @@ _TABLE_TEXTS = {
         "save": "save",
         "resume": "resume",
         "interruptions": "Killed during the save",
+        "later": "Killed during the next save, beside the first checkpoint",
         "half of": "half of {file}",
+        "before": "rank {rank}, before {file}",
+        "removed": "{file} removed",
         "resume-whole": "restores everything",
         "resume-half": "HALF a checkpoint",
+        "resume-mixed": "a MIXTURE of two saves",
+        "resume-earlier": "the checkpoint before",
         "resume-anew": "starts from the beginning",
         "resume-raises": "RAISES",
         "resume-unknown": "not known",
@@ -107,9 +114,14 @@ _TABLE_TEXTS = {
         "save": "保存",
         "resume": "恢复",
         "interruptions": "在保存途中被终止",
+        "later": "在下一次保存途中被终止（第一个检查点仍在）",
         "half of": "{file} 的一半",
+        "before": "rank {rank}，写入 {file} 之前",
+        "removed": "已删除 {file}",
         "resume-whole": "全部恢复",
         "resume-half": "只有一半的检查点",
+        "resume-mixed": "两次保存的混合",
+        "resume-earlier": "前一个检查点",
         "resume-anew": "从头开始",
         "resume-raises": "报错",
         "resume-unknown": "未知",
@@ -125,7 +137,10 @@ def life_tables(rehearsal: Rehearsal, language: str) -> list[Table]:
     told = "zh" if language == "zh" else "en"
     tables = [_states_table(life, told), *base_table(life.bases, told), _counters_table(life, told)]
     tables.append(_costs_table(life, told))
-    return [*tables, _interruptions(life, told)] if life.interruptions else tables
+    for key, tried in (("interruptions", life.interruptions), ("later", life.later_interruptions)):
+        if tried:
+            tables.append(_interruptions(key, tried, told))
+    return tables
 
 
 def _states_table(life_report: LifeReport, language: str) -> Table:
@@ -189,12 +204,18 @@ def _costs_table(life_report: LifeReport, language: str) -> Table:
     return Table(words["costs"], _COST_COLUMNS[language], rows, frozenset(range(1, 6)))
 
 
-def _interruptions(life: LifeReport, language: str) -> Table:
+def _interruptions(title: str, tried: Sequence[Interruption], language: str) -> Table:
     """The moments of interruption; consecutive ones with the same outcome share a row."""
     words = _TABLE_TEXTS[language]
     rows: list[tuple[str, str, str, str, str]] = []
-    for one in life.interruptions:
-        after = words["half of"].format(file=_short_path(one.after)) if one.torn else _short_path(one.after)
+    for one in tried:
+        after = _short_path(one.after)
+        if one.torn:
+            after = words["half of"].format(file=after)
+        elif one.removed and one.rank is None:
+            after = words["removed"].format(file=after)
+        elif one.rank is not None:
+            after = words["before"].format(rank=one.rank, file=_short_path(one.before))
         step = "" if one.from_step is None else f"{one.from_step:,}"
         came_to = words[f"resume-{one.kind}"], step, clean_line((language == "zh" and one.why_zh) or one.why)
         if rows and rows[-1][2:] == came_to:
@@ -202,7 +223,7 @@ def _interruptions(life: LifeReport, language: str) -> Table:
         else:
             rows.append((after, after, *came_to))
     shown = tuple((a if a == b else f"{a} … {b}", *rest) for a, b, *rest in rows)
-    return Table(words["interruptions"], _INTERRUPTED_COLUMNS[language], shown, frozenset({2}))
+    return Table(words[title], _INTERRUPTED_COLUMNS[language], shown, frozenset({2}))
 
 
 def _format_write_time(nbytes: int) -> str:

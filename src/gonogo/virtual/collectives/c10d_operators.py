@@ -20,6 +20,7 @@ from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.values import contents, real
 
 _SAME_ON_EVERY_RANK_ASSUMPTION = translated("every rank sends what this rank sends")
+_POINT_TO_POINT = ("::send", "::recv_", "::recv_any_source_")
 _REDUCE_OPERATORS = {"allreduce_", "allreduce_coalesced_", "reduce_", "reduce_scatter_", "_reduce_scatter_base_",
              "reduce_scatter_tensor_coalesced_"}  # fmt: skip
 
@@ -31,6 +32,8 @@ class CollectiveRecord:
         self.peers = peers
         self.count: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
+        self.of_all_ranks = 0
+        """How many collectives of all ranks it has completed."""
         self.reduction: Any = None
         """The reduction of the collective that is being called."""
 
@@ -74,6 +77,14 @@ def _recording_options(options: Any, record: CollectiveRecord) -> Any:
 
 
 def _collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any, record: CollectiveRecord) -> Any:
+    out = _run_collective(mode, func, args, kwargs, record)
+    if not func._schema.name.endswith(_POINT_TO_POINT):
+        group = python_groups.find_process_group(args)
+        record.of_all_ranks += group is None or group.size() == dist.get_world_size()
+    return out
+
+
+def _run_collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any, record: CollectiveRecord) -> Any:
     name = func._schema.name.removeprefix("c10d::")
     sent = _sent_tensors(name, args)
     if "barrier" not in name:  # its tensor is a dummy

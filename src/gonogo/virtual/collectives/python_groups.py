@@ -66,7 +66,8 @@ def unbox_group(group: Any) -> Any:
 
 def find_process_group(args: Any) -> Any:
     """The process group among an operator's arguments; None if there is none."""
-    found = next((arg for arg in args if "ProcessGroup" in str(arg)), None)
+    others = (arg for arg in args if not isinstance(arg, torch.Tensor | list | tuple | bool | int))
+    found = next((arg for arg in others if "ProcessGroup" in str(arg)), None)
     return None if found is None else unbox_group(found)
 
 

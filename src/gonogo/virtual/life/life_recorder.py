@@ -59,6 +59,8 @@ class LifeRecorder:
     def __init__(self, part: LifePart) -> None:
         self.record = RankLife(part, began=time.time())
         self._is_first, self._is_afterwards = part == "first", part in RESULT_STAGES
+        self.collectives_done: Callable[[], int] = int
+        """How many collectives of all ranks this one has completed."""
         self._saved_since_step = False
         self._drawn: dict[Any, bool] = {}
         self._initial: dict[Any, tuple[StateOrigin, ...]] = {}
@@ -213,10 +215,15 @@ class LifeRecorder:
                 name = os.path.abspath(os.fsdecode(path))
                 if name not in self.record.written and not name.startswith("/dev/"):
                     self.record.written.append(name)
-                    self.record.file_events.append(FileEvent(time.time(), name))
+                    self.record.file_events.append(FileEvent(time.time(), name, "", self.collectives_done()))
         elif event == "os.rename":
             source, target = (os.path.abspath(os.fsdecode(path)) for path in args[:2])
-            self.record.file_events.append(FileEvent(time.time(), target, source))
+            self.record.file_events.append(FileEvent(time.time(), target, source, self.collectives_done()))
+        elif event == "shutil.rmtree" or (event == "os.remove" and args[1] == -1):  # else within a tree
+            name = os.path.abspath(os.fsdecode(args[0]))
+            self.record.file_events.append(
+                FileEvent(time.time(), name, collectives=self.collectives_done(), is_removed=True)
+            )
 
     def _on_omitted(self, nbytes: int) -> None:
         if self._is_first and self._life.step:

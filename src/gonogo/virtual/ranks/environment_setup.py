@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import torch
 
+from gonogo.evidence.environment.hardware import Accelerator
 from gonogo.evidence.prepared import read_prepared
 from gonogo.evidence.rehearsal.record import MissingInput
-from gonogo.virtual import kernels
+from gonogo.virtual import kernels, private
 from gonogo.virtual.collectives import ddp, process_group
 from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.cuda import facade
@@ -22,8 +23,10 @@ from gonogo.virtual.hooks import older_deepspeed
 from gonogo.virtual.kernels import libraries
 from gonogo.virtual.kernels.async_io import NvmeTraffic
 from gonogo.virtual.lookups import probe_reporting
+from gonogo.virtual.memory.allocator_settings import AllocatorSettings
 from gonogo.virtual.memory.blas_workspaces import BlasWorkspaces
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
+from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
 from gonogo.virtual.mode import NAMESPACE_HANDLERS, VirtualMode
 from gonogo.virtual.operators import flex_attention
 from gonogo.virtual.patching.after_import import after_import
@@ -36,15 +39,18 @@ from gonogo.virtual.sandbox import (
     metrics,
     network,
     prepared,
-    spawned,
+    started_processes,
     tiktoken_files,
     torchvision_datasets,
     trackers,
 )
+from gonogo.virtual.sandbox.started_processes import StartedProcesses
 from gonogo.virtual.tensor import CPU, VirtualTensor
 from gonogo.virtual.tracing import work
+from gonogo.virtual.tracing.components import plain_allocator
 from gonogo.virtual.unsupported import UnsupportedOperator
 from gonogo.virtual.values import contents
+from gonogo.virtual.values.assumptions import Assume, Ledger
 from gonogo.virtual.weights import opened_files, readers, saving, sharded_saves
 from gonogo.virtual.weights.generated_weights import GeneratedWeights
 from gonogo.virtual.weights.sharded_saves import install_staging
@@ -92,10 +98,7 @@ def install(
     undo.append(ddp.install(assume))
     of_deepspeed = kernels.install(_on_tensor_written, UnsupportedOperator, assume)
     undo.append(of_deepspeed.undo)
-    capability = plan.accelerator.compute_capability
-    table = read_prepared(Path(plan.prepared)) if plan.prepared else None
-    absent = table.absent if table is not None else ()
-    undo.append(libraries.install(NAMESPACE_HANDLERS, _on_tensor_written, assume, capability, work.computed, absent))
+    undo.append(_install_libraries(plan, assume))
     undo.append(flex_attention.install(assume, work.computed))
     undo.append(older_deepspeed.install(assume))
     undo.append(network.install(lambda host: note(f"the network was asked for and is not here: {host}")).undo)
@@ -109,12 +112,52 @@ def install(
     undo.append(tiktoken_files.install(assume))
     undo.append(file_copies.install())
     undo.append(probe_reporting.install())
-    undo.append(spawned.install(plan.scratch))
+    started = StartedProcesses.of_rank(plan)
+    started.write(plan)
+    undo.append(started_processes.install(started.folder))
     undo.append(readers.install(made).undo)
     undo.append(saving.install(wrote).undo)
     undo.append(sharded_saves.install(peers, plan.world_size))
     undo.append(install_staging())
     return InstalledEnvironment(undo, of_deepspeed.nvme, accelerators)
+
+
+def show_accelerators(plan: WorkerPlan, assume: Assume) -> None:
+    """Show a process that the program starts the accelerators and compiled packages of the program's own process.
+
+    It has no dispatch mode: its tensors are real, and none can be on an accelerator.
+    """
+    private.register_device_type(plan.accelerator.device_type)
+    memory = MemoryRecord(functools.partial(device_record, plan.accelerator, plan.host_bytes))
+    _install_accelerators(plan, VirtualMode(memory, Ledger(os.path.dirname(torch.__file__))))
+    kernels.install(_on_tensor_written, UnsupportedOperator, assume)
+    _install_libraries(plan, assume)
+
+
+def device_record(
+    accelerator: Accelerator,
+    host_bytes: int | None,
+    name: str,
+    make_allocator: Callable[[str, int, AllocatorSettings], CachingAllocator] = plain_allocator,
+) -> DeviceRecord:
+    """The empty record of a device: ``cpu``, or an accelerator with its allocator."""
+    if name == "cpu":
+        return DeviceRecord(name, host_bytes or 0, 0, None)
+    settings = AllocatorSettings.from_environment(os.environ, accelerator.device_type)
+    allocator = make_allocator(name, accelerator.total_bytes - accelerator.allowance_bytes, settings)
+    return DeviceRecord(name, accelerator.total_bytes, accelerator.allowance_bytes, allocator)
+
+
+def _install_libraries(plan: WorkerPlan, assume: Assume) -> Callable[[], None]:
+    table = read_prepared(Path(plan.prepared)) if plan.prepared else None
+    return libraries.install(
+        NAMESPACE_HANDLERS,
+        _on_tensor_written,
+        assume,
+        plan.accelerator.compute_capability,
+        work.computed,
+        table.absent if table is not None else (),
+    )
 
 
 def _install_accelerators(plan: WorkerPlan, mode: VirtualMode) -> VirtualCuda:

@@ -49,7 +49,6 @@ from gonogo.virtual.internal_failures import chain, find_internal_failure
 from gonogo.virtual.kernels.async_io import NvmeTraffic
 from gonogo.virtual.life.life_recorder import LifeRecorder, recording_components
 from gonogo.virtual.lookups import failed_lookups as asked_in_vain
-from gonogo.virtual.memory.allocator_settings import AllocatorSettings
 from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
 from gonogo.virtual.operators import (
     attention,
@@ -72,7 +71,8 @@ from gonogo.virtual.protocol.plan import SPAWN, WorkerPlan
 from gonogo.virtual.ranks import environment_setup, newer_python, spawned_ranks
 from gonogo.virtual.ray import install as ray
 from gonogo.virtual.rollout import install as rollout
-from gonogo.virtual.sandbox import prepared, spawned
+from gonogo.virtual.sandbox import prepared
+from gonogo.virtual.sandbox.started_processes import StartedProcesses
 from gonogo.virtual.stack import current_place, frames_of_call, frames_of_traceback, place_text
 from gonogo.virtual.tensor import CPU, VirtualTensor
 from gonogo.virtual.tracing.components import PLAIN, ComponentFactories, traced_components
@@ -129,6 +129,7 @@ class Session:
         self.batches = 0
         self.data_shapes: list[str] = []
         self.missed: list[MissingInput] = []
+        self.started_processes = StartedProcesses.of_rank(plan)
         table = read_prepared(Path(plan.prepared)) if plan.prepared else None
         self.lookups = asked_in_vain.FailedLookups(
             os.path.join(os.path.dirname(plan.scratch), "caches"), table.paths if table is not None else ()
@@ -144,14 +145,9 @@ class Session:
         return traced_components(self.recorder) if self.recorder is not None else PLAIN
 
     def _device_record(self, name: str) -> DeviceRecord:
-        accelerator = self.plan.accelerator
-        if name == "cpu":
-            record = DeviceRecord(name, self.plan.host_bytes or 0, 0, None)
-        else:
-            settings = AllocatorSettings.from_environment(os.environ, accelerator.device_type)
-            capacity = accelerator.total_bytes - accelerator.allowance_bytes
-            allocator = self._parts.allocator(name, capacity, settings)
-            record = DeviceRecord(name, accelerator.total_bytes, accelerator.allowance_bytes, allocator)
+        plan = self.plan
+        record = environment_setup.device_record(plan.accelerator, plan.host_bytes, name, self._parts.allocator)
+        if record.allocator is not None:
             record.on_shortage = self._shortage
         record.moment = self.life.moment
         record.here = lambda: (self.mode.current, current_place())
@@ -223,6 +219,7 @@ class Session:
             self.meet(self.peers)
             undo.append(self.peers.follow_joins())
         if self.of_life is not None:
+            self.of_life.collectives_done = lambda: self.collectives.of_all_ranks
             undo.append(self.of_life.install(self.mode, self.life, self.modules))
         if self.plan.probe_only and not prepared.has_inferred_shapes(self.plan.prepared):
             self.life.on_loader = self._record_data_shapes
@@ -295,7 +292,7 @@ class Session:
                 if (trace := find_internal_failure(error, failure, *known)) is not None:
                     outcome, place = "unsupported", _innermost_location(failure.frames)
                     unsupported.append(Unsupported(trace.what, place, trace.why.en, trace.why.zh))
-        for where in spawned.accelerator_uses(self.plan.scratch):
+        for where in self.started_processes.accelerator_uses():
             unsupported.append(spawned_ranks.accelerator_in_subprocess(where))
             outcome = "unsupported" if outcome == "raised" else outcome
         if self.peers is not None:
@@ -408,7 +405,7 @@ class Session:
             host=self.memory.device(CPU).as_host(),
             timelines=[record.as_timeline() for record in records.values()],
             collectives=self.collectives.totals(),
-            assumptions=self.ledger.entries(),
+            assumptions=[*self.ledger.entries(), *self.started_processes.assumptions()],
             unused_parameters=unused,
             parameters_without_gradient=without,
             left_on_cpu=self.life.left_on_cpu,
@@ -432,7 +429,7 @@ class Session:
             data_ended=None if self.life.ahead.overstepped else self.life.data_ended,
             formed_world=self.life.world if not workers else 1,
             workers=workers,
-            missed=self.missed,
+            missed=[*self.missed, *self.started_processes.missed_inputs()],
             advanced_loops=self.life.loops.led,
             left_out=self.life.left_out(),
             confinement=self.plan.confinement,
