@@ -146,6 +146,7 @@ class RunMaker:
     ) -> tuple[tuple[Script, ...], tuple[ImportOutsideSysPath, ...]]:
         """The program with the project's modules that it imports, and the imports not on its ``sys.path``."""
         from gonogo.check.python_path import imports_not_on_path, project_root, python_path_of
+        from gonogo.evidence.script.module_search import may_change_sys_path
         from gonogo.evidence.script.project import Project, read_script
 
         inline = launch.heredoc.source if launch.heredoc is not None else None
@@ -161,7 +162,7 @@ class RunMaker:
         if source is None:
             return (), ()
         root, looked_in = project_root(launch, path), python_path_of(launch, path, accelerate)
-        own = path if b"sys" in source.data and b"path" in source.data else None  # it may change its own sys.path
+        own = path if may_change_sys_path(source.data) else None
         key = (resolved(root), looked_in, own)
         project = self._projects.setdefault(key, Project(root, path=looked_in))
         entries = [project.script(source), *_parent_packages(launch, path, project)]
