@@ -381,3 +381,14 @@ def test_a_program_that_the_script_copies_first_is_read(started: str) -> None:
     answer = check(["train.sh"])
     assert not answer.report.skipped
     assert any("lib/__init__.py" in one.en for one in answer.report.covered)
+
+
+def test_a_submodule_that_is_not_checked_out_keeps_its_importer_from_go() -> None:
+    modules = '[submodule "engine"]\n\tpath = third_party/our-engine\n\turl = https://example.org/engine.git\n'
+    write({"train.py": "import our_engine\n\nprint(our_engine)\n", ".gitmodules": modules})
+    write({"launch.sh": "torchrun --nproc_per_node 2 train.py\n"})
+    Path("third_party/our-engine").mkdir(parents=True)
+    (gap,) = check(["launch.sh"]).report.skipped
+    assert (gap.what.en, "git submodule update --init" in gap.why.en) == ("third_party/our-engine", True)
+    write({"third_party/our-engine/README.md": "here"})
+    assert not check(["launch.sh"]).report.skipped
