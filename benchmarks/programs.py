@@ -120,6 +120,8 @@ def _be(rank: int, work: Path, name: str, folder: Path) -> NoReturn:
     out = os.open(folder / f"rank-{rank}.txt", os.O_CREAT | os.O_WRONLY)
     os.dup2(out, 1)
     os.dup2(out, 2)
+    if "WORLD_SIZE" not in os.environ:  # what it spawns imports it by its name, as the module that Python started
+        os.execv(sys.executable, [sys.executable, name])
     sys.argv = [name]
     sys.path[0] = str(work)
     status = 0

@@ -369,3 +369,26 @@ def test_what_is_built_from_a_repository_is_named_as_unread(line: str) -> None:
     assert "(requirements.txt:2)" in notes
     write({"requirements.txt": "torch\nhandbook\n"})
     assert not any("repository" in note.en for note in check((), ["torchrun", "train.py"]).report.notes)
+
+
+@pytest.mark.parametrize(
+    "started", ["python $CODE/tools/train.py", "cd $CODE\nexport PYTHONPATH=.\npython tools/train.py"]
+)
+def test_a_program_that_the_script_copies_first_is_read(started: str) -> None:
+    write({"tools/train.py": "from lib import rows\nprint(rows)\n", "lib/__init__.py": "rows = [1]\n"})
+    script = f"CODE=exp/first/code\nmkdir -p $CODE\ncp -r tools lib $CODE\nexport PYTHONPATH=$CODE\n{started}\n"
+    write({"train.sh": script})
+    answer = check(["train.sh"])
+    assert not answer.report.skipped
+    assert any("lib/__init__.py" in one.en for one in answer.report.covered)
+
+
+def test_a_submodule_that_is_not_checked_out_keeps_its_importer_from_go() -> None:
+    modules = '[submodule "engine"]\n\tpath = third_party/our-engine\n\turl = https://example.org/engine.git\n'
+    write({"train.py": "import our_engine\n\nprint(our_engine)\n", ".gitmodules": modules})
+    write({"launch.sh": "torchrun --nproc_per_node 2 train.py\n"})
+    Path("third_party/our-engine").mkdir(parents=True)
+    (gap,) = check(["launch.sh"]).report.skipped
+    assert (gap.what.en, "git submodule update --init" in gap.why.en) == ("third_party/our-engine", True)
+    write({"third_party/our-engine/README.md": "here"})
+    assert not check(["launch.sh"]).report.skipped

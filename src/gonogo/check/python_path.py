@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.machinery import PathFinder
@@ -19,6 +20,7 @@ from gonogo.evidence.script.module_search import PythonPath
 from gonogo.evidence.script.project import Project
 from gonogo.evidence.script.script import Script
 
+_SUBMODULE_PATH = re.compile(r"^\s*path\s*=\s*(\S+)\s*$", re.MULTILINE)
 _OTHER_DISTRIBUTED_MODES = ("multi_gpu", "tpu", "use_fsdp", "use_megatron_lm", "cpu")
 _IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 _EXIT_CALLS = frozenset({"exit", "_exit", "abort"})
@@ -30,9 +32,10 @@ def python_path_of(launch: Launch, program: Path | None, accelerate: AccelerateC
 
     ``accelerate``: the config that ``accelerate launch`` reads, if it is available.
     """
-    cwd = os.path.realpath(launch.cwd)
+    cwd = os.path.realpath(launch.original(launch.cwd))
     first = cwd if launch.program_kind != "script" or program is None else os.path.dirname(os.path.realpath(program))
-    entries = [os.path.realpath(os.path.join(cwd, os.path.expanduser(each))) for each in launch.python_path]
+    given = [Path(os.path.realpath(os.path.join(cwd, os.path.expanduser(each)))) for each in launch.python_path]
+    entries = [os.path.realpath(launch.original(each)) for each in given]
     if launch.launcher == "deepspeed" and launch.nodes.number not in (None, 1):
         entries.append(cwd)  # its multi-node runner exports the folder to the other nodes
     with_deepspeed = _starts_deepspeed(launch, accelerate) if launch.launcher == "accelerate" else False
@@ -113,6 +116,32 @@ def imports_not_on_path(
                 optional = _handles_import_error(script, node)
                 found[top] = ImportOutsideSysPath(top, folder, script, node, surely=settled and own, optional=optional)
     return tuple(found.values())
+
+
+def submodules_not_checked_out(project: Project, scripts: Sequence[Script]) -> dict[str, tuple[Script, ast.stmt]]:
+    """The repository's git submodules that a program imports and whose folders are empty, with an import of each."""
+    listing = Path(project.root, ".gitmodules")
+    try:
+        paths = _SUBMODULE_PATH.findall(listing.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return {}
+    empty = {os.path.basename(path).replace("-", "_"): path for path in paths if _is_empty(Path(project.root, path))}
+    found: dict[str, tuple[Script, ast.stmt]] = {}
+    for script in scripts if empty else ():
+        if script.tree is None:
+            continue
+        for node, name in _absolute_imports(script):
+            top = name.partition(".")[0]
+            if top in empty and not is_installed(top) and not _handles_import_error(script, node):
+                found.setdefault(empty[top], (script, node))
+    return found
+
+
+def _is_empty(folder: Path) -> bool:
+    try:
+        return not any(folder.iterdir())
+    except OSError:
+        return True
 
 
 def _handles_import_error(script: Script, node: ast.stmt) -> bool:

@@ -59,6 +59,9 @@ _TEMPLATE_NOT_CHECKED = translated("{path} is a template that no launch reads as
 _MODULE_NOT_ON_PATH = translated(
     "module {name} was not checked: {path}:{line} imports it, but it is not on Python's path"
 )
+_SUBMODULE_NOT_HERE = translated(
+    "a git submodule that is not checked out, and {path}:{line} imports it: run git submodule update --init"
+)
 _UNKNOWN_SYS_PATH_CHANGE = translated(
     "some modules may not have been checked: {path}:{line} changes sys.path in a way that can't be "
     "determined from the source"
@@ -145,7 +148,13 @@ class RunMaker:
         self, launch: Launch, accelerate: AccelerateConfig | None
     ) -> tuple[tuple[Script, ...], tuple[ImportOutsideSysPath, ...]]:
         """The program with the project's modules that it imports, and the imports not on its ``sys.path``."""
-        from gonogo.check.python_path import imports_not_on_path, project_root, python_path_of
+        from gonogo.check.python_path import (
+            imports_not_on_path,
+            project_root,
+            python_path_of,
+            submodules_not_checked_out,
+        )
+        from gonogo.evidence.script.module_search import may_change_sys_path
         from gonogo.evidence.script.project import Project, read_script
 
         inline = launch.heredoc.source if launch.heredoc is not None else None
@@ -161,7 +170,7 @@ class RunMaker:
         if source is None:
             return (), ()
         root, looked_in = project_root(launch, path), python_path_of(launch, path, accelerate)
-        own = path if b"sys" in source.data and b"path" in source.data else None  # it may change its own sys.path
+        own = path if may_change_sys_path(source.data) else None
         key = (resolved(root), looked_in, own)
         project = self._projects.setdefault(key, Project(root, path=looked_in))
         entries = [project.script(source), *_parent_packages(launch, path, project)]
@@ -172,6 +181,11 @@ class RunMaker:
             self.used.add(script.source.path)
             self._is_parsed(script)
         absent = imports_not_on_path(launch, project, scripts)
+        for folder, (script, node) in submodules_not_checked_out(project, scripts).items():
+            why = _SUBMODULE_NOT_HERE.format(path=script.source.path, line=node.lineno)
+            gap = Skipped(Text(folder, folder), why)
+            if gap.what not in [one.what for one in self.files.skipped]:
+                self.files.skipped.append(gap)
         self._note_unresolved_imports(absent, project, source)
         return scripts, absent
 

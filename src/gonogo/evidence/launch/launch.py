@@ -71,6 +71,8 @@ class Launch(msgspec.Struct, frozen=True):
     prefixed: frozenset[str] = frozenset()
     written_files: Mapping[str, WrittenFile] = {}
     """By absolute path."""
+    copied: Mapping[str, str] = {}
+    """What the script copies, moves or links before: the new path, and the one that it is a copy of."""
     in_container: bool = False
     image: Field = Field.missing()
     """The container image, as named by ``docker run`` or ``srun --container-image``."""
@@ -103,7 +105,19 @@ class Launch(msgspec.Struct, frozen=True):
         """
         value = field.string
         path = os.path.expanduser(value) if value else ""
-        return self.cwd / path if path and (os.path.isabs(path) or os.path.isdir(self.cwd)) else None
+        whole = self.original(self.cwd / path)
+        return whole if path and (os.path.isabs(path) or os.path.isdir(self.cwd) or os.path.exists(whole)) else None
+
+    def original(self, path: Path) -> Path:
+        """The file that will be at a path: where the script copies it there and it is not there yet, what it copies."""
+        if not self.copied or os.path.exists(path):
+            return path
+        whole = os.path.normpath(path)
+        for copy, source in self.copied.items():
+            if whole == copy or whole.startswith(copy + os.sep):
+                return Path(source + whole[len(copy) :])
+        folders = {os.path.dirname(source) for copy, source in self.copied.items() if os.path.dirname(copy) == whole}
+        return Path(folders.pop()) if len(folders) == 1 else path
 
     def setting_variable(self, name: str, value: str) -> Edit:
         """An edit that sets an environment variable for the command.

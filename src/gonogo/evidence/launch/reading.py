@@ -343,6 +343,7 @@ def _build_launch(call: LauncherCall, command: ShellCommand, directive: Mapping[
         statement=command.statement,
         prefixed=command.prefixed,
         written_files={path: to_written_file(path, *written) for path, written in command.written.items()},
+        copied=command.copied,
         in_container=call.in_container or not image.absent,
         image=image,
         heredoc=_heredoc(call, command),

@@ -15,6 +15,12 @@ _NON_PROJECT_FOLDERS = frozenset(
 )
 
 
+_ROOT_FINDERS = frozenset({"rootutils", "pyrootutils"})
+"""Packages that look for the project's root above a file and, if told so, put it on ``sys.path``."""
+_ROOT_FINDERS_ON_IMPORT = frozenset({"autoroot", "autorootcwd"})
+_ROOT_INDICATORS = (".project-root", "setup.cfg", "setup.py", ".git", "pyproject.toml")
+
+
 class PythonPath(msgspec.Struct, frozen=True):
     """Where a launch's Python looks for the project's modules: its ``sys.path`` without installed packages."""
 
@@ -152,6 +158,11 @@ class ModuleSearch:
         return [*found, os.path.join(self.root, "src")]
 
 
+def may_change_sys_path(data: bytes) -> bool:
+    """Whether a script has the words without which it can't change ``sys.path``; quick."""
+    return (b"sys" in data and b"path" in data) or b"rootutils" in data or b"autoroot" in data
+
+
 def sys_path_additions(index: ScriptIndex, path: str, cwd: str = "") -> list[SysPathAddition]:
     """The folders that a script in the file at ``path`` adds to ``sys.path``, as far as can be determined.
 
@@ -166,8 +177,13 @@ def sys_path_additions(index: ScriptIndex, path: str, cwd: str = "") -> list[Sys
         whole = os.path.realpath(os.path.join(base, folder)) if folder is not None else None
         found.append(SysPathAddition(whole, at_front, line))
 
+    if any(alias.name in _ROOT_FINDERS_ON_IMPORT for node in index.by_type.get(ast.Import, ()) for alias in node.names):
+        found.append(SysPathAddition(_root_above(path, _ROOT_INDICATORS), True, 1))
     for call in index.calls:
         func = call.func
+        if _is_root_finder(index, func):
+            found += _added_root(reader, call, path)
+            continue
         if not (isinstance(func, ast.Attribute) and call.args):
             continue
         if func.attr in ("insert", "append") and _is_sys_path(index, func.value):
@@ -186,6 +202,51 @@ def sys_path_additions(index: ScriptIndex, path: str, cwd: str = "") -> list[Sys
         for node in own if own is not None else [statement.value]:
             take(node, at_front=first, line=statement.lineno)
     return found
+
+
+def _is_root_finder(index: ScriptIndex, func: ast.expr) -> bool:
+    """Whether a call is ``rootutils.setup_root`` or ``set_root``, imported in either way."""
+    if isinstance(func, ast.Attribute) and func.attr in ("setup_root", "set_root") and isinstance(func.value, ast.Name):
+        bindings = index.module.names.get(func.value.id, [])
+        return any(each.kind == "import" and each.value in _ROOT_FINDERS for each in bindings)
+    bindings = index.module.names.get(func.id, []) if isinstance(func, ast.Name) else []
+    named = [str(each.value) for each in bindings if each.kind == "import"]
+    return any(name.partition(".")[0] in _ROOT_FINDERS and name.endswith(("setup_root", "set_root")) for name in named)
+
+
+def _added_root(reader: _PathEvaluator, call: ast.Call, path: str) -> list[SysPathAddition]:
+    """What ``setup_root(__file__, indicator=…, pythonpath=True)`` puts in front of ``sys.path``."""
+    given = {keyword.arg: keyword.value for keyword in call.keywords}
+    on_path = given.get("pythonpath")
+    if on_path is None and len(call.args) < 3 and None not in given:
+        return []
+    if isinstance(on_path, ast.Constant) and not on_path.value:
+        return []
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    first = call.args[0] if call.args else given.get("search_from", given.get("path"))
+    start = reader.folder(first, 0) if first is not None else None
+    folder = os.path.realpath(os.path.join(reader.cwd or os.path.dirname(path), start)) if start is not None else None
+    indicator = given.get("indicator", call.args[1] if len(call.args) > 1 else None)
+    if folder is not None and name.endswith("setup_root"):
+        try:
+            told = ast.literal_eval(indicator) if indicator is not None else _ROOT_INDICATORS
+        except ValueError:
+            told = ()
+        names = (told,) if isinstance(told, str) else tuple(one for one in told if isinstance(one, str))
+        folder = _root_above(folder, names)
+    return [SysPathAddition(folder, True, call.lineno)]
+
+
+def _root_above(path: str, indicators: Sequence[str]) -> str | None:
+    """The nearest folder at or above a path that has one of the files."""
+    folder = os.path.realpath(path)
+    while True:
+        if any(os.path.exists(os.path.join(folder, name)) for name in indicators):
+            return folder
+        above = os.path.dirname(folder)
+        if above == folder:
+            return None
+        folder = above
 
 
 def _is_sys_path(index: ScriptIndex, node: ast.AST) -> bool:

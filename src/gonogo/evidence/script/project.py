@@ -10,7 +10,7 @@ import ast
 import os
 from pathlib import Path
 
-from gonogo.evidence.script.module_search import ModuleSearch, PythonPath, sys_path_additions
+from gonogo.evidence.script.module_search import ModuleSearch, PythonPath, may_change_sys_path, sys_path_additions
 from gonogo.evidence.script.names import NameResolver, Names
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.script.syntax_index import absolute_module
@@ -82,7 +82,7 @@ class Project:
 
     def _add_search_paths_of(self, script: Script, path: str) -> bool:
         """Add the folders that a script adds to ``sys.path`` to the search; True if any is new."""
-        if b"sys" not in script.source.data or b"path" not in script.source.data:
+        if not may_change_sys_path(script.source.data):
             return False
         cwd = self.search.path.cwd if self.search.path is not None else ""
         return self.search.add(sys_path_additions(script.index, path, cwd))

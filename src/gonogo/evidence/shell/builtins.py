@@ -43,6 +43,8 @@ def run_builtin(name: str, arguments: Sequence[ShellWord], state: State, place: 
         return _push_or_pop_folder(name, arguments, state)
     if name == "mkdir":
         return _mkdir(arguments, state)
+    if name in ("cp", "mv", "ln", "rsync"):
+        return _copy(name, arguments, state)
     if name == "trap":
         if len(arguments) > 1 and any(word.value in ("EXIT", "0") for word in arguments[1:]):
             state.on_exit = () if arguments[0].value in ("-", "") else (arguments[0],)
@@ -186,6 +188,27 @@ def _mkdir(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
                 made,
                 *(str(folder) for folder in Path(made).parents if len(str(folder)) > len(str(state.cwd))),
             }
+    return ASSUMED_SUCCESS
+
+
+def _copy(name: str, arguments: Sequence[ShellWord], state: State) -> ExitStatus:
+    """``cp``, ``mv``, ``ln``, ``rsync`` with known paths: what is started from the copy is read in the original."""
+    texts = [word.value for word in arguments]
+    given = [text for text in texts if text is not None and not text.startswith("-")]
+    options = [text for text in texts if text is not None and text.startswith("-")]
+    with_value = any(one in ("-t", "--target-directory", "--exclude", "--include", "-e", "-f") for one in options)
+    if None in texts or len(given) < 2 or with_value:
+        return ASSUMED_SUCCESS
+    *sources, last = given
+    target = os.path.normpath(os.path.join(state.cwd, last))
+    into = len(sources) > 1 or last.endswith("/") or target in state.made or os.path.isdir(target)
+    for source in sources:
+        if "*" in source or ":" in source:
+            continue
+        whole = os.path.normpath(os.path.join(state.cwd, source))
+        contents = source.endswith(("/.", "/") if name == "rsync" else "/.")
+        copied = target if contents or not into else os.path.join(target, os.path.basename(whole))
+        state.copied[copied] = state.copied.get(whole, whole)
     return ASSUMED_SUCCESS
 
 

@@ -38,6 +38,7 @@ def follow(shell: Shell, node: Any, state: State) -> ExitStatus:
         status = shell.statements(node.children, own)
         shell.at_exit(own)
         state.written.update(own.written)
+        state.copied.update(own.copied)
         state.made |= own.made
         return status
     if kind == "negated_command":
@@ -117,6 +118,7 @@ def _run_pipeline(shell: Shell, node: Any, state: State) -> ExitStatus:
         own = state.copy()
         status = shell.statement(child, own)
         state.written.update(own.written)
+        state.copied.update(own.copied)
         if child.type == "command":
             _record_written_files(shell, child, [], None, state)
     return status
@@ -334,6 +336,7 @@ def _loop_unknown_times(shell: Shell, node: Any, state: State, parts: list[Any],
     state.on_exit = tuple(dict.fromkeys((*state.on_exit, *inside.on_exit)))
     state.functions.update(inside.functions)
     state.written.update(inside.written)
+    state.copied.update(inside.copied)
     return SUCCESS
 
 

@@ -62,6 +62,7 @@ def read_word(
     # Text in double quotes is expanded by the outer shell, where all its variables are known.
     state.variables = {**outer_command.shell, **environment}
     state.written = dict(outer_command.written)
+    state.copied = dict(outer_command.copied)
     try:
         shell.run_text([word], state, outer_command.place)
     except RecursionError:

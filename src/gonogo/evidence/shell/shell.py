@@ -77,6 +77,8 @@ class ShellCommand(msgspec.Struct, frozen=True):
     """The folder in which the script must be started, if it changes into a folder that exists there."""
     notes: tuple[Text, ...] = ()
     """What could not be followed in the script before this command."""
+    copied: dict[str, str] = {}
+    """What the script has copied, moved or linked before: the new path, and the one that it is a copy of."""
 
 
 class Shell(Reading):
@@ -356,6 +358,7 @@ class Shell(Reading):
                 *stdin,
                 cwd_assumed=state.cwd_assumed,
                 notes=tuple(self.notes),
+                copied=dict(state.copied),
             )
         )
 

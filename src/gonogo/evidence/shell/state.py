@@ -113,6 +113,8 @@ class State:
         self.locals: list[dict[str, Variable | None]] = []
         self.written: dict[str, tuple[tuple[Piece, ...], Place]] = {}
         """Files that the script itself writes, by heredoc: their text and place."""
+        self.copied: dict[str, str] = {}
+        """What the script copies, moves or links: the new path, and the one that it is a copy of."""
 
     def copy(self) -> State:
         """An independent copy."""
@@ -122,6 +124,7 @@ class State:
         other.functions = dict(self.functions)
         other.locals = [dict(frame) for frame in self.locals]
         other.written = dict(self.written)
+        other.copied = dict(self.copied)
         return other
 
     def become(self, other: State) -> None:
@@ -174,6 +177,7 @@ def merge(states: list[State], place: Place, reason: Text = CONDITIONAL_VALUE_RE
     for state in alive[1:]:
         merged.functions = {**state.functions, **merged.functions}
         merged.written = {**state.written, **merged.written}
+        merged.copied = {**state.copied, **merged.copied}
         merged.export_all = merged.export_all and state.export_all
         if state.cwd != merged.cwd:
             merged.cwd_known = False

@@ -131,9 +131,19 @@ def _plain_tensors_of_modules(script: Script) -> Iterator[PlainTensor]:
 
 def on_accelerator(script: Script, run: Run) -> bool:
     """Whether the run computes on an accelerator, and nothing puts new tensors there by default."""
-    if any(word in script.source.data for word in _DEVICE_OVERRIDES):
+    if any(word in script.source.data for word in _DEVICE_OVERRIDES) or _stays_on_the_cpu(run):
         return False
     return mentions(run, script, *_ACCELERATOR_MARKERS)
+
+
+def _stays_on_the_cpu(run: Run) -> bool:
+    """Whether the program names the CPU as its device and nothing else, as one that exports a model does."""
+    if not run.scripts or b"cpu" not in run.scripts[0].source.data:
+        return False
+    entry = run.scripts[0]
+    if any(word in entry.source.data for word in _ACCELERATOR_MARKERS if word != b".to(device"):
+        return False
+    return any(call.argument(0).string == "cpu" for call in entry.calls("torch.device"))
 
 
 def _own_attribute(node: ast.AST) -> str | None:

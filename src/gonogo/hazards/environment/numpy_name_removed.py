@@ -3,6 +3,7 @@ import ast
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.rehearsal.failures import places
 from gonogo.evidence.rehearsal.record import Failure, RankRecord
+from gonogo.hazards.facts.chosen_by_value import is_chosen_by_value
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalRecord, Run, Script, Text, translated
 
 _BUILTINS = ("int", "float", "complex", "object", "str", "unicode")
@@ -64,7 +65,7 @@ class NumpyNameRemoved(Hazard):
             told.add(name)
             yield self.finding(
                 _cause(script.source.path, name, str(numpy.version) if numpy is not None and numpy.version else None),
-                certainty=Certainty.LIKELY,
+                certainty=Certainty.POSSIBLE if is_chosen_by_value(script, node, run) else Certainty.LIKELY,
                 cure=_cures(name),
                 spans=(script.place(node).span(), numpy.place.span() if numpy and numpy.place else None),
             )

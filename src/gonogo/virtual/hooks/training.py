@@ -430,10 +430,16 @@ class BatchIterator:
 
     def _evaluation_batches_left(self) -> int | None:
         """How many batches of an evaluation are left; None if the data has no length."""
+        length = self._length
+        return max(0, length - self._given) if length is not None else None
+
+    @functools.cached_property
+    def _length(self) -> int | None:
+        """How many batches a pass has; None for a stream, and for a sampler of the program that has no length."""
         if getattr(self._iterator, "_dataset_kind", None) != 0:
             return None
         with contextlib.suppress(Exception):
-            return max(0, len(self._iterator) - self._given)
+            return len(self._iterator)
         return None
 
     def _reads_other_data(self) -> bool:
@@ -497,7 +503,7 @@ class BatchIterator:
         """Whether to read on to a later batch that shows something new; all ranks read on together, or none does."""
         life = self._life
         if self._until is None and self._given:
-            left = self._batches_left(1) if getattr(self._iterator, "_dataset_kind", None) == 0 else 0
+            left = self._batches_left(1) if self._length is not None else 0
             more = life.ahead.extra_batches_to_read(self._loader, left)
             everywhere = life.ask_left(more) if life.ask_left is not None else [more]
             more = more if everywhere is not None and set(everywhere) == {more} else 0
@@ -510,7 +516,7 @@ class BatchIterator:
         life = self._life
         if life.to_the_end and not self._asked_for_all:
             self._asked_for_all = True
-            left = self._batches_left(1) if getattr(self._iterator, "_dataset_kind", None) == 0 else 0
+            left = self._batches_left(1) if self._length is not None else 0
             can = 0 if life.ahead.is_made else life.affordable_batches()
             limits = life.ask_left(can) if life.ask_left is not None else [can]
             more = left if limits and left <= min(limits) else 0
@@ -583,7 +589,7 @@ class BatchIterator:
 
     def _record_lookahead(self, count: int) -> None:
         """Note how far the lookahead went, for data without a length."""
-        if self._iterator._dataset_kind == 0:
+        if self._length is not None:
             return
         place = self._life.ledger.place()
         what = translated("{place}: training batches beyond the next {count}").format(place=place, count=count)
@@ -596,8 +602,8 @@ class BatchIterator:
         with real_data():
             if not isinstance(getattr(self._iterator, "_dataset_kind", None), int):
                 return 0
-            if self._iterator._dataset_kind == 0:  # a data set with a length
-                return len(self._iterator) - self._given
+            if self._length is not None:
+                return self._length - self._given
             self._ahead += itertools.islice(self._iterator, max(0, max_batches - len(self._ahead)))
         return len(self._ahead)
 

@@ -1,0 +1,136 @@
+import ast
+
+from gonogo.evidence.launch.command_line import Option
+from gonogo.hazards.config._nearest import nearest
+from gonogo.hazards.facts.program_parser import DeclaredOption, ProgramParser, program_parser
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text, translated
+
+_NUMBERS = {"int": int, "float": float}
+
+
+class ProgramArgumentRefused(Hazard):
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
+        """What the program's argparse refuses of the command's arguments, where all of its options are visible."""
+        if launch.framework is not None or launch.program_kind not in ("script", "module"):
+            return
+        if not launch.options.options and launch.options.complete is False:
+            return
+        parser = program_parser(run)
+        if parser is None:
+            return
+        meant: set[str] = set()
+        for option in launch.options:
+            word = _written(option)
+            if word is None:
+                continue
+            refused = self._refusal(option, word, parser)
+            if refused is not None:
+                says, cure, declared = refused
+                meant.update({*cure.en.split()} & parser.option_strings if declared is None else ())
+                spans = [option.place.span()]
+                spans.append((declared.call if declared is not None else parser.parse).place.span())
+                yield self.finding(says, certainty=Certainty.CERTAIN, cure=cure, spans=tuple(spans), parameter=word)
+        yield from self._missing(launch, parser, meant)
+
+    def _missing(self, launch: Launch, parser: ProgramParser, meant: set[str]) -> Findings:
+        """Options that the parser requires and the command does not give, not even by a name that is ``meant``."""
+        if not parser.single or not launch.options.complete:
+            return
+        if any(word.value is None for word in launch.options.words):
+            return  # an unknown word may be it
+        given = [word for word in map(_written, launch.options) if word is not None]
+        for declared in parser.declared:
+            required = declared.call.keyword_node("required")
+            if not declared.names or not declared.surely or not isinstance(required, ast.Constant):
+                continue
+            if required.value is not True or meant.intersection(declared.names):
+                continue
+            if any(declared in parser.declaring(word) for word in given):
+                continue
+            name = max(declared.names, key=len)
+            yield self.finding(
+                translated("The program requires {name}, which the command does not give.").format(name=name),
+                certainty=Certainty.CERTAIN,
+                cure=translated("Give {name} a value").format(name=name),
+                spans=(launch.place.span(), declared.call.place.span()),
+                parameter=name,
+            )
+
+    def _refusal(
+        self, option: Option, word: str, parser: ProgramParser
+    ) -> tuple[Text, Text, DeclaredOption | None] | None:
+        """Why the parser refuses an option as given, what to do, and where the option is declared."""
+        if not parser.accepts(word):
+            near = nearest(word, parser.option_strings, cutoff=0.8)
+            says = translated("The program's parser has no option {word}.").format(word=word)
+            if near is not None:
+                return says, translated("Write {name}").format(name=near), None
+            return says, self.texts["remove"], None
+        declarations = parser.declaring(word)
+        if len(declarations) != 1 or not parser.single:
+            return None
+        declared = declarations[0]
+        values = [one.value for one in option.values]
+        if option.attached:
+            values = [(option.word.value or "").partition("=")[2]]
+        if any(value is None for value in values):
+            return None
+        known = [value for value in values if value is not None]
+        if declared.takes == "none" and known and (option.attached or not parser.has_positional):
+            return (
+                translated("{word} is a flag, and is given the value {value}.").format(word=word, value=known[0]),
+                self.texts["flag"],
+                declared,
+            )
+        if declared.takes != "one":
+            return None
+        if not known:
+            return (
+                translated("{word} needs a value and is given none.").format(word=word),
+                translated("Give {name} a value").format(name=word),
+                declared,
+            )
+        if len(known) > 1 and not parser.has_positional:
+            return (
+                translated("{word} takes one value and is given {count}.").format(word=word, count=len(known)),
+                self.texts["one_value"],
+                declared,
+            )
+        return _refused_value(word, known[0], declared)
+
+
+def _refused_value(word: str, value: str, declared: DeclaredOption) -> tuple[Text, Text, DeclaredOption] | None:
+    """A value that is no number where one is read, or none of the choices."""
+    call = declared.call
+    kind = call.keyword_node("type")
+    name = kind.id if isinstance(kind, ast.Name) else None
+    if kind is not None and name is None:
+        return None
+    if name in _NUMBERS:
+        try:
+            _NUMBERS[name](value)
+        except ValueError:
+            says = translated("{word} is read as {type}, which {value} is not.").format(
+                word=word, type=name, value=value
+            )
+            return says, translated("Write a number that {type} can read").format(type=name), declared
+    choices = call.keyword("choices") if call.has("choices") else None
+    if choices is None or not choices.known or name not in (None, "str", "int"):
+        return None
+    if not isinstance(choices.value, list | tuple) or not choices.value:
+        return None
+    if value in {str(one) for one in choices.value}:
+        return None
+    listed = ", ".join(str(one) for one in choices.value)
+    says = translated("{word} is {value}, which is none of its choices.").format(word=word, value=value)
+    return says, translated("Write one of {choices}").format(choices=listed), declared
+
+
+def _written(option: Option) -> str | None:
+    """The option as it is written, without a value; None if it is not known or no option to argparse."""
+    value = option.word.value
+    if value is None or not value.startswith("-") or " " in value or value in ("-", "--"):
+        return None
+    if value[1:2].isdigit() or value[1:2] == ".":
+        return None
+    return value.partition("=")[0]

@@ -1,0 +1,3 @@
+from lib import rows
+
+print(rows)

@@ -1,0 +1,2 @@
+export PYTHONPATH=.
+torchrun --nproc_per_node 2 src/train.py

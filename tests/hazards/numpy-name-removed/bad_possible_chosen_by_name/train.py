@@ -1,0 +1,4 @@
+import torch
+from samplers import sampler
+
+print(torch.tensor(sampler("uniform", 10).weights))

@@ -1,0 +1,1 @@
+torchrun --nproc_per_node 2 train.py rows.txt --output-dir out --epoch_count 4
