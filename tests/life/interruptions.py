@@ -65,7 +65,7 @@ def said(cell: InterruptedCell, folder: Path) -> dict[str, str]:
             RehearsalRequest(
                 ["torchrun", "--nproc_per_node", str(cell.ranks), *cell.words.split()], gpus=f"{cell.ranks}xH100-80G",
                 as_installed=True,
-                life=STAGES, resume_with=cell.resume_with, kill_between_writes=True,
+                life=STAGES, resume_with=cell.resume_with, kill_between_writes=True, timeout=1800.0,
             )
         )  # fmt: skip
     finally:
