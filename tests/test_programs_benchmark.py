@@ -37,7 +37,9 @@ def test_no_verdict_that_is_kept_is_certain_and_wrong() -> None:
 
 
 @pytest.mark.very_slow
-@pytest.mark.parametrize("name", ["ddp_uneven_slices", "early_stop_told_to_all", "last_save_cannot_be_pickled"])
+@pytest.mark.parametrize(
+    "name", ["ddp_uneven_slices", "early_stop_told_to_all", "last_save_cannot_be_pickled", "sampler_without_a_length"]
+)
 def test_a_program_is_rehearsed_as_it_runs(name: str) -> None:
     (program,) = programs.programs([name])
     assert programs.score(program, programs.rehearse(program)["verdict"]) == "right"

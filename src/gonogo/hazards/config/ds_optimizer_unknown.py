@@ -1,5 +1,5 @@
-from gonogo.hazards.config._nearest import nearest
 from gonogo.hazards.config_rule import ConfigHazard, Setting, Words
+from gonogo.hazards.facts.nearest import nearest
 from gonogo.hazards.facts.training_framework import mentions
 from gonogo.hazards.rule import Certainty, Field, Text
 

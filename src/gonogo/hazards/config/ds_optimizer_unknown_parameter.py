@@ -1,7 +1,7 @@
 from collections.abc import Mapping
 
-from gonogo.hazards.config._nearest import nearest
 from gonogo.hazards.facts.deepspeed_settings import config_span, optimizer_type
+from gonogo.hazards.facts.nearest import nearest
 from gonogo.hazards.facts.training_framework import as_json, fix_with_edits, mentions
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Fix, Hazard, Run, Text, translated
 

@@ -1,5 +1,5 @@
-from gonogo.hazards.config._nearest import nearest
 from gonogo.hazards.facts.deepspeed_settings import config_span, deepspeed_version_matches, describe_deepspeed_version
+from gonogo.hazards.facts.nearest import nearest
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, translated
 
 _DEEPSPEED_SCHEDULERS = ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "OneCycle", "LRRangeTest")

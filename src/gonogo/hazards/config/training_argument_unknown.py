@@ -1,7 +1,7 @@
 from gonogo.hazards.config._argument_names import known_argument_names, releases
-from gonogo.hazards.config._nearest import nearest
 from gonogo.hazards.config._parsed_arguments import ParsedClasses, parsed_classes
 from gonogo.hazards.config._renaming import renaming_keyword, renaming_option
+from gonogo.hazards.facts.nearest import nearest
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Script, Text, translated
 
 

@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.evidence.launch.command_line import Option
-from gonogo.hazards.config._nearest import nearest
+from gonogo.hazards.facts.nearest import nearest
 from gonogo.hazards.facts.program_parser import DeclaredOption, ProgramParser, program_parser
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text, translated
 
