@@ -213,7 +213,7 @@ def _interruptions(title: str, tried: Sequence[Interruption], language: str) -> 
         if one.torn:
             after = words["half of"].format(file=after)
         elif one.removed and one.rank is None:
-            after = words["removed"].format(file=after)
+            after = words["removed"].format(file=one.after.rpartition("/")[2])
         elif one.rank is not None:
             after = words["before"].format(rank=one.rank, file=_short_path(one.before))
         step = "" if one.from_step is None else f"{one.from_step:,}"
