@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from test_kinds_of_messages import FRAME, SITE, clues, framed, report_on
+from test_explanations import FRAME, SITE, clues, framed, report_on
 
 
 def answer(tmp_path: Path, log: str, launch: str = "", versions: dict[str, str] | None = None) -> str:

@@ -75,9 +75,9 @@ def exception_statement(facts: FailureFacts, versions: Mapping[str, str]) -> Sta
         return None
     raised = _most_informative(facts.chain)
     misfit = find_api_mismatch(facts, versions)
-    because, change = first_explanation((explain_by_rule, explain_by_call), raised)
+    because, change = explain_by_surroundings(raised, versions)
     if because is None:
-        because, change = explain_by_surroundings(raised, versions)
+        because, change = first_explanation((explain_by_rule, explain_by_call), raised)
     if because is None:
         because, change = explain_by_attribute(raised, misfit, versions)
     if because is None:

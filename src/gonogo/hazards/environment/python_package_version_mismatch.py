@@ -379,7 +379,8 @@ def _certainty(error: LoggedError) -> Certainty | None:
     """The certainty that an exception is about versions; None if it is not."""
     message, last = error.message, error.innermost
     if last is not None and last.path.startswith("<") and error.type in ("ImportError", "ModuleNotFoundError"):
-        return Certainty.POSSIBLE  # a line typed to try the import: for which release it was written is unknown
+        # A line typed to try the import: for which release it was written is unknown. Of no package is no release.
+        return None if _NO_MODULE_PATTERN.search(message) else Certainty.POSSIBLE
     by_library = last is not None and is_library(last.path) and "transformers_modules" not in last.path
     if error.type == "TypeError" and _KNOWN_MISMATCH_PATTERN.search(message):
         # A keyword may be misspelt in the user's own call, or in settings that a library passes on.

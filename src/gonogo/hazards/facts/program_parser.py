@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from gonogo.evidence.run import Run
+from gonogo.evidence.script.identifiers import last_name, same_code
 from gonogo.evidence.script.python_file import PythonFile
 from gonogo.evidence.script.script import Call, Script
 
@@ -34,6 +35,7 @@ _FURTHER = re.compile(
 """What makes a parser accept more, or less, than its declarations say."""
 _DEEPSPEED_OPTIONS = (*("--deepspeed", "--deepspeed_config", "--deepscale", "--deepscale_config", "--deepspeed_mpi"),)
 _LONGEST_CHAIN = 5
+_REST_OF_LINE = ast.parse("sys.argv[1:]", mode="eval").body
 
 
 class DeclaredOption(msgspec.Struct, frozen=True, eq=False):
@@ -130,7 +132,7 @@ def _reads_the_line(call: Call) -> bool:
     given = call.node.args[0] if call.node.args else call.keyword_node("args")
     if given is None:
         return not any(keyword.arg is None for keyword in call.node.keywords)
-    return (isinstance(given, ast.Constant) and given.value is None) or ast.unparse(given) == "sys.argv[1:]"
+    return (isinstance(given, ast.Constant) and given.value is None) or same_code(given, _REST_OF_LINE)
 
 
 def _made_here(call: Call, own: set[str]) -> bool:
@@ -193,7 +195,7 @@ def _declared(call: Call) -> DeclaredOption | None:
         takes = "one" if nargs is None else "?"
     elif _constant(action) in ("store_true", "store_false", "store_const", "append_const", "count"):
         takes = "none"
-    elif "BooleanOptionalAction" in ast.unparse(action):
+    elif last_name(action) == "BooleanOptionalAction":
         takes = "none"
         options += tuple(f"--no-{name[2:]}" for name in options if name.startswith("--"))
     return DeclaredOption(call, options, takes)
