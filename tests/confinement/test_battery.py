@@ -26,7 +26,7 @@ def test_battery_is_large_enough() -> None:
 
 
 @pytest.mark.parametrize("name", USERS)
-@pytest.mark.parametrize("means", ["namespaces", "landlock"])
+@pytest.mark.parametrize("means", ["namespaces", pytest.param("landlock", marks=pytest.mark.slow)])
 def test_no_attempt_succeeds(means: str, name: str, needs: Callable[[str, str], None]) -> None:
     needs(means, name)
     result = run(means, name)

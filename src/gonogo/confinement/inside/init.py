@@ -528,15 +528,15 @@ def _parents() -> dict[int, int]:
 
 
 def _descendants() -> set[int]:
-    parents = _parents()
+    children: dict[int, list[int]] = {}
+    for process, parent in _parents().items():
+        children.setdefault(parent, []).append(process)
     found: set[int] = set()
     waiting = [os.getpid()]
     while waiting:
-        parent = waiting.pop()
-        for process, its_parent in parents.items():
-            if its_parent == parent and process not in found:
-                found.add(process)
-                waiting.append(process)
+        new = [process for process in children.get(waiting.pop(), ()) if process not in found]
+        found.update(new)
+        waiting += new
     return found
 
 
