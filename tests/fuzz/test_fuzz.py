@@ -22,3 +22,10 @@ def test_whatever_a_file_holds_is_answered(part: int, tmp_path: Path, monkeypatc
     monkeypatch.delenv("GONOGO_DEBUG", raising=False)
     found = [str(fault) for fault in faults(SEED, range(part, _CASES, _PARTS), tmp_path / "case", most=5)]
     assert not found, "\n\n".join(found)
+
+
+@pytest.mark.slow
+def test_a_file_made_large_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GONOGO_DEBUG", raising=False)
+    found = [str(fault) for fault in faults(SEED, range(100), tmp_path / "case", most=5, grow=True)]
+    assert not found, "\n\n".join(found)

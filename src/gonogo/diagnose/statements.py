@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
 from gonogo.diagnose.explanations.attributes import explain_by_attribute, implementing_framework
@@ -75,17 +76,21 @@ def exception_statement(facts: FailureFacts, versions: Mapping[str, str]) -> Sta
         return None
     raised = _most_informative(facts.chain)
     misfit = find_api_mismatch(facts, versions)
-    because, change = explain_by_surroundings(raised, versions)
-    if because is None:
-        because, change = first_explanation((explain_by_rule, explain_by_call), raised)
-    if because is None:
-        because, change = explain_by_attribute(raised, misfit, versions)
-    if because is None:
-        because, change = explain_by_message(raised)
-    if because is None and misfit is not None and raised.message.form in FORMS:
-        because, change = _explain_api_mismatch(misfit, versions)
-    elif because is None:
-        because, change = _explain_by_form(raised)
+    last = (
+        partial(_explain_api_mismatch, misfit, versions)
+        if misfit is not None and raised.message.form in FORMS
+        else partial(_explain_by_form, raised)
+    )
+    because, change = first_explanation(
+        (
+            partial(explain_by_surroundings, raised, versions),
+            partial(explain_by_rule, raised),
+            partial(explain_by_call, raised),
+            partial(explain_by_attribute, raised, misfit, versions),
+            partial(explain_by_message, raised),
+            last,
+        )
+    )
     because = because or _raised_message(raised)
     change = change or _advice(raised.message) or _place_to_look(facts)
     at = _checking_call(raised)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.number import whole_number_in
 from gonogo.evidence.patterns import Pattern, lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.log_answer import CluePlace
@@ -41,8 +41,7 @@ class RunSetting(NamedTuple):
     @property
     def number(self) -> int | None:
         """The value as an integer, or None."""
-        text = self.value.replace("_", "")
-        return int(text) if re.fullmatch(r"\d{1,15}", text) else None
+        return whole_number_in(self.value.replace("_", ""))
 
     @property
     def last_name(self) -> str:

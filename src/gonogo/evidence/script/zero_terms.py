@@ -131,6 +131,7 @@ def _variable_removal(script: Script, name: str, statement: ast.stmt) -> ZeroTer
 
 
 def _known_removals(script: Script) -> dict[tuple[str, ast.AST | None], ZeroTerm | None]:
+    """Filled by :func:`_variable_removal`, which is asked the same for each use of a variable."""
     return {}
 
 
