@@ -74,15 +74,16 @@ class Redactor:
 
 def redact(text: str) -> str:
     """The text with everything in the format of a secret, and the secrets in this process's environment, masked."""
-    return _process_redactor().text(text)
+    return process_redactor().text(text)
 
 
 def redacted(value: T) -> T:
     """A record, a report, or any part of them, with :func:`redact` applied to all its text."""
-    return _process_redactor().tree(value)
+    return process_redactor().tree(value)
 
 
-def _process_redactor() -> Redactor:
+def process_redactor() -> Redactor:
+    """The redactor of this process's environment, which takes 0.2 ms to look at: ask once for many texts."""
     return _redactor(tuple(os.environ.items()))
 
 

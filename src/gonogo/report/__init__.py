@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from msgspec.structs import replace
 
 from gonogo.finding import Applicability, Finding, Fix, Report, translated
 from gonogo.finding.errors import UserError
+
+if TYPE_CHECKING:
+    from gonogo.finding.redaction import Redactor
 
 PAGE_FORMATS = ("text", "json", "markdown")
 """Formats in which pages (``explain``, ``hazards``) can be written, too."""
@@ -100,24 +103,22 @@ def without_secrets(report: Report) -> Report:
 
     A fix whose edits contain a secret becomes manual: masked edits could not be applied.
     """
-    from gonogo.finding.redaction import redacted  # loads hundreds of patterns
+    from gonogo.finding.redaction import process_redactor  # loads hundreds of patterns
 
-    findings = tuple(_without_edits(finding) for finding in report.findings)
-    return redacted(replace(report, findings=findings) if findings != report.findings else report)
+    redactor = process_redactor()
+    findings = tuple(_without_secret_edits(finding, redactor) for finding in report.findings)
+    return redactor.tree(replace(report, findings=findings) if findings != report.findings else report)
 
 
-def _without_edits(finding: Finding) -> Finding:
+def _without_secret_edits(finding: Finding, redactor: Redactor) -> Finding:
+    def has_secret(data: bytes) -> bool:
+        text = data.decode("utf-8", "surrogateescape")
+        return redactor.text(text) != text
+
     fixes = tuple(
         Fix(fix.title, Applicability.MANUAL, fix.diff)
-        if any(_has_secret(one.before, one.after) for one in fix.edits)
+        if any(has_secret(data) for edit in fix.edits for data in (edit.before, edit.after))
         else fix
         for fix in finding.fixes
     )
     return finding if fixes == finding.fixes else replace(finding, fixes=fixes)
-
-
-def _has_secret(*parts: bytes) -> bool:
-    from gonogo.finding.redaction import redact
-
-    texts = [part.decode("utf-8", "surrogateescape") for part in parts]
-    return any(redact(text) != text for text in texts)
