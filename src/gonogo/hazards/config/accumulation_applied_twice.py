@@ -1,5 +1,4 @@
 import ast
-from functools import lru_cache
 
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.script.identifiers import uses_name
@@ -69,11 +68,10 @@ def _find_loss_division(script: Script, call: Call) -> ast.AST | None:
     loop = script.enclosing_loop(call.node)
     if not isinstance(argument, ast.Name) or loop is None:
         return None
-    divided = _divided_names(script).get((loop, argument.id))
+    divided = script.once(_divided_names).get((loop, argument.id))
     return divided if divided is not None and divided.lineno <= call.node.lineno else None
 
 
-@lru_cache(maxsize=8)
 def _divided_names(script: Script) -> dict[tuple[ast.AST | None, str], ast.Assign | ast.AugAssign]:
     """The first statement that divides a name by a count of accumulation steps, by its loop and the name."""
     found: dict[tuple[ast.AST | None, str], ast.Assign | ast.AugAssign] = {}

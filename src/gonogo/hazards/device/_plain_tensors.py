@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -99,12 +98,11 @@ def plain_tensor_finding(hazard: Hazard, kept: PlainTensor) -> Finding:
 def plain_tensors_on_cpu(script: Script, run: Run) -> Iterator[PlainTensor]:
     """Plain tensor attributes that a module's own methods compute with, if the run uses an accelerator."""
     if on_accelerator(script, run):
-        yield from _plain_tensors_in(script)
+        yield from script.once(_plain_tensors_in)
 
 
-@lru_cache(maxsize=4096)
 def _plain_tensors_in(script: Script) -> tuple[PlainTensor, ...]:
-    """The plain tensors of one script; cached, since all launches of a project share it."""
+    """The plain tensors of one script."""
     data = script.source.data
     return tuple(_plain_tensors_of_modules(script)) if b"__init__" in data and b"forward" in data else ()
 

@@ -1,7 +1,6 @@
 import ast
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 
 import msgspec
 
@@ -127,12 +126,11 @@ def _input_name(mismatch: LoggedMismatch) -> str | None:
 def _tensors_created_in_forward(script: Script, run: Run) -> Iterator[_CreatedTensor]:
     """The tensors that forwards create without a device, each once."""
     if b"def forward" in script.source.data and on_accelerator(script, run):
-        yield from _tensors_created_in(script)
+        yield from script.once(_tensors_created_in)
 
 
-@lru_cache(maxsize=4096)
 def _tensors_created_in(script: Script) -> tuple[_CreatedTensor, ...]:
-    """The tensors of one script; cached, since all launches of a project share it."""
+    """The tensors of one script."""
     return tuple(_tensors_created_by_modules(script))
 
 

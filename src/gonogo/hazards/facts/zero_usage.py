@@ -2,7 +2,6 @@
 
 import ast
 from collections.abc import Iterator
-from functools import lru_cache
 
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.identifiers import has_option, identifiers, last_name, says
@@ -111,10 +110,9 @@ _TRAINED_ATTRIBUTES = frozenset(
 
 def is_trained(script: Script, name: str) -> bool:
     """Whether a variable holds the engine, or the model passed to DeepSpeed or a Trainer."""
-    return name in _TRAINED_ATTRIBUTES or name in _trained_names(script)
+    return name in _TRAINED_ATTRIBUTES or name in script.once(_trained_names)
 
 
-@lru_cache(maxsize=8)
 def _trained_names(script: Script) -> frozenset[str]:
     """The names of what is passed to be trained; "" for what has no name."""
     calls = script.calls("deepspeed.initialize", "accelerate.Accelerator.prepare", *TRAINERS)

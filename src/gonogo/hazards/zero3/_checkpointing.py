@@ -3,7 +3,6 @@
 import ast
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -90,7 +89,9 @@ def repeated_forward_calls(script: Script) -> Iterator[tuple[Call, Call]]:
         if method is None or len(method.args.args) < 2:
             continue
         name = method.args.args[1].arg
-        yield from _pairs(script, [script.call_at(node) for node in _calls_by_function(script).get((method, name), ())])
+        yield from _pairs(
+            script, [script.call_at(node) for node in script.once(_calls_by_function).get((method, name), ())]
+        )
     if b"deepspeed.initialize" in script.source.data:
         groups: dict[tuple[int, str], list[Call]] = defaultdict(list)
         for call in script.calls():
@@ -103,7 +104,6 @@ def repeated_forward_calls(script: Script) -> Iterator[tuple[Call, Call]]:
                 yield from _pairs(script, calls)
 
 
-@lru_cache(maxsize=8)
 def _calls_by_function(script: Script) -> dict[tuple[ast.AST | None, str], list[ast.Call]]:
     """The calls of plain names, by the function that they are in and the name."""
     found: dict[tuple[ast.AST | None, str], list[ast.Call]] = defaultdict(list)

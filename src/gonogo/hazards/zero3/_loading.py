@@ -2,7 +2,6 @@
 
 import ast
 from collections.abc import Iterator
-from functools import lru_cache
 
 from gonogo.evidence.script.script import Call, Script
 from gonogo.hazards.facts.zero_usage import name_of
@@ -30,16 +29,14 @@ def model_loads(script: Script, *methods: str) -> Iterator[Call]:
         yield call
 
 
-@lru_cache(maxsize=64)
 def zero3_configuring_calls(script: Script) -> tuple[Call, ...]:
     """The calls that create the objects from which transformers learns about ZeRO-3."""
     return tuple(script.calls(*_ZERO3_CONFIGURING_CALLS))
 
 
-@lru_cache(maxsize=64)
 def _configuring_calls_by_function(script: Script) -> dict[ast.AST | None, list[Call]]:
     found: dict[ast.AST | None, list[Call]] = {}
-    for call in zero3_configuring_calls(script):
+    for call in script.once(zero3_configuring_calls):
         found.setdefault(script.enclosing_function(call.node), []).append(call)
     return found
 
@@ -50,7 +47,7 @@ def is_zero3_configured_at(script: Script, node: ast.AST) -> bool | None:
 
 
 def _is_configured_at(script: Script, node: ast.AST, depth: int) -> bool | None:
-    tells = _configuring_calls_by_function(script)
+    tells = script.once(_configuring_calls_by_function)
     function = script.enclosing_function(node)
     if not tells and function is None:
         return None

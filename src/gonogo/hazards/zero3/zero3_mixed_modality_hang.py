@@ -1,7 +1,6 @@
 import ast
 from collections import Counter
 from collections.abc import Iterator
-from functools import lru_cache
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.named_model import find_multimodal_mention
@@ -66,7 +65,7 @@ class Zero3MixedModalityHang(Hazard):
             if not any(word in tower.attr.lower() for word in _TOWERS) or is_under_zero_condition(script, node):
                 continue
             test = next((one for one in script.guarded_by(node) if _depends_on_batch(one)), None)
-            if test is None or _calls_by_name(script)[function, name_of(tower)] > 1:
+            if test is None or script.once(_calls_by_name)[function, name_of(tower)] > 1:
                 continue
             yield self.finding(
                 self.texts["cause_in_script"].format(call=text_of(script, node, 50), tower=tower.attr),
@@ -109,7 +108,6 @@ def _depends_on_batch(test: ast.expr) -> bool:
     return any(name.rpartition(".")[2] in _SIZE_FUNCTIONS for name in called) and not mentions_self(test)
 
 
-@lru_cache(maxsize=64)
 def _calls_by_name(script: Script) -> Counter[tuple[ast.AST | None, str]]:
     """How often each function calls what it calls."""
     return Counter((script.enclosing_function(call), name_of(call.func)) for call in script.nodes(ast.Call))
