@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from importlib.metadata import requires
 from importlib.util import find_spec
@@ -284,6 +285,7 @@ OPTIONAL = {"PIL", "uv", "pyarrow", "mcp", "pygls", "lsprotocol", "anyio", "pyda
 OPTIONAL |= {"starlette", "uvicorn", "openai"}
 
 
+@cache
 def imports_of(path: Path) -> set[str]:
     """All that a file imports: at its top, in functions, and for types only."""
     found: set[str] = set()
@@ -295,6 +297,7 @@ def imports_of(path: Path) -> set[str]:
     return found
 
 
+@cache
 def modules_of_gonogo() -> dict[str, Path]:
     """Every module by its name, but for ``gonogo`` itself, which hands on what its rooms have, when asked."""
     left_out = {"stand_ins", "start"}
