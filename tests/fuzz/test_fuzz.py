@@ -1,7 +1,7 @@
 """A thousand damaged inputs, each answered within its limits of time and memory: never a traceback, never a hang.
 
-With the very slow tests it is three thousand. ``make fuzz`` runs a hundred thousand. What one finds is mended by its cause, and ``run.py --first N --count 1`` runs it
-again.
+With the very slow tests it is three thousand; ``make fuzz`` runs a hundred thousand. What one finds is mended by its
+cause, and ``run.py --first N --count 1`` runs it again.
 """
 
 from __future__ import annotations
