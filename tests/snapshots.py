@@ -72,12 +72,11 @@ def findings_in_case(case: Case) -> tuple[Finding, ...]:
     return findings_in_guarded_run(msgspec.json.decode(path.read_bytes(), type=GuardedRun))
 
 
-def snapshot_of(folder: Path) -> str:
-    """All findings of all cases of one hazard."""
+def snapshot_of(findings_by_case: dict[str, tuple[Finding, ...]]) -> str:
+    """All findings of all cases of one hazard, by the cases' names."""
     parts = []
-    for case in cases_of(folder):
-        lines = [f"=== {name_of(case)}"]
-        findings = findings_in_case(case)
+    for name, findings in findings_by_case.items():
+        lines = [f"=== {name}"]
         for finding in findings:
             lines += _lines_of(finding)
         parts.append("\n".join(lines if findings else [*lines, "nothing is found"]))
@@ -120,7 +119,7 @@ def write(names: list[str]) -> None:
     """Write the ``expected.txt`` of those hazards, or of all, anew, and name those that have changed."""
     for folder in sorted(path for path in FIXTURES.iterdir() if path.name in names or (path.is_dir() and not names)):
         expected = folder / "expected.txt"
-        text = snapshot_of(folder)
+        text = snapshot_of({name_of(case): findings_in_case(case) for case in cases_of(folder)})
         if not expected.exists() or expected.read_text(encoding="utf-8") != text:
             expected.write_text(text, encoding="utf-8")
             print(expected.relative_to(FIXTURES.parents[1]))

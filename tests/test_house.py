@@ -9,6 +9,9 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from importlib.metadata import requires
 from importlib.util import find_spec
@@ -284,10 +287,32 @@ OPTIONAL = {"PIL", "uv", "pyarrow", "mcp", "pygls", "lsprotocol", "anyio", "pyda
 OPTIONAL |= {"starlette", "uvicorn", "openai"}
 
 
-def imports_of(path: Path) -> set[str]:
-    """All that a file imports: at its top, in functions, and for types only."""
+@dataclass(frozen=True)
+class Outline:
+    """What these tests ask of a file; its whole tree would take too much memory to keep."""
+
+    imports: set[str]
+    """All that it imports: at its top, in functions, and for types only."""
+    imported_at_top: set[str]
+    classes: list[str]
+    assigned: list[str]
+
+
+@cache
+def outline_of(path: Path) -> Outline:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    targets = [node.targets[0] for node in tree.body if isinstance(node, ast.Assign)]
+    return Outline(
+        imports_in(ast.walk(tree)),
+        imports_in(tree.body),
+        [node.name for node in tree.body if isinstance(node, ast.ClassDef)],
+        [target.id for target in targets if isinstance(target, ast.Name)],
+    )
+
+
+def imports_in(nodes: Iterable[ast.AST]) -> set[str]:
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
@@ -295,6 +320,11 @@ def imports_of(path: Path) -> set[str]:
     return found
 
 
+def imports_of(path: Path) -> set[str]:
+    return outline_of(path).imports
+
+
+@cache
 def modules_of_gonogo() -> dict[str, Path]:
     """Every module by its name, but for ``gonogo`` itself, which hands on what its rooms have, when asked."""
     left_out = {"stand_ins", "start"}
@@ -357,9 +387,9 @@ def test_no_two_public_classes_have_one_name() -> None:
     """Whoever searches for a class finds one. Each hazard's is ``Hazard``, its file tells which."""
     classes: dict[str, list[str]] = {}
     for name, path in modules_of_gonogo().items():
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and node.name != "Hazard":
-                classes.setdefault(node.name, []).append(name)
+        for class_name in outline_of(path).classes:
+            if not class_name.startswith("_") and class_name != "Hazard":
+                classes.setdefault(class_name, []).append(name)
     assert {name: places for name, places in classes.items() if len(places) > 1} == {}
 
 
@@ -405,18 +435,9 @@ def test_only_virtual_imports_torch_at_its_top() -> None:
     for path in sorted((ROOT / "src").rglob("*.py")):
         if "virtual" in path.parts:
             continue
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for node in tree.body:
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            heavy = {name.split(".")[0] for name in names} & {
-                "torch",
-                "deepspeed",
-                "transformers",
-                "accelerate",
-                "peft",
-            }
-            assert not heavy, path.relative_to(ROOT)
+        heavy = {"torch", "deepspeed", "transformers", "accelerate", "peft"}
+        imported = {name.split(".")[0] for name in outline_of(path).imported_at_top}
+        assert not heavy & imported, path.relative_to(ROOT)
 
 
 def test_what_a_page_can_declare_is_not_written_in_python() -> None:
@@ -452,9 +473,7 @@ def test_texts_and_patterns_of_a_page_are_those_that_its_code_uses() -> None:
 def test_a_module_defines_each_name_once() -> None:
     """No linter sees that a constant is assigned twice."""
     for path in sorted(PACKAGE.rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        assigned = [node.targets[0] for node in tree.body if isinstance(node, ast.Assign)]
-        names = [target.id for target in assigned if isinstance(target, ast.Name)]
+        names = outline_of(path).assigned
         assert len(names) == len(set(names)), path.relative_to(ROOT)
 
 

@@ -66,7 +66,7 @@ _GOOD_SCRIPT = "# Replace this by one that looks alike and in which nothing is w
 _FILE_CREATED = translated("made {file}")
 _NEXT_STEPS = translated(
     "Next: fill in every TODO, in both languages; replace the cases; run\n    python -m pytest -q -k "
-    "{name} tests/test_hazards.py tests/{tests}\nuntil it passes (nothing else is needed: gonogo finds "
+    "{name} tests/test_hazards.py tests/test_hazard_cases.py\nuntil it passes (nothing else is needed: gonogo finds "
     "the new hazard on its next run). The Chinese for the\ncode's messages goes into "
     "src/gonogo/finding/zh.json: `make translations` lists it. Then run `make snapshots`, and read\n"
     "tests/hazards/{name}/expected.txt as a user would. CONTRIBUTING.md says what a handler can query."
@@ -98,8 +98,7 @@ def new_hazard(name: str | None, theme: str | None, *, code: bool, language: str
     except OSError as error:
         raise UserError(translated("{path} can't be written: {why}").format(path=path, why=error.strerror)) from None
     made = [_FILE_CREATED.format(file=str(path.relative_to(root))).in_language(language) for path in files]
-    tests = "test_hazards_in_files.py" if code else "test_hazards_in_logs.py"
-    return "\n".join((*made, _NEXT_STEPS.format(name=name, tests=tests).in_language(language))) + "\n"
+    return "\n".join((*made, _NEXT_STEPS.format(name=name).in_language(language))) + "\n"
 
 
 def _theme_of(name: str, theme: str | None) -> str:

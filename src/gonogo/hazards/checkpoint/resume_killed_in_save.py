@@ -26,10 +26,9 @@ class ResumeKilledInSave(Hazard):
             )
         if mixed:
             yield self.finding(
-                translated(
-                    "If killed {window} in a save that overwrites the one before, the run resumes from parts of both "
-                    "without an error; from the save before: {states}."
-                ).format(window=_describe_window(mixed), states=_why(mixed[0])),
+                self.texts["half_checkpoint_window_cause"].format(
+                    window=_describe_window(mixed), states=_why(mixed[0])
+                ),
                 ranks=ranks,
                 severity=Severity.WARNING,
                 certainty=Certainty.CERTAIN,
@@ -37,10 +36,7 @@ class ResumeKilledInSave(Hazard):
             )
         if gone:
             yield self.finding(
-                translated(
-                    "If killed {window}, the run starts from the beginning: the save before is gone, and the new one "
-                    "is not yet in its place."
-                ).format(window=_describe_window(gone)),
+                self.texts["none_left_window_cause"].format(window=_describe_window(gone)),
                 ranks=ranks,
                 severity=Severity.WARNING,
                 certainty=Certainty.CERTAIN,

@@ -24,7 +24,7 @@ class WeightsNotLoaded(Hazard):
                     lacking.setdefault((drawn.model, drawn.source), (drawn, []))[1].append(rank.rank)
         for drawn, ranks in lacking.values():
             yield self.finding(
-                _cause(drawn),
+                self._cause(drawn),
                 certainty=Certainty.CERTAIN if drawn.held or drawn.named_instead else Certainty.LIKELY,
                 cure=self.cures,
                 spans=places((innermost(drawn.frames, "user"), None)),
@@ -57,27 +57,19 @@ class WeightsNotLoaded(Hazard):
             )
             return
 
-
-def _cause(drawn: LoadedWeights) -> Text:
-    if drawn.held:
-        return translated(
-
-            "{model} got no values for {count} weights that {source} holds under exactly the same names "
-            "({names}): {percent} of its parameters are randomly initialized, and no error is raised."
-        ).format(
-            model=drawn.model, count=len(drawn.held), source=drawn.source, names=abbreviated_names(drawn.held),
+    def _cause(self, drawn: LoadedWeights) -> Text:
+        if drawn.held:
+            return self.texts["same_names_cause"].format(
+                model=drawn.model, count=len(drawn.held), source=drawn.source, names=abbreviated_names(drawn.held),
+                percent=f"{drawn.share:.0%}",
+            )  # fmt: skip
+        return self.texts["without_weights_cause"].format(
             percent=f"{drawn.share:.0%}",
-        )  # fmt: skip
-    return translated(
-        "{percent} of the parameters of {model} are randomly initialized: {source} has no weights with their "
-        "names ({names}{instead}), and no error is raised."
-    ).format(
-        percent=f"{drawn.share:.0%}",
-        model=drawn.model,
-        source=drawn.source,
-        names=abbreviated_names(drawn.missing),
-        instead=_longer_name_clause(drawn.named_instead),
-    )
+            model=drawn.model,
+            source=drawn.source,
+            names=abbreviated_names(drawn.missing),
+            instead=_longer_name_clause(drawn.named_instead),
+        )
 
 
 def _longer_name_clause(name: str | None) -> Text:

@@ -51,7 +51,7 @@ class FailureElsewhere(Hazard):
         yield self.log_finding(
             evidence,
             translated("{who}{code}{waits}").format(
-                who=_describe_first_failure(log, first.rank if first else None, first.host if first else None),
+                who=self._describe_first_failure(log, first.rank if first else None, first.host if first else None),
                 code=_describe_exit_code(code),
                 waits=_describe_waiting(waited),
             ),
@@ -61,31 +61,22 @@ class FailureElsewhere(Hazard):
             confirm=translated("The log of the rank that ended first has the error"),
         )
 
+    def _describe_first_failure(self, log: FailureLog, rank: int | None, host: str | None) -> Text:
+        if rank is not None:
+            return translated("torchrun saw rank {rank}{host} fail first: its log has the cause.").format(
+                rank=rank, host=Text(f" on {host}", f"（{host}）") if host else Text("", " ")
+            )
+        if any(error.type == "KeyboardInterrupt" for error in log.errors):
+            return self.texts["interrupted"]
+        if log.find(_SIGTERM_PATTERN):
+            return self.texts["terminated"]
+        return self.texts["consequence_of_another"]
+
 
 def _timed_out_ranks(stall: Stall | None) -> tuple[int, ...]:
     """The ranks that timed out."""
     ranks = {one.found.line.rank for one in stall.time_outs} if stall else set()
     return tuple(sorted(rank for rank in ranks if rank is not None))
-
-
-def _describe_first_failure(log: FailureLog, rank: int | None, host: str | None) -> Text:
-    if rank is not None:
-        return translated("torchrun saw rank {rank}{host} fail first: its log has the cause.").format(
-            rank=rank, host=Text(f" on {host}", f"（{host}）") if host else Text("", " ")
-        )
-    if any(error.type == "KeyboardInterrupt" for error in log.errors):
-        return translated(
-            "The run was interrupted (Ctrl-C, SIGINT); where it was then shows at most what it was waiting for."
-        )
-    if log.find(_SIGTERM_PATTERN):
-        return translated(
-            "The launcher itself was sent SIGTERM: by a scheduler (time limit, preemption), a user, or another node's "
-            "launcher."
-        )
-    return translated(
-        "These are the errors that the other ranks report when one dies or falls behind; the log does not name "
-        "that rank."
-    )
 
 
 def _describe_exit_code(code: int | None) -> Text:

@@ -128,11 +128,25 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
                 train=batch_mismatch.train.value, world=batch_mismatch.world, inequality=batch_mismatch.inequality
             ),
             certainty=Certainty.LIKELY if changed else Certainty.CERTAIN,
-            cure=_cure(batch_mismatch, config),
+            cure=self._cure(batch_mismatch, config),
             spans=tuple(spans),
             fixes=(*_accumulation_fixes(batch_mismatch, config, run), *_fixes(config, run)),
             confirm=(translated("The script leaves the config's train_batch_size as it is"),) if changed else (),
         )
+
+    def _cure(self, batch_mismatch: _MismatchedSizes, config: DeepSpeedConfig) -> Text:
+        micro, accumulation = number_in(config, _MICRO), number_in(config, _ACCUMULATION)
+        if batch_mismatch.world and micro is not None and accumulation is not None:
+            return self.texts["leave_out_or_write_cure"].format(
+                right=micro.value * accumulation.value * batch_mismatch.world,
+                micro=micro.value,
+                accumulation=accumulation.value,
+                world=batch_mismatch.world,
+            )
+        if batch_mismatch.world and micro is None:  # without both, DeepSpeed would have nothing to compute it from
+            step = batch_mismatch.world * (accumulation.value if accumulation is not None else 1)
+            return self.texts["multiple_cure"].format(step=step, next=-(-batch_mismatch.train.value // step) * step)
+        return self.texts["leave_out_cure"]
 
 
 def _correct_train_batch_size(match: re.Match[str] | None, world_size: int) -> str:
@@ -202,29 +216,6 @@ def _all_ranks_share_data(config: DeepSpeedConfig, run: Run) -> bool:
         if field.unknown or (field.known and field.value not in (False, None, 1)):
             return False
     return not mentions(run, "PipelineModule", "mpu=", "sequence_parallel", "tensor_parallel", "model_parallel")
-
-
-def _cure(batch_mismatch: _MismatchedSizes, config: DeepSpeedConfig) -> Text:
-    micro, accumulation = number_in(config, _MICRO), number_in(config, _ACCUMULATION)
-    if batch_mismatch.world and micro is not None and accumulation is not None:
-        return translated(
-            'Leave train_batch_size out ("auto" under the Trainer), or set it to {right} = {micro} * {accumulation} '
-            "* {world}"
-        ).format(
-            right=micro.value * accumulation.value * batch_mismatch.world,
-            micro=micro.value,
-            accumulation=accumulation.value,
-            world=batch_mismatch.world,
-        )
-    if batch_mismatch.world and micro is None:  # without both, DeepSpeed would have nothing to compute it from
-        step = batch_mismatch.world * (accumulation.value if accumulation is not None else 1)
-        return translated(
-            "Write a multiple of {step}, such as {next}, or set train_micro_batch_size_per_gpu instead"
-        ).format(step=step, next=-(-batch_mismatch.train.value // step) * step)
-    return translated(
-        'Leave train_batch_size out ("auto" under the Trainer): DeepSpeed computes it from the micro-batch, the '
-        "accumulation and the number of processes"
-    )
 
 
 def _fixes(config: DeepSpeedConfig, run: Run) -> tuple[Fix, ...]:

@@ -30,6 +30,9 @@ from gonogo.hazards.rule import (
     translated,
 )
 
+_TRAINING_ARGUMENTS_LABEL = translated("TrainingArguments")
+_ACCELERATE = translated("accelerate")
+
 
 class DsConfigHfArgsMismatch(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
@@ -39,8 +42,8 @@ class DsConfigHfArgsMismatch(Hazard):
             if differing:
                 other = _compared_source(failed.failure.message)
                 yield self.finding(
-                    _cause(differing, other),
-                    cure=_cure(differing, other),
+                    self._cause(differing, other),
+                    cure=self._cure(differing, other),
                     spans=failure_places(failed.failure),
                     ranks=failed.ranks,
                 )
@@ -61,10 +64,10 @@ class DsConfigHfArgsMismatch(Hazard):
         ]
         yaml = run.accelerate if is_config_from_accelerate_yaml(run) else None
         yield self.finding(
-            _cause(lines),
+            self._cause(lines),
             title=self.texts["yaml_title"] if yaml is not None else None,
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
-            cure=_cure(lines) if yaml is None else tuple(_cure_in_yaml(pair) for pair, _ in differing),
+            cure=self._cure(lines) if yaml is None else tuple(self._cure_in_yaml(pair) for pair, _ in differing),
             spans=tuple(_spans(differing, run.arguments)),
             fixes=fix_with_edits(
                 translated('Set these keys to "auto"'),
@@ -80,7 +83,7 @@ class DsConfigHfArgsMismatch(Hazard):
         found = mismatches_in_log(log)
         if found is None:
             if cut := find_truncated_error(log, ("transformers/", "trainer_config_finalize"), max_frames=1):
-                yield self.log_finding(cut, _cause([]), cure=_cure([]), certainty=Certainty.LIKELY)
+                yield self.log_finding(cut, self._cause([]), cure=self._cure([]), certainty=Certainty.LIKELY)
             return
         evidence, lines = found
         differing = [line for line in lines if not line.alike]
@@ -88,15 +91,40 @@ class DsConfigHfArgsMismatch(Hazard):
             other = _compared_source(matched_text(log, evidence))
             yield self.log_finding(
                 evidence,
-                _cause(differing, other),
-                cure=_cure(differing, other),
+                self._cause(differing, other),
+                cure=self._cure(differing, other),
                 # Without the list, the values may differ only in type.
                 certainty=Certainty.CERTAIN if differing else Certainty.LIKELY,
             )
 
+    def _cause(self, differing: list[Mismatch], other: Text = _TRAINING_ARGUMENTS_LABEL) -> Text:
+        if not differing:
+            return self.texts["settings_differ_cause"].format(other=other)
+        listed = "; ".join(f"{line.ds_key}={line.ds_value} / {line.hf_key}={line.hf_value}" for line in differing)
+        return translated("{count} setting(s) differ (DeepSpeed config / {other}): {listed}.").format(
+            count=len(differing), other=other, listed=listed
+        )
 
-_TRAINING_ARGUMENTS_LABEL = translated("TrainingArguments")
-_ACCELERATE = translated("accelerate")
+    def _cure(self, differing: list[Mismatch], other: Text = _TRAINING_ARGUMENTS_LABEL) -> tuple[Text, ...]:
+        if not differing:
+            return (
+                translated('Set the keys that differ to "auto" in the DeepSpeed config: {other} then decides').format(
+                    other=other
+                ),
+            )
+        first = translated('Set {keys} to "auto" in the DeepSpeed config: {other} then decides').format(
+            keys=", ".join(line.ds_key for line in differing), other=other
+        )
+        if "train_batch_size" not in [line.ds_key for line in differing]:
+            return (first,)
+        return (first, self.texts["too_few_processes_cure"])
+
+    def _cure_in_yaml(self, correspondence: ArgumentCorrespondence) -> Text:
+        if correspondence.keys in _YAML_KEYS:
+            return translated("Write {key}: {value} in accelerate's YAML, to match the arguments").format(
+                key=correspondence.keys[0], value=as_json(correspondence.expected.value)
+            )
+        return self.texts["yaml_precision_cure"].format(kind=correspondence.keys[0])
 
 
 def _compared_source(message: str) -> Text:
@@ -104,50 +132,8 @@ def _compared_source(message: str) -> Text:
     return _ACCELERATE if "mismatch kwargs" in message else _TRAINING_ARGUMENTS_LABEL
 
 
-def _cause(differing: list[Mismatch], other: Text = _TRAINING_ARGUMENTS_LABEL) -> Text:
-    if not differing:
-        return translated(
-            "Settings differ between the DeepSpeed config and {other}; the log does not show which."
-        ).format(other=other)
-    listed = "; ".join(f"{line.ds_key}={line.ds_value} / {line.hf_key}={line.hf_value}" for line in differing)
-    return translated("{count} setting(s) differ (DeepSpeed config / {other}): {listed}.").format(
-        count=len(differing), other=other, listed=listed
-    )
-
-
-def _cure(differing: list[Mismatch], other: Text = _TRAINING_ARGUMENTS_LABEL) -> tuple[Text, ...]:
-    if not differing:
-        return (
-            translated('Set the keys that differ to "auto" in the DeepSpeed config: {other} then decides').format(
-                other=other
-            ),
-        )
-    first = translated('Set {keys} to "auto" in the DeepSpeed config: {other} then decides').format(
-        keys=", ".join(line.ds_key for line in differing), other=other
-    )
-    if "train_batch_size" not in [line.ds_key for line in differing]:
-        return (first,)
-    return (
-        first,
-        translated(
-            "If the calculated train_batch_size is too small, fewer processes run than intended: start with "
-            "deepspeed, torchrun or accelerate launch"
-        ),
-    )
-
-
 # The values of its YAML from which accelerate makes the DeepSpeed config: these two, and mixed_precision.
 _YAML_KEYS = {("gradient_accumulation_steps",), ("gradient_clipping",)}
-
-
-def _cure_in_yaml(correspondence: ArgumentCorrespondence) -> Text:
-    if correspondence.keys in _YAML_KEYS:
-        return translated("Write {key}: {value} in accelerate's YAML, to match the arguments").format(
-            key=correspondence.keys[0], value=as_json(correspondence.expected.value)
-        )
-    return translated(
-        "Pass --{kind} to the program, to match the YAML's mixed_precision, or write mixed_precision: 'no'"
-    ).format(kind=correspondence.keys[0])
 
 
 def _fixes_in_yaml(yaml: AccelerateConfig, correspondences: list[ArgumentCorrespondence]) -> tuple[Fix, ...]:

@@ -42,7 +42,7 @@ class DsConfigValueStringType(Hazard):
             if not alike:
                 continue
             yield self.finding(
-                _cause(alike), cure=_cure(alike), spans=failure_places(failed.failure), ranks=failed.ranks
+                self._cause(alike), cure=_cure(alike), spans=failure_places(failed.failure), ranks=failed.ranks
             )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
@@ -89,7 +89,7 @@ class DsConfigValueStringType(Hazard):
         found = mismatches_in_log(log)
         alike = [line for line in found[1] if line.alike] if found else []
         if found and alike:
-            yield self.log_finding(found[0], _cause(alike), cure=_cure(alike))
+            yield self.log_finding(found[0], self._cause(alike), cure=_cure(alike))
             return
         for error in log.errors_of("TypeError", says=self.patterns["comparison_error"]):
             if error.innermost and any(part in _innermost_code(error) for part in _NUMBER_READING_PATHS):
@@ -104,17 +104,16 @@ class DsConfigValueStringType(Hazard):
                 )
                 return
 
+    def _cause(self, string_mismatches: list[Mismatch]) -> Text:
+        return self.texts["equal_looking_cause"].format(
+            listed=", ".join(f'{line.ds_key} = "{line.ds_value}"' for line in string_mismatches)
+        )
+
 
 def _innermost_code(error: LoggedError) -> str:
     """The innermost frame's path and code."""
     frame = error.innermost
     return f"{frame.path} {frame.code}".replace("\\", "/") if frame else ""
-
-
-def _cause(string_mismatches: list[Mismatch]) -> Text:
-    return translated(
-        "Both sides look the same but are not equal: in the DeepSpeed JSON the value is a string: {listed}."
-    ).format(listed=", ".join(f'{line.ds_key} = "{line.ds_value}"' for line in string_mismatches))
 
 
 def _cure(string_mismatches: list[Mismatch]) -> tuple[Text, ...]:

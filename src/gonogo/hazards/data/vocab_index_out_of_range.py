@@ -88,13 +88,13 @@ class VocabIndexOutOfRange(Hazard):
             certainty = Certainty.POSSIBLE
         yield self.log_finding(
             evidence,
-            _cause(log),
+            self._cause(log),
             title=translated("An index is outside what torch.gather or scatter takes from")
             if _is_gather(log)
             else None,
             certainty=certainty,
             cure=(
-                *_layout_cures(log),
+                *self._layout_cures(log),
                 self.texts["resize_cure"],
                 self.texts["same_tokenizer_cure"],
                 self.texts["find_sample_cure"],
@@ -102,45 +102,27 @@ class VocabIndexOutOfRange(Hazard):
             confirm=translated("len(tokenizer) is larger than model.get_input_embeddings().num_embeddings"),
         )
 
+    def _cause(self, log: FailureLog) -> Text:
+        if log.find(_LABELS) is not None and log.find(_EMBEDDING_ASSERT_PATTERN) is None:
+            return self.texts["label_cause"]
+        if _is_gather(log):
+            return self.texts["gather_cause"]
+        return self.texts["embedding_cause"].format(
+            added=translated(", and the log mentions added tokens")
+            if log.find(_ADDED_TOKENS_PATTERN) is not None
+            else translated(" (or a position, where the sequence is too long)")
+        )
+
+    def _layout_cures(self, log: FailureLog) -> tuple[Text, ...]:
+        """What to try first if a gather or scatter failed: its layout, before the vocabulary."""
+        if not _is_gather(log):
+            return ()
+        return (self.texts["packing_cure"],)
+
 
 def _is_gather(log: FailureLog) -> bool:
     """Whether the assertion is that of torch.gather or scatter, and no embedding's."""
     return log.find(_SCATTER_ASSERT_PATTERN) is not None and log.find(_EMBEDDING_ASSERT_PATTERN) is None
-
-
-def _cause(log: FailureLog) -> Text:
-    if log.find(_LABELS) is not None and log.find(_EMBEDDING_ASSERT_PATTERN) is None:
-        return translated(
-            "A label is out of range for the loss: in a language model, a token id that lm_head doesn't "
-            "have; in a classifier, a label that is not below num_labels."
-        )
-    if _is_gather(log):
-        return translated(
-            "An index is out of range in torch.gather or scatter (not in an embedding): what is taken by index, such "
-            "as the log-probability of each token, has fewer entries than the index says. Either a token id is not "
-            "below the vocabulary size of the logits, or positions and logits belong to different layouts (packed or "
-            "padded, shifted, sharded)."
-        )
-    return translated(
-        "An index is out of range for an embedding table; in language model training it is nearly "
-        "always a token id that the embedding doesn't have{added}."
-    ).format(
-        added=translated(", and the log mentions added tokens")
-        if log.find(_ADDED_TOKENS_PATTERN) is not None
-        else translated(" (or a position, where the sequence is too long)")
-    )
-
-
-def _layout_cures(log: FailureLog) -> tuple[Text, ...]:
-    """What to try first if a gather or scatter failed: its layout, before the vocabulary."""
-    if not _is_gather(log):
-        return ()
-    return (
-        translated(
-            "Turn off what packs, shards or shifts the sequences (sequence packing, remove_padding, sequence or "
-            "context parallelism): if it then runs, this model or release does not support that setting"
-        ),
-    )
 
 
 def _evidence(log: FailureLog) -> tuple[LoggedError | LineMatch, Certainty] | None:

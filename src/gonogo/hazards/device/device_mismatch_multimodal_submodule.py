@@ -56,7 +56,7 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
                     devices=Text(" and ".join(mismatch.devices), " 与 ".join(mismatch.devices)),
                     operands=Text(f": {operands.en}", f"：{operands.zh}") if operands.en else "",
                 ),
-                cure=_cures(submodule),
+                cure=self._cures(submodule),
                 spans=failure_places(failure),
                 ranks=failed.ranks,
                 module=submodule,
@@ -79,7 +79,7 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
         yield self.finding(
             self.texts["cause_in_launch"].format(model=run.model.name),
             certainty=certainty,
-            cure=_cures("talker"),
+            cure=self._cures("talker"),
             spans=(launch.place.span(), where, run.config_field.span()),
             fixes=fixes,
         )
@@ -101,11 +101,21 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
                     if mismatch.part
                     else translated("In an Omni model this is usually the talker or token2wav. "),
                 ),
-                cure=_cures(part),
+                cure=self._cures(part),
                 certainty=certainty,
                 module=mismatch.part,
                 confirm=translated("The run works with ZeRO-2, or with ENABLE_AUDIO_OUTPUT=0"),
             )
+
+    def _cures(self, submodule: str) -> tuple[Text, ...]:
+        zero2 = translated("Or stay with ZeRO-2, which builds the model without zero.Init")
+        if SPEECH_OUTPUT_PATTERN.search(submodule):
+            return (
+                self.texts["untrained_part_cure"],
+                translated("Or build only the part that is trained, e.g. Qwen2_5OmniThinkerForConditionalGeneration"),
+                zero2,
+            )
+        return (self.texts["upgrade_part_cure"].format(part=_shorten_class_chain(submodule)), zero2)
 
 
 def _certainty(mismatch: LoggedMismatch, is_omni: bool, uses_zero3: bool | None) -> Certainty | None:
@@ -152,25 +162,6 @@ def _shorten_class_chain(submodule: str) -> str:
 
 def _find_part(text: str) -> re.Match[str] | None:
     return SPEECH_OUTPUT_PATTERN.search(text) or MULTIMODAL_ENCODER_PATTERN.search(text)
-
-
-def _cures(submodule: str) -> tuple[Text, ...]:
-    zero2 = translated("Or stay with ZeRO-2, which builds the model without zero.Init")
-    if SPEECH_OUTPUT_PATTERN.search(submodule):
-        return (
-            translated(
-                "Do not build the part that is not trained: ENABLE_AUDIO_OUTPUT=0 in the environment (ms-swift), or "
-                "from_pretrained(…, enable_audio_output=False) (transformers)"
-            ),
-            translated("Or build only the part that is trained, e.g. Qwen2_5OmniThinkerForConditionalGeneration"),
-            zero2,
-        )
-    return (
-        translated(
-            "Upgrade the package that defines {part}, or leave the part out where the data has no input for it"
-        ).format(part=_shorten_class_chain(submodule)),
-        zero2,
-    )
 
 
 _OMNI_CLASSES = ("transformers.Qwen2_5OmniForConditionalGeneration.from_pretrained", "transformers.Qwen2_5OmniModel.*")

@@ -33,7 +33,7 @@ class LossNotFinite(Hazard):
             yield self.log_finding(
                 evidence,
                 self.texts["cause_in_log"],
-                cure=_general_cures(is_half_precision=log.says(_HALF_PRECISION_PATTERN)),
+                cure=self._general_cures(is_half_precision=log.says(_HALF_PRECISION_PATTERN)),
                 certainty=certainty,
                 confirm=self.texts["confirm"],
             )
@@ -56,7 +56,7 @@ class LossNotFinite(Hazard):
             self.texts["cause_in_guarded_run"].format(value=worst.value or "nan", step=worst.step, rank=rank.rank),
             certainty=Certainty.CERTAIN,
             severity=Severity.WARNING,
-            cure=(self.texts["cure"], *_general_cures(is_half_precision=_uses_fp16(run))),
+            cure=(self.texts["cure"], *self._general_cures(is_half_precision=_uses_fp16(run))),
             spans=rank_file_span(rank),
             ranks=tuple(sorted({one.rank for one, _ in warned})),
         )
@@ -89,28 +89,19 @@ class LossNotFinite(Hazard):
             ),
             certainty=Certainty.CERTAIN,
             severity=Severity.WARNING,
-            cure=_general_cures(is_half_precision=_uses_fp16(run)),
+            cure=self._general_cures(is_half_precision=_uses_fp16(run)),
             spans=rank_file_span(rank),
             ranks=(rank.rank,),
             module=first_nonfinite.module,
             parameter=first_nonfinite.parameter,
         )
 
+    def _general_cures(self, *, is_half_precision: bool) -> tuple[Text, ...]:
+        cures = [self.texts["invalid_labels_cure"], self.texts["learning_rate_cure"]]
+        if is_half_precision:
+            cures.insert(0, translated("Use bf16 instead of fp16, whose limit is 65504"))
+        return tuple(cures)
+
 
 def _uses_fp16(run: GuardedRun) -> bool:
     return bool(setting(deepspeed_config(run), "fp16", "enabled"))
-
-
-def _general_cures(*, is_half_precision: bool) -> tuple[Text, ...]:
-    cures = [
-        translated(
-            "Leave out samples without any valid label (all -100) and rows that are fully masked; check a custom "
-            "loss for log(0) and x/0"
-        ),
-        translated(
-            "Use a lower learning rate, warm-up, max_grad_norm 1.0; resume from a checkpoint from before that step"
-        ),
-    ]
-    if is_half_precision:
-        cures.insert(0, translated("Use bf16 instead of fp16, whose limit is 65504"))
-    return tuple(cures)

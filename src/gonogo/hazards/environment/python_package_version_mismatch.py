@@ -169,7 +169,7 @@ class PythonPackageVersionMismatch(Hazard):
             yield self._build_finding(log, cut, Certainty.POSSIBLE if outside else Certainty.LIKELY)
         if (evidence := first(log, self.patterns["wrapped"])) and not _absent(log):
             wrapped = next((error for error in log.errors if self.patterns["wrapped"].search(error.flat_message)), None)
-            told = _explain_packages(log, wrapped) if wrapped is not None else None
+            told = self._explain_packages(log, wrapped) if wrapped is not None else None
             cause, cure = told if told is not None else (self.texts["cause"], self.cures)
             yield self.log_finding(
                 evidence,
@@ -180,135 +180,125 @@ class PythonPackageVersionMismatch(Hazard):
             )
 
     def _build_finding(self, log: FailureLog, error: LoggedError, certainty: Certainty) -> Finding:
-        told = _explain_packages(log, error)
+        told = self._explain_packages(log, error)
         cause, cure = told if told is not None else (self.texts["cause"], self.cures)
         return self.log_finding(error, cause, cure=cure, certainty=certainty, confirm=_CONFIRM)
 
+    def _explain_packages(self, log: FailureLog, error: LoggedError) -> tuple[Text, tuple[Text, ...]] | None:
+        """Cause and cures that name exactly the two packages; None if the log does not show which they are."""
+        versions = log.setup.version_texts
+        for package in parsed_message(error.type, error.message).packages:
+            if package.required:
+                there = package.version or versions.get(package.name, "")
+                by = _REQUIRED_BY_PATTERN.search(error.flat_message)
+                asks = by.group(1) if by is not None else ""
+                return (
+                    Text(
+                        "{asks} requires {name}{required}{there}." if asks else "{name}{required} is required{there}.",
+                        "{asks} 要求 {name}{required}{there}。" if asks else "需要 {name}{required}{there}。",
+                    ).format(
+                        asks=asks,
+                        name=package.name,
+                        required=package.required,
+                        there=Text(f", and {there} is installed", f"，而安装的是 {there}") if there else "",
+                    ),
+                    (
+                        Text(
+                            f"pip install '{package.name}{package.required}', or a release of what asks for it that "
+                            f"takes {package.name} {there or 'as it is'}",
+                            f"pip install '{package.name}{package.required}'，或换用接受 {package.name} "
+                            f"{there or '现有版本'} 的请求方版本",
+                        ),
+                    ),
+                )
+        misfit = api_mismatch_of_error(error, versions)
+        if misfit is None or misfit.form == "undefined_symbol":
+            return None
+        if not misfit.lacks or misfit.lacks == misfit.asks or not (misfit.asks or misfit.by_user):
+            return self._explain_known_side(misfit)
+        lacks, asks = (f"{name} {version}".strip() for name, version in (misfit[1:3], misfit[3:5]))
+        name = misfit.names[0] if misfit.names else misfit.subject
+        fits = _required_versions(misfit.asks, misfit.asks_version, misfit.lacks)
+        other = misfit.asks or translated("your own code")
+        met = _is_met(misfit.lacks_version, fits)
+        if not misfit.asks and misfit.form in CALL_MISMATCH_FORMS:
+            return self._cause_of_user_call(misfit, lacks)
+        return (
+            translated("{asks} needs {what}, which {lacks} does not have: the two releases don't match{fits}.").format(
+                asks=asks or other,
+                what=Text(f"{name} of {misfit.subject}", f"{misfit.subject} 的 {name}")
+                if misfit.names
+                else Text(f"the module {name}", f"模块 {name}"),
+                lacks=lacks,
+                fits=Text(f"; {asks} requires {misfit.lacks}{fits}", f"；{asks} 要求 {misfit.lacks}{fits}")
+                if fits and not met
+                else "",
+            ),
+            (
+                Text(f"pip install '{misfit.lacks}{fits}'", f"pip install '{misfit.lacks}{fits}'")
+                if fits and not met
+                else self.texts["update_lacking_cure"].format(lacks=misfit.lacks, asks=other, there=lacks)
+                if fits
+                else self.texts["matching_pair_cure"].format(lacks=misfit.lacks, asks=other, there=lacks),
+            ),
+        )
 
-def _explain_packages(log: FailureLog, error: LoggedError) -> tuple[Text, tuple[Text, ...]] | None:
-    """Cause and cures that name exactly the two packages; None if the log does not show which they are."""
-    versions = log.setup.version_texts
-    for package in parsed_message(error.type, error.message).packages:
-        if package.required:
-            there = package.version or versions.get(package.name, "")
-            by = _REQUIRED_BY_PATTERN.search(error.flat_message)
-            asks = by.group(1) if by is not None else ""
+    def _explain_known_side(self, misfit: ApiMismatch) -> tuple[Text, tuple[Text, ...]] | None:
+        """Cause and cures if the log shows only one of the two packages, or one that does not fit itself."""
+        name = misfit.names[0] if misfit.names and misfit.form != "argument_count" else ""
+        subject = misfit.subject.partition(".")[0] if misfit.form in CALL_MISMATCH_FORMS else misfit.subject
+        if not subject or subject.startswith("__"):
+            return None
+        own = misfit.at.package if misfit.at is not None else ""
+        if misfit.asks and misfit.asks not in (misfit.lacks, "torch"):
             return (
-                Text(
-                    "{asks} requires {name}{required}{there}." if asks else "{name}{required} is required{there}.",
-                    "{asks} 要求 {name}{required}{there}。" if asks else "需要 {name}{required}{there}。",
-                ).format(
-                    asks=asks,
-                    name=package.name,
-                    required=package.required,
-                    there=Text(f", and {there} is installed", f"，而安装的是 {there}") if there else "",
+                translated("{asks} {does}, and {subject} does not fit it.").format(
+                    asks=f"{misfit.asks} {misfit.asks_version}".strip(), does=_use_of(misfit, name), subject=subject
                 ),
                 (
-                    Text(
-                        f"pip install '{package.name}{package.required}', or a release of what asks for it that takes "
-                        f"{package.name} {there or 'as it is'}",
-                        f"pip install '{package.name}{package.required}'，或换用接受 {package.name} "
-                        f"{there or '现有版本'} 的请求方版本",
+                    self.texts["other_release_or_package_cure"].format(
+                        subject=subject,
+                        package=misfit.asks,
+                        which=translated(" (a model's config: transformers)")
+                        if misfit.form == "no_attribute" and subject.endswith("Config")
+                        else Text("", ""),
                     ),
                 ),
             )
-    misfit = api_mismatch_of_error(error, versions)
-    if misfit is None or misfit.form == "undefined_symbol":
-        return None
-    if not misfit.lacks or misfit.lacks == misfit.asks or not (misfit.asks or misfit.by_user):
-        return _explain_known_side(misfit)
-    lacks, asks = (f"{name} {version}".strip() for name, version in (misfit[1:3], misfit[3:5]))
-    name = misfit.names[0] if misfit.names else misfit.subject
-    fits = _required_versions(misfit.asks, misfit.asks_version, misfit.lacks)
-    other = misfit.asks or translated("your own code")
-    met = _is_met(misfit.lacks_version, fits)
-    if not misfit.asks and misfit.form in CALL_MISMATCH_FORMS:
-        return _cause_of_user_call(misfit, lacks)
-    return (
-        translated("{asks} needs {what}, which {lacks} does not have: the two releases don't match{fits}.").format(
-            asks=asks or other,
-            what=Text(f"{name} of {misfit.subject}", f"{misfit.subject} 的 {name}")
-            if misfit.names
-            else Text(f"the module {name}", f"模块 {name}"),
-            lacks=lacks,
-            fits=Text(f"; {asks} requires {misfit.lacks}{fits}", f"；{asks} 要求 {misfit.lacks}{fits}")
-            if fits and not met
-            else "",
-        ),
-        (
-            Text(f"pip install '{misfit.lacks}{fits}'", f"pip install '{misfit.lacks}{fits}'")
-            if fits and not met
-            else translated(
-                "Update {lacks} (pip install -U {lacks}; {there} meets what {asks} states, which is too wide), or "
-                "install a release of {asks} from before it needed this"
-            ).format(lacks=misfit.lacks, asks=other, there=lacks)
-            if fits
-            else translated(
-                "Install the release of {lacks} that {asks} was written for (see its requirements); or keep "
-                "{there} and install a release of {asks} from the same period"
-            ).format(lacks=misfit.lacks, asks=other, there=lacks),
-        ),
-    )
+        if not misfit.lacks or misfit.by_user:
+            return None
+        lacks = f"{misfit.lacks} {misfit.lacks_version}".strip()
+        if own == misfit.lacks:
+            return (
+                translated("{lacks} itself {does}: its parts do not fit each other.").format(
+                    lacks=lacks, does=_use_of(misfit, name)
+                ),
+                (self.texts["other_release_cure"].format(package=misfit.lacks, subject=subject),),
+            )
+        return (
+            translated("{lacks} does not fit the code that {does}: that code is from another release.").format(
+                lacks=lacks, does=_use_of(misfit, name)
+            ),
+            (self.texts["matching_release_cure"].format(lacks=misfit.lacks, name=name or misfit.subject),),
+        )
+
+    def _cause_of_user_call(self, api_mismatch: ApiMismatch, package_release: str) -> tuple[Text, tuple[Text, ...]]:
+        """Cause and cures if the user's own line uses arguments of another release of the package."""
+        listed = ", ".join(api_mismatch.names)
+        cures = [
+            self.texts["cure"].format(lacks=package_release, subject=api_mismatch.subject, package=api_mismatch.lacks)
+        ]
+        if config := trainer_config_class(api_mismatch.subject):
+            cures.insert(0, self.texts["move_to_config_cure"].format(names=listed, config=config))
+        return translated("Your code calls {subject} with {names}, which {lacks} does not accept.").format(
+            subject=api_mismatch.subject, names=listed, lacks=package_release
+        ), tuple(cures)
 
 
 def _is_met(version: str, specifier: str) -> bool:
     """Whether an installed version meets a stated requirement."""
     there, allowed = parse_version(version), parse_specifier(specifier) if specifier else None
     return there is not None and allowed is not None and allowed.has(there) is True
-
-
-def _explain_known_side(misfit: ApiMismatch) -> tuple[Text, tuple[Text, ...]] | None:
-    """Cause and cures if the log shows only one of the two packages, or one that does not fit itself."""
-    name = misfit.names[0] if misfit.names and misfit.form != "argument_count" else ""
-    subject = misfit.subject.partition(".")[0] if misfit.form in CALL_MISMATCH_FORMS else misfit.subject
-    if not subject or subject.startswith("__"):
-        return None
-    own = misfit.at.package if misfit.at is not None else ""
-    if misfit.asks and misfit.asks not in (misfit.lacks, "torch"):
-        return (
-            translated("{asks} {does}, and {subject} does not fit it.").format(
-                asks=f"{misfit.asks} {misfit.asks_version}".strip(), does=_use_of(misfit, name), subject=subject
-            ),
-            (
-                translated(
-                    "If {subject} is {package}'s own, use another release of {package} (a later one first); if another "
-                    "package defines it{which}, install the release of that package which {package} names in its "
-                    "requirements"
-                ).format(
-                    subject=subject,
-                    package=misfit.asks,
-                    which=translated(" (a model's config: transformers)")
-                    if misfit.form == "no_attribute" and subject.endswith("Config")
-                    else Text("", ""),
-                ),
-            ),
-        )
-    if not misfit.lacks or misfit.by_user:
-        return None
-    lacks = f"{misfit.lacks} {misfit.lacks_version}".strip()
-    if own == misfit.lacks:
-        return (
-            translated("{lacks} itself {does}: its parts do not fit each other.").format(
-                lacks=lacks, does=_use_of(misfit, name)
-            ),
-            (
-                translated(
-                    "Use another release of {package} (a later one first), installed afresh; if a class of another "
-                    "package is derived from {subject}, the release of {package} that it was written for"
-                ).format(package=misfit.lacks, subject=subject),
-            ),
-        )
-    return (
-        translated("{lacks} does not fit the code that {does}: that code is from another release.").format(
-            lacks=lacks, does=_use_of(misfit, name)
-        ),
-        (
-            translated(
-                "Install the release of {lacks} that the code was written for: a later one if {name} is new in it, an "
-                "earlier one if {lacks} has removed or moved it"
-            ).format(lacks=misfit.lacks, name=name or misfit.subject),
-        ),
-    )
 
 
 def _use_of(misfit: ApiMismatch, name: str) -> Text:
@@ -327,27 +317,6 @@ def _use_of(misfit: ApiMismatch, name: str) -> Text:
     if misfit.form == "no_module":
         return translated("imports {subject}").format(subject=misfit.subject)
     return translated("reads {name} of {subject}").format(name=name, subject=misfit.subject)
-
-
-def _cause_of_user_call(api_mismatch: ApiMismatch, package_release: str) -> tuple[Text, tuple[Text, ...]]:
-    """Cause and cures if the user's own line uses arguments of another release of the package."""
-    listed = ", ".join(api_mismatch.names)
-    cures = [
-        translated(
-            "Call it the way {lacks} expects (help({subject}), or its changelog), or install the release of "
-            "{package} that the line was written for"
-        ).format(lacks=package_release, subject=api_mismatch.subject, package=api_mismatch.lacks)
-    ]
-    if config := trainer_config_class(api_mismatch.subject):
-        cures.insert(0, _MOVE_TO_CONFIG_CURE.format(names=listed, config=config))
-    return translated("Your code calls {subject} with {names}, which {lacks} does not accept.").format(
-        subject=api_mismatch.subject, names=listed, lacks=package_release
-    ), tuple(cures)
-
-
-_MOVE_TO_CONFIG_CURE = translated(
-    "If {names} is a training setting, give it to the trainer's arguments: {config}({names}=…)"
-)
 
 
 def _required_versions(package: str, version: str, other: str) -> str:

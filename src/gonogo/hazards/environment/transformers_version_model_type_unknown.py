@@ -52,7 +52,7 @@ class TransformersVersionModelTypeUnknown(Hazard):
             said = _MODEL_TYPE_PATTERN.search(text_of(evidence))
             yield self.log_finding(
                 evidence,
-                _cause(next((group for group in said.groups() if group), "") if said else ""),
+                self._cause(next((group for group in said.groups() if group), "") if said else ""),
                 cure=self.cures,
                 certainty=Certainty.POSSIBLE if outside else Certainty.CERTAIN,
             )
@@ -62,7 +62,7 @@ class TransformersVersionModelTypeUnknown(Hazard):
             if certainty is not None:
                 yield self.log_finding(
                     error,
-                    _cause(_missing_key(error)),
+                    self._cause(_missing_key(error)),
                     cure=self.cures,
                     certainty=Certainty.POSSIBLE if outside else certainty,
                     confirm=translated("The key is the model_type of the model's config.json"),
@@ -71,7 +71,7 @@ class TransformersVersionModelTypeUnknown(Hazard):
         cut = next((error for error, code in cut_off(log) if _truncated_in_type_lookup(error, code)), None)
         if cut is not None:
             certainty = Certainty.POSSIBLE if outside else Certainty.LIKELY
-            yield self.log_finding(cut, _cause(""), cure=self.cures, certainty=certainty)
+            yield self.log_finding(cut, self._cause(""), cure=self.cures, certainty=certainty)
             return
         evidence = first(log, _UNKNOWN_TOKENIZER_PATTERN) or first(log, self.patterns["missing_class"])
         if evidence is None:
@@ -82,11 +82,14 @@ class TransformersVersionModelTypeUnknown(Hazard):
         if _UNKNOWN_TOKENIZER_PATTERN.search(text_of(evidence)) or model:
             yield self.log_finding(
                 evidence,
-                _cause(model.group(1) if model else ""),
+                self._cause(model.group(1) if model else ""),
                 cure=self.cures,
                 certainty=Certainty.POSSIBLE if outside or log.has("transformers_modules") else Certainty.LIKELY,
                 confirm=translated("config.json's transformers_version is newer than the installed one"),
             )
+
+    def _cause(self, name: str) -> Text:
+        return self.texts["older_than_model_cause"].format(name=f" {name}" if name else "")
 
 
 def _missing_key(error: LoggedError) -> str:
@@ -116,9 +119,3 @@ def _truncated_in_type_lookup(error: LoggedError, code: str) -> bool:
     return (
         last is not None and "configuration_auto" in last.path and _MODEL_TYPE_LOOKUP_PATTERN.search(code) is not None
     )
-
-
-def _cause(name: str) -> Text:
-    return translated(
-        "The model's type or class{name} is not in the installed transformers, which is older than the model."
-    ).format(name=f" {name}" if name else "")

@@ -70,7 +70,7 @@ class DistributedWithoutLauncher(Hazard):
                 missing = _VARIABLE_KEY_PATTERN.search(failure.message)
             if missing is not None:
                 yield self.finding(
-                    _cause(missing.group(1)), cure=self.cures, spans=failure_places(failure), ranks=failed.ranks
+                    self._cause(missing.group(1)), cure=self.cures, spans=failure_places(failure), ranks=failed.ranks
                 )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -82,14 +82,11 @@ class DistributedWithoutLauncher(Hazard):
             sure = error.type == "ValueError" or any("environ" in frame.code for frame in error.frames)
             if missing is not None and (sure or not error.frames):
                 certainty = Certainty.CERTAIN if sure else Certainty.LIKELY
-                yield self.log_finding(error, _cause(missing.group(1)), cure=self.cures, certainty=certainty)
+                yield self.log_finding(error, self._cause(missing.group(1)), cure=self.cures, certainty=certainty)
                 return
 
-
-def _cause(variable: str) -> Text:
-    return translated(
-        "{variable} is not set for this process; a launcher sets it for each process of a distributed run."
-    ).format(variable=variable)
+    def _cause(self, variable: str) -> Text:
+        return self.texts["variable_missing_cause"].format(variable=variable)
 
 
 def _needs(script: Script) -> Iterator[tuple[ast.AST, str]]:

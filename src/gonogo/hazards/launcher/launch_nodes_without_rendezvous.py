@@ -2,21 +2,6 @@ from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import TORCHRUN, is_loopback, is_started_by_srun
 from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Run, Text, translated
 
-_HOST_PLACEHOLDER = translated("HOST")
-_UNDER_SLURM = translated('Under slurm: HOST=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)')
-
-
-def _common_address_cure(launch: Launch, host: str | Text = _HOST_PLACEHOLDER) -> tuple[Text, ...]:
-    """The cure for this launcher: one node's address, the same for all."""
-    if launch.launcher in TORCHRUN:
-        cure = translated(
-            "Give all nodes the address of one of them: --rdzv_backend c10d --rdzv_endpoint {host}:29500, or "
-            "--master_addr {host} --master_port 29500 with each node's own --node_rank"
-        )
-    else:
-        cure = translated("Give all nodes the address of one of them: MASTER_ADDR={host}")
-    return (cure.format(host=host), *((_UNDER_SLURM,) if launch.slurm and host is _HOST_PLACEHOLDER else ()))
-
 
 class LaunchNodesWithoutRendezvous(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
@@ -33,7 +18,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
                 yield self.finding(
                     self.texts["cause_in_launch"].format(nodes=nodes),
                     certainty=Certainty.LIKELY,
-                    cure=_common_address_cure(launch),
+                    cure=self._common_address_cure(launch),
                     spans=(launch.place.span(), span),
                     confirm=translated("MASTER_ADDR is not in the environment either"),
                 )
@@ -54,7 +39,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
                 self.texts["standalone_cause"].format(nodes=nodes),
                 cure=(
                     translated("Remove --standalone, and name one node as the rendezvous endpoint"),
-                    *_common_address_cure(launch),
+                    *self._common_address_cure(launch),
                 ),
                 spans=(place.span() if place else None, count),
             )
@@ -75,7 +60,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
                 nodes=nodes, ignored=translated("; torchrun does not read MASTER_ADDR") if not exported.absent else ""
             ),
             certainty=Certainty.LIKELY,
-            cure=_common_address_cure(launch, _HOST_PLACEHOLDER if exported.absent else '"$MASTER_ADDR"'),
+            cure=self._common_address_cure(launch, None if exported.absent else '"$MASTER_ADDR"'),
             spans=(count, exported.span(translated("not read by torchrun")) if not exported.absent else None),
             fixes=self.fix(
                 translated("pass MASTER_ADDR to torchrun"), options.adding('--master_addr="$MASTER_ADDR"'), safe=False
@@ -93,6 +78,17 @@ class LaunchNodesWithoutRendezvous(Hazard):
         yield self.finding(
             self.texts["loopback_cause"].format(name=name, address=address.value, nodes=nodes),
             certainty=Certainty.CERTAIN if everywhere and not assumed else Certainty.LIKELY,
-            cure=_common_address_cure(launch),
+            cure=self._common_address_cure(launch),
             spans=address.span() or launch.place.span(),
+        )
+
+    def _common_address_cure(self, launch: Launch, host: str | None = None) -> tuple[Text, ...]:
+        """The cure for this launcher: one node's address, the same for all."""
+        if launch.launcher in TORCHRUN:
+            cure = self.texts["cure"]
+        else:
+            cure = translated("Give all nodes the address of one of them: MASTER_ADDR={host}")
+        return (
+            cure.format(host=host or self.texts["host_placeholder"]),
+            *((self.texts["under_slurm"],) if launch.slurm and host is None else ()),
         )

@@ -27,7 +27,7 @@ class GpuOomActivations(Hazard):
         """A shortage in which activations and temporaries outweigh the model states."""
         for short in gpu.gpu_shortages(record, of_model_states=False):
             groups = megatron_groups_of(short)
-            by_settings = _remedies(short) if groups is None else megatron_remedies(short, groups)
+            by_settings = self._remedies(short) if groups is None else megatron_remedies(short, groups)
             remedies = [*gpu.fragmentation_remedies(short), *by_settings]
             yield self.finding(
                 gpu.cause(short),
@@ -63,61 +63,45 @@ class GpuOomActivations(Hazard):
         )
         yield finding if short.kind == ACTIVATIONS else replace(finding, spans=())  # the place is about another kind
 
+    def _remedies(self, gpu_shortage: gpu.GpuShortage) -> list[gpu.Remedy]:
+        if gpu_shortage.shortage.phase == "evaluate":
+            return [gpu.Remedy(self.texts["evaluation_cure"], None)]
+        remedies = [
+            gpu.Remedy(translated("Turn on gradient checkpointing if it is off (gradient_checkpointing=True)"), None)
+        ]
+        room = gpu_shortage.shortage.capacity_bytes - (gpu_shortage.need - gpu_shortage.activations)
+        batch = setting(gpu_shortage.rank.deepspeed_config, "train_micro_batch_size_per_gpu")
+        batch = batch if isinstance(batch, int) else 1
+        if batch > 1:
+            fits = max(1, min(batch - 1, room * batch // gpu_shortage.activations))
+            remedies.append(
+                gpu.Remedy(
+                    Text(
+                        f"Micro-batch {fits} instead of {batch} (per_device_train_batch_size), with gradient "
+                        "accumulation raised in proportion",
+                        f"micro-batch 由 {batch} 改为 {fits}（per_device_train_batch_size），并按比例增加梯度累积",
+                    ),
+                    gpu_shortage.activations * (batch - fits) // batch,
+                )
+            )
+        if 0 < room < gpu_shortage.activations:
+            percent = 100 * room // gpu_shortage.activations
+            remedies.append(
+                gpu.Remedy(
+                    Text(
+                        f"A sequence of at most {percent} % of the present length: activations have {size(room)} of "
+                        f"the {size(gpu_shortage.activations)} that they take now",
+                        f"序列长度不超过现在的 {percent} %：激活现占 {size(gpu_shortage.activations)}，"
+                        f"可用 {size(room)}",
+                    ),
+                    None,
+                )
+            )
+        remedies.append(gpu.Remedy(self.texts["fused_loss_cure"], None))
+        remedies.append(gpu.larger_device(gpu_shortage))
+        return remedies
+
 
 def _log_cures(logged_shortage: LoggedShortage) -> tuple[Text, ...]:
     """General cures, without those already given for the place."""
     return _LOG_CURES[:-1] if logged_shortage.activity_cures and logged_shortage.kind == ACTIVATIONS else _LOG_CURES
-
-
-def _remedies(gpu_shortage: gpu.GpuShortage) -> list[gpu.Remedy]:
-    if gpu_shortage.shortage.phase == "evaluate":
-        return [
-            gpu.Remedy(
-                translated(
-                    "Keep less in memory during evaluation: set per_device_eval_batch_size=1, "
-                    "prediction_loss_only=True, or eval_accumulation_steps=1"
-                ),
-                None,
-            )
-        ]
-    remedies = [
-        gpu.Remedy(translated("Turn on gradient checkpointing if it is off (gradient_checkpointing=True)"), None)
-    ]
-    room = gpu_shortage.shortage.capacity_bytes - (gpu_shortage.need - gpu_shortage.activations)
-    batch = setting(gpu_shortage.rank.deepspeed_config, "train_micro_batch_size_per_gpu")
-    batch = batch if isinstance(batch, int) else 1
-    if batch > 1:
-        fits = max(1, min(batch - 1, room * batch // gpu_shortage.activations))
-        remedies.append(
-            gpu.Remedy(
-                Text(
-                    f"Micro-batch {fits} instead of {batch} (per_device_train_batch_size), with gradient "
-                    "accumulation raised in proportion",
-                    f"micro-batch 由 {batch} 改为 {fits}（per_device_train_batch_size），并按比例增加梯度累积",
-                ),
-                gpu_shortage.activations * (batch - fits) // batch,
-            )
-        )
-    if 0 < room < gpu_shortage.activations:
-        percent = 100 * room // gpu_shortage.activations
-        remedies.append(
-            gpu.Remedy(
-                Text(
-                    f"A sequence of at most {percent} % of the present length: activations have {size(room)} of the "
-                    f"{size(gpu_shortage.activations)} that they take now",
-                    f"序列长度不超过现在的 {percent} %：激活现占 {size(gpu_shortage.activations)}，可用 {size(room)}",
-                ),
-                None,
-            )
-        )
-    remedies.append(
-        gpu.Remedy(
-            translated(
-                "If the logits take the most memory: use a loss that does not materialize them all "
-                "(use_liger_kernel=True)"
-            ),
-            None,
-        )
-    )
-    remedies.append(gpu.larger_device(gpu_shortage))
-    return remedies

@@ -88,37 +88,26 @@ class GpuOomModelStates(Hazard):
             cure=(
                 *short.sharing_and_fragmentation_cures,
                 *(short.activity_cures if short.kind == STATES else ()),
-                *_cures(log),
+                *self._cures(log),
             ),
             confirm=self.texts["confirm"],
         )
         yield finding if short.kind == STATES else replace(finding, spans=())  # the place is about the other kind
 
-
-def _cures(log: FailureLog) -> Iterator[Text]:
-    stage = log.setup.zero_stage
-    if stage != 3:
-        yield translated(
-            "Partition the states over the GPUs: ZeRO-3 (zero_optimization.stage: 3) or FSDP; with ZeRO-3 create "
-            "TrainingArguments before from_pretrained"
-        )
-    if not log.setup.offloads("optimizer"):
-        yield translated(
-            "Offload the optimizer (zero_optimization.offload_optimizer.device: cpu); it takes host memory"
-        )
-    if stage == 3 and not log.setup.offloads("param"):
-        yield translated("Offload the parameters too (zero_optimization.offload_param.device: cpu)")
-    if _trains_adapters(log):
-        yield translated(
-            "Adapters are already being trained: the weights themselves fill the GPU; store them in fewer bytes "
-            "(load_in_4bit; for experts kept as one tensor, a quantized checkpoint), or on more GPUs"
-        )
+    def _cures(self, log: FailureLog) -> Iterator[Text]:
+        stage = log.setup.zero_stage
+        if stage != 3:
+            yield self.texts["partition_cure"]
+        if not log.setup.offloads("optimizer"):
+            yield self.texts["offload_cure"]
+        if stage == 3 and not log.setup.offloads("param"):
+            yield translated("Offload the parameters too (zero_optimization.offload_param.device: cpu)")
+        if _trains_adapters(log):
+            yield self.texts["quantize_cure"]
+            yield translated("Use more GPUs, or GPUs with more memory")
+            return
+        yield self.texts["adapters_cure"]
         yield translated("Use more GPUs, or GPUs with more memory")
-        return
-    yield translated(
-        "Train adapters (LoRA, QLoRA) instead of all weights, or use an optimizer with small states (adamw_8bit)"
-    )
-    yield translated("Use more GPUs, or GPUs with more memory")
 
 
 _ADAPTERS = Pattern(r"trainable params: [\d,]+ \|\||(?i:\bq?lora\b)|PeftModel|peft/tuners")

@@ -39,7 +39,7 @@ class MemoryGrowsWithSteps(Hazard):
             ranks = tuple(sorted({one.rank for one, _ in warned}))
             place = translated("GPU memory") if what == "gpu-memory" else translated("host memory")
             yield self.finding(
-                _growth_text(rank, worst, place, ranks),
+                self._growth_text(rank, worst, place, ranks),
                 title=translated("{place} grows by {each} per step").format(
                     place=Text(place.en[:1].upper() + place.en[1:], place.zh), each=size(worst.bytes_per_step)
                 ),
@@ -51,30 +51,26 @@ class MemoryGrowsWithSteps(Hazard):
                 confirm=() if died else (translated("It keeps growing over the next hundred steps"),),
             )
 
-
-def _growth_text(rank: GuardedRank, warning: WarningRecord, place: Text, ranks: tuple[int, ...]) -> Text:
-    since = [step for step in rank.steps if step.host_bytes or step.gpu_reserved]
-    first, last = (since[0], since[-1]) if since else (None, None)
-    seen = Text("", "")
-    if first is not None and last is not None and last.step > first.step:
-        gpu = warning.what == "gpu-memory"
-        before, now = (first.gpu_reserved, last.gpu_reserved) if gpu else (first.host_bytes, last.host_bytes)
-        seen = Text(
-            f" Seen on rank {rank.rank}: {size(before)} at step {first.step}, {size(now)} at step {last.step}.",
-            f"rank {rank.rank} 上所见：第 {first.step} 步 {size(before)}，第 {last.step} 步 {size(now)}。",
+    def _growth_text(self, rank: GuardedRank, warning: WarningRecord, place: Text, ranks: tuple[int, ...]) -> Text:
+        since = [step for step in rank.steps if step.host_bytes or step.gpu_reserved]
+        first, last = (since[0], since[-1]) if since else (None, None)
+        seen = Text("", "")
+        if first is not None and last is not None and last.step > first.step:
+            gpu = warning.what == "gpu-memory"
+            before, now = (first.gpu_reserved, last.gpu_reserved) if gpu else (first.host_bytes, last.host_bytes)
+            seen = Text(
+                f" Seen on rank {rank.rank}: {size(before)} at step {first.step}, {size(now)} at step {last.step}.",
+                f"rank {rank.rank} 上所见：第 {first.step} 步 {size(before)}，第 {last.step} 步 {size(now)}。",
+            )
+        return self.texts["growth_cause"].format(
+            ranks=ranks_text(ranks),
+            place=place,
+            each=size(warning.bytes_per_step),
+            step=warning.step,
+            left=size(warning.bytes_left),
+            steps=max(warning.steps_left, 0.0),
+            seen=seen,
         )
-    return translated(
-        "On {ranks} {place} grew by {each} per step at step {step}, with {left} left: enough for about "
-        "{steps:.0f} more steps.{seen}"
-    ).format(
-        ranks=ranks_text(ranks),
-        place=place,
-        each=size(warning.bytes_per_step),
-        step=warning.step,
-        left=size(warning.bytes_left),
-        steps=max(warning.steps_left, 0.0),
-        seen=seen,
-    )
 
 
 def _ranks_out_of_memory(run: GuardedRun, memory_kind: str) -> tuple[int, ...]:

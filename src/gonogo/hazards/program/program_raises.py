@@ -88,7 +88,7 @@ class ProgramRaises(Hazard):
                 certainty=Certainty.LIKELY if assumed else Certainty.CERTAIN,
                 cure=(
                     *([self.texts["rehearse_all_ranks"]] if assumed and is_of_other_ranks(assumed) else []),
-                    *_cures(failure, failed.first.versions),
+                    *self._cures(failure, failed.first.versions),
                 ),
                 spans=failure_places(failure),
                 ranks=failed.ranks,
@@ -116,8 +116,31 @@ class ProgramRaises(Hazard):
             ),
             title=translated("The program raised {type}").format(type=error.type),
             certainty=Certainty.CERTAIN if is_raised_in_user_code(raised) else Certainty.POSSIBLE,
-            cure=tuple(_next_steps(error)),
+            cure=tuple(self._next_steps(error)),
         )
+
+    def _cures(self, failure: Failure, versions: Mapping[str, str]) -> Iterator[Text]:
+        if failure.reading:
+            yield self.texts["syntax_cure"].format(path=failure.reading)
+            return
+        said = failure.cause or f"{failure.type}: {failure.message}"
+        lacks = _NO_NAME.search(said)
+        package = next((name for name in lacks.groups() if name), "") if lacks is not None else ""
+        if package in versions:
+            yield self.texts["missing_name_cure"].format(package=package, version=versions[package])
+        else:
+            yield from _cures_for_message(said)
+        if failure.innermost("user"):
+            yield translated("Start at the first place named here: it is the innermost line of your own code")
+
+    def _next_steps(self, error: LoggedError) -> Iterator[Text]:
+        yield from _cures_for_message(f"{error.type}: {error.message}")
+        if error.last_user_frame is not None:
+            yield translated("Start at the line of your own code that is named; then read the library's line below it")
+        elif not error.frames:
+            yield self.texts["no_traceback_cure"]
+        else:
+            yield self.texts["library_frames_cure"]
 
 
 _MAX_MESSAGE_LENGTH = 400
@@ -135,42 +158,5 @@ def _message_line(error: LoggedError) -> str:
 _NO_NAME = Pattern(r"No module named '(\w+)\.[\w.]+'|cannot import name '\w+' from '(\w+)")
 
 
-def _cures(failure: Failure, versions: Mapping[str, str]) -> Iterator[Text]:
-    if failure.reading:
-        yield translated(
-            "Correct the syntax of {path} at the place named above; JSON allows neither comments nor a comma "
-            "after the last entry"
-        ).format(path=failure.reading)
-        return
-    said = failure.cause or f"{failure.type}: {failure.message}"
-    lacks = _NO_NAME.search(said)
-    package = next((name for name in lacks.groups() if name), "") if lacks is not None else ""
-    if package in versions:
-        yield translated(
-            "{package} {version}, which was rehearsed, has no such name, but other releases do: use the "
-            "release that the code was written for (--environment FILE, --as-of DATE, or --with "
-            "{package}==VERSION)"
-        ).format(package=package, version=versions[package])
-    else:
-        yield from _cures_for_message(said)
-    if failure.innermost("user"):
-        yield translated("Start at the first place named here: it is the innermost line of your own code")
-
-
 def _cures_for_message(error: str) -> Iterator[Text]:
     yield from [text for pattern, text in _NEXT_STEPS_BY_ERROR if pattern.search(error)][:1]
-
-
-def _next_steps(error: LoggedError) -> Iterator[Text]:
-    yield from _cures_for_message(f"{error.type}: {error.message}")
-    if error.last_user_frame is not None:
-        yield translated("Start at the line of your own code that is named; then read the library's line below it")
-    elif not error.frames:
-        yield translated(
-            "The log has no traceback for it: look above it, or run again with all output kept (2>&1 | tee run.log)"
-        )
-    else:
-        yield translated(
-            "All frames belong to a library or a framework: read the line that raised the error, and what its "
-            "caller passes; if you know its version, you can compare another release"
-        )

@@ -92,10 +92,21 @@ class RolloutMemoryFractionTooLarge(LoggedHazard):
                 missing=size(missing),
             ),
             certainty=Certainty.CERTAIN if missing > _SLACK_BYTES and not of_length else Certainty.LIKELY,
-            cure=tuple(_cures(device)),
+            cure=tuple(self._cures(device)),
             confirm=(COMPLETION_LENGTH_HINT,) if of_length else (),
             ranks=tuple(sorted({each.rank for each, _ in short})),
         )
+
+    def _cures(self, device: DeviceMemory) -> Iterator[Text]:
+        engine, missing = _engine_bytes(device), _missing_bytes(device)
+        share = (engine - missing - _SLACK_BYTES) / device.total_bytes
+        if share > 0.05:
+            yield self.texts["engine_share_cure"].format(share=share)
+        if device.peak_phase == "sync":
+            yield self.texts["lora_zero2_cure"]
+        elif device.peak_phase != "generate":
+            yield self.texts["engine_sleep_cure"].format(engine=size(engine))
+        yield translated('Or give the engine GPUs of its own: vllm_mode="server"')
 
 
 def _engine_bytes(device: DeviceMemory) -> int:
@@ -110,24 +121,3 @@ def _missing_bytes(device: DeviceMemory) -> int:
 def _is_caused_by_engine(device: DeviceMemory) -> bool:
     """Whether the missing memory is less than what the engine holds."""
     return device.shortage is not None and 0 < _missing_bytes(device) < _engine_bytes(device)
-
-
-def _cures(device: DeviceMemory) -> Iterator[Text]:
-    engine, missing = _engine_bytes(device), _missing_bytes(device)
-    share = (engine - missing - _SLACK_BYTES) / device.total_bytes
-    if share > 0.05:
-        yield translated(
-            "Lower the engine's share: vllm_gpu_memory_utilization={share:.2f} or less (its weights and one sequence "
-            "of max_model_len have to fit in it)"
-        ).format(share=share)
-    if device.peak_phase == "sync":
-        yield translated(
-            "With LoRA under ZeRO-3 the weight synchronization gathers all weights at once: use ZeRO-2, or train "
-            "without an adapter, so that they are gathered one at a time"
-        )
-    elif device.peak_phase != "generate":
-        yield translated(
-            "Let the engine sleep while the trainer works: vllm_enable_sleep_mode=True frees up to {engine} (TRL; "
-            "--sleep_level 1 in ms-swift)"
-        ).format(engine=size(engine))
-    yield translated('Or give the engine GPUs of its own: vllm_mode="server"')

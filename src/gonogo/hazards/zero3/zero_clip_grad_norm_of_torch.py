@@ -38,7 +38,7 @@ class ZeroClipGradNormOfTorch(Hazard):
                 ),
                 certainty=Certainty.CERTAIN,
                 severity=Severity.WARNING,
-                cure=_cure(clipping, limit),
+                cure=self._cure(clipping, limit),
                 spans=(
                     call.place.span(),
                     clipping.span(translated("this does the clipping")) if clipping.number else stage_span(run),
@@ -63,6 +63,16 @@ class ZeroClipGradNormOfTorch(Hazard):
         title = translated("Let DeepSpeed clip at {limit}").format(limit=limit)
         return (self.fix(title, drop, edit, safe=False),) if edit is not None else ()
 
+    def _cure(self, clipping: Field, limit: float | None) -> Text:
+        """If the config clips, drop the call; otherwise set the call's limit in the config."""
+        if not clipping.number:
+            return translated('Set "gradient_clipping": {limit} in the DeepSpeed config, and drop the call').format(
+                limit=1.0 if limit is None else limit
+            )
+        if limit in (None, clipping.number):
+            return translated("Drop the call")
+        return self.texts["drop_call_cure"].format(limit=limit)
+
 
 def _max_norm(call: Call) -> float | None:
     """The ``max_norm`` of a call of ``clip_grad_norm_``; None if unknown."""
@@ -81,16 +91,3 @@ def _describe_replacement(clipping: Field) -> Text:
     if clipping.unknown:
         return translated("Only the config's gradient_clipping clips them.")
     return translated("The config sets no gradient_clipping, so nothing clips them.")
-
-
-def _cure(clipping: Field, limit: float | None) -> Text:
-    """If the config clips, drop the call; otherwise set the call's limit in the config."""
-    if not clipping.number:
-        return translated('Set "gradient_clipping": {limit} in the DeepSpeed config, and drop the call').format(
-            limit=1.0 if limit is None else limit
-        )
-    if limit in (None, clipping.number):
-        return translated("Drop the call")
-    return translated(
-        'Drop the call; if {limit} is the limit you want, set "gradient_clipping": {limit} in the DeepSpeed config'
-    ).format(limit=limit)
