@@ -14,7 +14,7 @@ from gonogo.check.environment import environment_findings
 from gonogo.check.findings import check
 from gonogo.check.settings import CheckSettings
 from gonogo.evidence.environment.compatibility import builds_of
-from gonogo.evidence.environment.environment import Environment, Package
+from gonogo.evidence.environment.environment import ADDED_HEADING, Environment, Package
 from gonogo.evidence.environment.this_machine import interpreter
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.field import Field
@@ -170,3 +170,13 @@ def test_names_that_numpy_removed_are_those_of_its_own_table() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         assert [name for name in removed if hasattr(numpy, name)] == []
+
+
+def test_a_release_that_gonogo_added_is_never_certain() -> None:
+    """The project's files don't name accelerate: the newest is gonogo's choice, and what the user has may be older."""
+    stated = "transformers==4.33.0\n{heading}accelerate==1.2.1\n"
+    Path("train.py").write_text("from transformers import Trainer\n\nTrainer(model=None).train()\n")
+    Path("launch.sh").write_text("torchrun --nproc_per_node 8 train.py\n")
+    for heading, certainty in (("", Certainty.CERTAIN), (f"{ADDED_HEADING}\n", Certainty.LIKELY)):
+        Path("requirements.txt").write_text(stated.format(heading=heading))
+        assert found()["python-package-version-mismatch"].certainty is certainty

@@ -395,7 +395,6 @@ def test_what_the_user_has_to_provide_is_the_users_error(project: Project, monke
         (["mpirun", "-n", "8", "python", "train.py"], {}, r"can't rehearse `mpirun .*torchrun"),
         (["A=1"], {}, "can't rehearse"),
         (["./nothing.sh"], {}, r"the script \./nothing\.sh does not exist"),
-        (["deepspeed", "train.py"], {}, "add --gpus 8xH100-80G"),
         (
             ["deepspeed", "--num_gpus", "8", "train.py"],
             {"gpus": "4xH100-80G"},
@@ -419,6 +418,15 @@ def test_bad_input_gets_one_clear_line(project: Project, command: list[str], opt
         project.rehearse(*command, **options)
     assert "\n" not in error.value.text.en + error.value.text.zh
     assert error.value.text.zh != error.value.text.en
+
+
+def test_gpus_that_nothing_tells_are_assumed_and_said(project: Project) -> None:
+    """A command that takes what the machine has is rehearsed all the same: asking would end the first try."""
+    project.write("train.py", "import os\nassert os.environ['WORLD_SIZE'] == '8'\n")
+    record = project.rehearse("accelerate", "launch", "train.py")
+    assert record.ranks[0].outcome == "completed"
+    assert record.world_size == 8
+    assert any("assuming 8; --gpus 4xH100-80G" in english for english, _ in record.notes)
 
 
 def test_a_python_by_its_path(project: Project, tmp_path: Path) -> None:

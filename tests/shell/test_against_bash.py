@@ -38,6 +38,7 @@ def test_scripts_are_read_as_bash_runs_them(bash: Bash) -> None:
     [
         "d=/data; m=llm\nprog 1 $d/$m/x --config=$d/e/$m/x.json $d/$m:$d/f/$m/x $d/e/$m.json $(pwd)/exp/$m/x",
         "A=1\nB=$A/$A/x N=$A\nprog 1 $B\n{ prog 2; }",
+        'export X = y\nprog 1 "[$X]"\nif export 1A; then prog 2; else prog 3; fi\nset -e\nexport B = 2\nprog 4 $B',
         "E=(a $F/$F/x 'b c')\nfor X in $F/$F/y ${E[@]}; do prog 1 $X; done",
         "mkdir a\ncd ./a\ncd ../\nprog 1\nmkdir b\ncd b\ncd ..\nprog 2",
         "cd sub/../sub\npushd ..\nprog 1\npopd\nprog 2\ncd -\nprog 3",

@@ -18,7 +18,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from gonogo.evidence.environment.compatibility import releases_for_torch
-from gonogo.evidence.environment.environment import Environment
+from gonogo.evidence.environment.environment import ADDED_HEADING, Environment
 from gonogo.evidence.environment.own_package import OwnPackage, own_package, packages_in_folder
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.reading import read_environment
@@ -105,7 +105,7 @@ class ProjectPackages(msgspec.Struct):
         lines = [f"# What {', '.join(self.files) or 'the launch'} asks for, put together by gonogo prepare."]
         lines += [f"# Not followed: {line}" for line in self.index_lines]
         lines += [line for name, line in sorted(self.lines.items()) if name not in self.added]
-        lines += ["# What the launch needs beside:"] if self.added else []
+        lines += [ADDED_HEADING] if self.added else []
         lines += [self._release_for_torch(name) for name in sorted(self.added)]
         return "\n".join([*lines, ""]).encode()
 

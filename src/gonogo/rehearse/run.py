@@ -41,7 +41,7 @@ from gonogo.prepare.provided_files import (
 )
 from gonogo.rehearse.interruptions import rehearse_interruptions, rehearse_later_interruptions
 from gonogo.rehearse.launch.build_tools import with_build_tools
-from gonogo.rehearse.launch.launch import UNSPECIFIED_GPU_COUNT, LaunchMachine, ResolvedLaunch
+from gonogo.rehearse.launch.launch import UNSPECIFIED_GPU_COUNT, LaunchMachine, ResolvedLaunch, is_unspecified_count
 from gonogo.rehearse.launch.torch_installed import check_torch
 from gonogo.rehearse.launch.worker_environment import in_environment, worker_environment
 from gonogo.rehearse.limits.certificate import apply_limits
@@ -88,6 +88,12 @@ class LocalPool:
 _SCRIPT_TIMEOUT = 150.0
 # How often connected ranks are run again after a node was lost.
 _MAX_RETRIES = 2
+_ASSUMED_GPUS = 8
+"""The accelerators of a node, if neither the command nor the user says how many there are."""
+_GPUS_ASSUMED = translated(
+    "neither the command nor --gpus says how many GPUs each node has: assuming {count}; --gpus {half}x{name}, for "
+    "example, says otherwise"
+)
 
 
 def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -> RehearsalRecord:
@@ -285,6 +291,18 @@ def _run_rehearsal(
             python=str(overlay.python or sys.executable),
         )
         resolved = resolve(request.command, situation)
+        if requested_machine.count == UNSPECIFIED_GPU_COUNT and is_unspecified_count(
+            resolved.launch.processes_per_node
+        ):
+            requested_machine = replace(requested_machine, count=_ASSUMED_GPUS)
+            surroundings = LaunchMachine.of(requested_machine, request.nodes)
+            situation = dataclasses.replace(situation, surroundings=surroundings)
+            resolved = resolve(request.command, situation)
+            notes.append(
+                _GPUS_ASSUMED.format(
+                    count=_ASSUMED_GPUS, half=_ASSUMED_GPUS // 2, name=requested_machine.accelerator.name
+                )
+            )
         machine = machine_for(resolved.launch, request, requested_machine)
         ranks = ranks_to_run(
             request.ranks, resolved.launch, machine, program_may_start_more=may_start_processes(resolved.launch)

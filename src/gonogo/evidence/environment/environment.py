@@ -24,6 +24,10 @@ _ANY_VERSION = translated("any")
 _VERSION_NOT_KNOWN = translated("the version of {name} is not known")
 
 
+ADDED_HEADING = "# What the launch needs beside:"
+"""Below this line of an environment that gonogo put together are packages that the project's files don't name."""
+
+
 class Package(msgspec.Struct, frozen=True):
     """A package and its version, as far as known. ``specifier`` is empty if it is not restricted."""
 
@@ -43,6 +47,12 @@ class Package(msgspec.Struct, frozen=True):
     ``name`` is then the name in the file or only the last part of the address, and may not be the package with this
     name on the index.
     """
+
+    @property
+    def is_added(self) -> bool:
+        """Whether gonogo added it to what the project asks for, so that its release is gonogo's choice."""
+        place = self.place
+        return place is not None and ADDED_HEADING.encode() in place.source.data[: place.start]
 
     @property
     def version_text(self) -> str | None:

@@ -10,7 +10,7 @@ import msgspec
 from gonogo.evidence.shell.expansion import array_with_element, expand, expand_words, number_in
 from gonogo.evidence.shell.lexer import Literal, ShellAssignment, SimpleCommand, SyntaxWord, expand_braces
 from gonogo.evidence.shell.reading import Reading
-from gonogo.evidence.shell.state import SUCCESS, ExitStatus, State, Variable
+from gonogo.evidence.shell.state import FAILURE, SUCCESS, ExitStatus, State, Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
 from gonogo.evidence.source_file import Place
 from gonogo.finding import translated
@@ -67,9 +67,17 @@ def _unknown_array(place: Place) -> Variable:
     return Variable((), place, array=(ShellWord((piece,), place),))
 
 
+_NO_NAME_PATTERN = r"[^\w\[\]+]*|\d.*"
+_NO_NAME = translated(
+    "for bash {text} is no name that {program} could take, so that it sets nothing here; NAME=VALUE is written "
+    "without blanks"
+)
+
+
 def declare(shell: Reading, simple: SimpleCommand, words: Sequence[ShellWord], state: State) -> ExitStatus:
     """``export``, ``declare``, ``typeset``, ``local``, ``readonly``."""
     program = words[0].value or ""
+    status = SUCCESS
     exported = program == "export"
     removing = computed = keyed = False
     rest = list(simple.words[1:])
@@ -85,6 +93,9 @@ def declare(shell: Reading, simple: SimpleCommand, words: Sequence[ShellWord], s
                 continue
             name, equals, value = text.partition("=")
             if not name.isidentifier():
+                if status is SUCCESS and word.value is not None and re.fullmatch(_NO_NAME_PATTERN, name):
+                    shell.note(word.place, _NO_NAME.format(program=program, text=text or "''"))
+                    status = FAILURE
                 continue
             _save_outer_value(program, name, state)
             if equals:
@@ -103,7 +114,7 @@ def declare(shell: Reading, simple: SimpleCommand, words: Sequence[ShellWord], s
             piece = Piece(None, shell.source, each.start_byte, each.end_byte, many=keyed)
             variable = Variable((piece,), shell.place(each))
         _declare(name, variable, state, exported)
-    return SUCCESS
+    return status
 
 
 def _save_outer_value(program: str, name: str, state: State) -> None:

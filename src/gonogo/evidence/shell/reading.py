@@ -44,6 +44,9 @@ class Reading:
         self.printed = get_command_output
         """What ``$(…)`` prints, where it is one of the few commands whose output the files settle."""
 
+    def note(self, place: Place, reason: Text) -> None:
+        """Record something that can't be followed: kept where a whole script is read."""
+
     def place(self, node: Any) -> Place:
         """The span of a node."""
         return Place(self.source, node.start_byte, node.end_byte)

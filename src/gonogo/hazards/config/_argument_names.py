@@ -77,6 +77,16 @@ def border(kind: str, name: str, environment: Environment) -> tuple[str, str] | 
     return None
 
 
+def open_border(kind: str, name: str, environment: Environment) -> str | None:
+    """The release that removed the argument, where the project's files allow that one and older ones alike."""
+    until = (_load_table()[kind].get(name) or {}).get("until")
+    package = environment.packages.get("transformers")
+    if not until or package is None or package.address or package.version is not None:
+        return None
+    older, newer = (environment.within("transformers", f"{sign}{until}") for sign in ("<", ">="))
+    return until if older is None and newer is None else None
+
+
 def renamed_argument(kind: str, name: str, environment: Environment) -> str | None:
     """The equivalent name that this environment's transformers knows, or None."""
     candidates = (

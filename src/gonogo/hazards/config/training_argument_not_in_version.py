@@ -6,6 +6,7 @@ from gonogo.hazards.config._argument_names import (
     border,
     is_droppable_argument,
     known_argument_names,
+    open_border,
     renamed_argument,
 )
 from gonogo.hazards.config._parsed_arguments import parsed_classes
@@ -86,7 +87,7 @@ class TrainingArgumentNotInVersion(Hazard):
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Keywords of calls of TrainingArguments and Trainer."""
-        if run.environment.within("transformers", ">0") is None:
+        if not run.environment.has("transformers"):
             return
         for call in script.calls(*_ARGUMENT_CLASSES):
             kind = next((_ARGUMENT_CLASSES[name] for name in call.names if name in _ARGUMENT_CLASSES), None)
@@ -96,7 +97,10 @@ class TrainingArgumentNotInVersion(Hazard):
             for keyword in call.keywords:
                 place = call.keyword_place(keyword)
                 why = border(kind, keyword, run.environment)
-                if why is None or place is None:
+                if place is None:
+                    continue
+                if why is None:
+                    yield from self._in_newer_releases(keyword, kind, place.span(), run.environment)
                     continue
                 yield self._finding(
                     keyword,
@@ -110,7 +114,7 @@ class TrainingArgumentNotInVersion(Hazard):
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Options of a program that parses TrainingArguments, and keys of LLaMA-Factory's YAML."""
-        if run.environment.within("transformers", ">0") is None:
+        if not run.environment.has("transformers"):
             return
         parsed = parsed_classes(run)
         factory = launch.framework == "llamafactory"
@@ -121,10 +125,14 @@ class TrainingArgumentNotInVersion(Hazard):
                 continue
             field = run.arguments.get(name)
             why = border("TrainingArguments", name, run.environment)
-            if why is None or (factory and name not in RENAMED_ARGUMENTS):
+            if factory and name not in RENAMED_ARGUMENTS:
                 continue  # LLaMA-Factory's own class keeps some that transformers dropped
             place = launch.options.place_of(name)
             span = place.span() if place is not None else field.span()
+            if why is None:
+                if parsed is not None:
+                    yield from self._in_newer_releases(name, "TrainingArguments", span, run.environment)
+                continue
             yield self._finding(
                 name,
                 "TrainingArguments",
@@ -134,6 +142,30 @@ class TrainingArgumentNotInVersion(Hazard):
                 is_certain=parsed is not None and place is not None,
                 fix=_option_fix(launch, name, run.environment),
             )
+
+    def _in_newer_releases(self, name: str, kind: str, span: Span | None, environment: Environment) -> Findings:
+        """The argument is gone in releases that the project's files allow, and pip installs the newest."""
+        until = open_border(kind, name, environment)
+        if until is None:
+            return
+        package = environment.packages["transformers"]
+        instead = RENAMED_ARGUMENTS.get(name) or ARGUMENT_REPLACEMENTS.get(name)
+        older = f'pip install "transformers<{until}"'
+        yield self.finding(
+            self.texts["newer_cause"].format(
+                kind=kind, name=name, border=until, stated=f"transformers{package.specifier}"
+            ),
+            certainty=Certainty.POSSIBLE,
+            cure=(
+                Text(f"Install an older one: {older}", f"安装较旧的版本：{older}"),
+                translated("Use {instead} instead").format(instead=instead)
+                if instead
+                else translated("Leave {name} out").format(name=name),
+            ),
+            spans=(span, package.place.span() if package.place is not None else None),
+            parameter=name,
+            confirm=self.texts["newer_confirm"].format(border=until),
+        )
 
     def _finding(
         self,

@@ -64,12 +64,15 @@ def alone(run: Run) -> bool:
 
 
 def certainty_of_versions(environment: Environment, run: Run, *names: str) -> Certainty:
-    """How certain it is that a run will have these packages: certain if a file specifies them.
+    """How certain it is that a run will have these packages: certain if a file of the project specifies them.
 
     This Python's packages are certain if it is itself being checked (``gonogo env``); otherwise the run may use
     another Python.
     """
     asked_about = alone(run) and not any(map(_is_declared_in_file, environment.packages.values()))
+    packages = (environment.packages.get(canonical(name)) for name in names)
+    if any(package is not None and package.is_added for package in packages):
+        return Certainty.LIKELY
     return Certainty.CERTAIN if asked_about or from_file(environment, *names) else Certainty.LIKELY
 
 

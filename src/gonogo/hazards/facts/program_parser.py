@@ -234,9 +234,17 @@ def _surely_runs(script: PythonFile, node: ast.AST, run: Run, depth: int = 0) ->
         _surely_runs(other, call, run, depth + 1)
         for other in run.scripts
         for call in other.nodes(ast.Call)
-        if _name_of(call.func) == around.name and run.reached.holds(other.path, call.lineno)
+        if _calls(other, call, around.name) and run.reached.holds(other.path, call.lineno)
         if script.enclosing_function(node) is not other.enclosing_function(call)
     )
+
+
+def _calls(script: PythonFile, call: ast.Call, name: str) -> bool:
+    """Whether a call is one of a function of that name, or hands it to Fire, which calls it."""
+    if _name_of(call.func) == name:
+        return True
+    given = call.args[0] if call.args else None
+    return isinstance(given, ast.Name) and given.id == name and script.qualified(call.func) == "fire.Fire"
 
 
 def _name_of(func: ast.expr) -> str:

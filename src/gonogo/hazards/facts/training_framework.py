@@ -28,11 +28,20 @@ def uses_trainer(run: Run) -> bool | None:
         return True
     if not run.scripts:
         return None
-    calls = (
-        next(script.calls(*TRAINER_CLASSES, *_TRAINING_ARGUMENTS_CLASSES, *_PARSER_CLASSES), None)
-        for script in run.scripts
-    )
-    return any(call is not None for call in calls)
+    if next(trainer_calls(run), None) is not None:
+        return True
+    calls = (next(script.calls(*_TRAINING_ARGUMENTS_CLASSES, *_PARSER_CLASSES), None) for script in run.scripts)
+    return any(call is not None for call in calls) and not _has_own_loop(run)
+
+
+def _has_own_loop(run: Run) -> bool:
+    """Whether the scripts call ``backward`` themselves, and no class of theirs is a Trainer whose step that is.
+
+    Such a program may still parse TrainingArguments, for the options alone.
+    """
+    if any(next(script.subclasses(*TRAINER_CLASSES), None) is not None for script in run.scripts):
+        return False
+    return any(next(script.calls("*.backward"), None) is not None for script in run.scripts)
 
 
 @lru_cache(maxsize=16)

@@ -39,22 +39,26 @@ class ProgramArgumentRefused(Hazard):
         if any(word.value is None for word in launch.options.words):
             return  # an unknown word may be it
         given = [word for word in map(_written, launch.options) if word is not None]
+        missing: list[DeclaredOption] = []
         for declared in parser.declared:
             required = declared.call.keyword_node("required")
             if not declared.names or not declared.surely or not isinstance(required, ast.Constant):
                 continue
             if required.value is not True or meant.intersection(declared.names):
                 continue
-            if any(declared in parser.declaring(word) for word in given):
-                continue
-            name = max(declared.names, key=len)
-            yield self.finding(
-                translated("The program requires {name}, which the command does not give.").format(name=name),
-                certainty=Certainty.CERTAIN,
-                cure=translated("Give {name} a value").format(name=name),
-                spans=(launch.place.span(), declared.call.place.span()),
-                parameter=name,
-            )
+            if not any(declared in parser.declaring(word) for word in given):
+                missing.append(declared)
+        if not missing:
+            return
+        names = [max(declared.names, key=len) for declared in missing]
+        listed = ", ".join(names)
+        yield self.finding(
+            translated("The program requires {name}, which the command does not give.").format(name=listed),
+            certainty=Certainty.CERTAIN,
+            cure=translated("Give {name} a value").format(name=listed),
+            spans=(launch.place.span(), *(declared.call.place.span() for declared in missing)),
+            parameter=names[0],
+        )
 
     def _refusal(
         self, option: Option, word: str, parser: ProgramParser

@@ -10,7 +10,10 @@ from gonogo.evidence.field import whole_number
 from gonogo.hazards.rule import Certainty, Field, Launch, Run, Span, Text, translated
 
 _CONFIGS = ("trl.GRPOConfig", "trl.RLOOConfig")
+_TRAINERS = ("trl.GRPOTrainer", "trl.RLOOTrainer")
 _COMMANDS = ("grpo", "rloo", "trl.scripts.grpo", "trl.scripts.rloo")
+_CONFIG_CHECKS_SINCE, _CONFIG_SURELY_CHECKS_SINCE = "0.18", "0.19"
+"""Releases of trl: before the first only the trainer looks at the batch, from the second on surely its config does."""
 
 
 class GenerationBatch(msgspec.Struct, frozen=True):
@@ -27,7 +30,8 @@ def generation_batch(launch: Launch, run: Run) -> GenerationBatch | None:
     """The batch of a GRPO or RLOO run; None for other runs, or if a number is unknown."""
     known = is_grpo(launch, run)
     world = run.world_size
-    if not known or world is None:
+    checks = _checks(launch, run) if known else False
+    if checks is False or world is None:
         return None
     get = run.arguments.get
     swift = run.framework == "ms-swift"
@@ -35,6 +39,7 @@ def generation_batch(launch: Launch, run: Run) -> GenerationBatch | None:
     each = _number_or_default(get("per_device_train_batch_size"), None if swift else 8)
     if generations is None or each is None or generations < 2:
         return None
+    certain = Certainty.CERTAIN if checks else Certainty.LIKELY
     given = get("generation_batch_size")
     steps_given, accumulation = get("steps_per_generation"), get("gradient_accumulation_steps")
     default = math.ceil(16 / (each * world)) if swift else 1
@@ -42,21 +47,35 @@ def generation_batch(launch: Launch, run: Run) -> GenerationBatch | None:
     spans = (get("num_generations").span(), get("per_device_train_batch_size").span())
     if (whole := whole_number(given)) is not None:
         how = translated("generation_batch_size")
-        return GenerationBatch(whole, generations, how, (given.span(), *spans), Certainty.CERTAIN)
+        return GenerationBatch(whole, generations, how, (given.span(), *spans), certain)
     if steps is None or not given.absent:
         return None
     all_given = (get("num_generations"), get("per_device_train_batch_size"), accumulation)
-    sure = known is True and all(one.known for one in all_given[:2])
+    sure = all(one.known for one in all_given[:2])
     how = Text(
         f"{world} processes × per-device batch {each} × {steps} steps",
         f"{world} 个进程 × 每设备批次 {each} × {steps} 步",
     )
-    certainty = Certainty.CERTAIN if sure else Certainty.LIKELY
+    certainty = certain if sure else Certainty.LIKELY
     batch = GenerationBatch(world * each * steps, generations, how, (*spans, accumulation.span()), certainty)
     if batch.completions % generations == 0 and run.environment.within("trl", "<0.17"):
         how = Text(f"{world} processes × per-device batch {each}", f"{world} 个进程 × 每设备批次 {each}")
         return GenerationBatch(world * each, generations, how, spans, Certainty.LIKELY)
     return batch
+
+
+def _checks(launch: Launch, run: Run) -> bool | None:
+    """Whether something refuses a batch that doesn't divide: a trainer of the project's own may take it as it is.
+
+    None if the trainer is not trl's as far as the code shows, and trl's config may check or not.
+    """
+    if run.framework == "ms-swift" or (launch.program.string or "") in _COMMANDS:
+        return True
+    if any(next(script.calls(*_TRAINERS), None) is not None for script in run.scripts):
+        return True
+    if run.environment.within("trl", f">={_CONFIG_SURELY_CHECKS_SINCE}"):
+        return True
+    return False if run.environment.within("trl", f"<{_CONFIG_CHECKS_SINCE}") else None
 
 
 def _number_or_default(field: Field, default: int | None) -> int | None:
