@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -75,9 +76,16 @@ def read_yaml_at(
         source = to_written_file(path, *written_files[whole]).source
         return read_yaml(source) if source is not None else None
     try:
-        return read_yaml(SourceFile.read(display_path(cwd / os.path.expanduser(path))))
+        source = SourceFile.read(display_path(cwd / os.path.expanduser(path)))
     except UserError:
         return None
+    return _parsed(source.path, source.data, source.writable)
+
+
+@lru_cache(maxsize=8)
+def _parsed(path: str, data: bytes, writable: bool) -> YamlFile:
+    """The YAML file, parsed once for all launches that name it."""
+    return read_yaml(SourceFile(path, data, writable=writable))
 
 
 def read_launch_yaml(launch: Launch, path: str) -> YamlFile | None:
