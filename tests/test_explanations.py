@@ -181,3 +181,26 @@ class TestWhatRunsTheFailingCode:
         said = sentence(report_on(tmp_path, log, versions={"trl": "0.22.2", "transformers": "5.6.0"}))
         assert "trl 0.22.2 imports mergekit, which is not installed" in said
         assert "matches the packages installed with it (transformers 5.6.0)" in said
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "says"),
+    [
+        ("a, b = 1, param.shape[1]", "IndexError: tuple index out of range", "param has at most 1 dimensions"),
+        ("bsz, q_len, _ = x.size()", "ValueError: too many values to unpack (expected 3)", "x has more than 3"),
+        ("b, n = x.shape", "ValueError: not enough values to unpack (expected 2, got 1)", "x has 1 dimensions where 2"),
+        ('ids = inputs["ids"]', "TypeError: list indices must be integers or slices, not str", "inputs is a list here"),
+        ("pad = copy(batches[0])", "IndexError: list index out of range", "batches is empty"),
+    ],
+)
+def test_a_message_of_pythons_own_is_explained_by_the_line(tmp_path: Path, code: str, error: str, says: str) -> None:
+    assert says in sentence(report_on(tmp_path, framed("trl/trainer.py", code, error)))
+
+
+def test_a_factor_that_is_a_parallel_size_is_named_with_it(tmp_path: Path) -> None:
+    error = (
+        "RuntimeError: The size of tensor a (2048) must match the size of tensor b (1024) at non-singleton dimension 0"
+    )
+    log = framed("megatron/core/rope_utils.py", "t = t * cos_", error)
+    assert "context-parallel-size is 2" in clues(report_on(tmp_path, log, launch="train.py --context-parallel-size 2"))
+    assert "exactly double" in clues(report_on(tmp_path, log, launch="train.py --context-parallel-size 4"))

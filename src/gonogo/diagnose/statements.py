@@ -12,6 +12,7 @@ from gonogo.diagnose.explanations.attributes import explain_by_attribute, implem
 from gonogo.diagnose.explanations.calls import explain_by_call
 from gonogo.diagnose.explanations.explanation import Explanation, first_explanation
 from gonogo.diagnose.explanations.messages import explain_by_message
+from gonogo.diagnose.explanations.python_errors import explain_by_python_error
 from gonogo.diagnose.explanations.rule_table import explain_by_rule
 from gonogo.diagnose.explanations.surroundings import explain_by_surroundings
 from gonogo.evidence.failure.api_mismatch import (
@@ -88,6 +89,7 @@ def exception_statement(facts: FailureFacts, versions: Mapping[str, str]) -> Sta
             partial(explain_by_call, raised),
             partial(explain_by_attribute, raised, misfit, versions),
             partial(explain_by_message, raised),
+            partial(explain_by_python_error, raised, versions),
             last,
         )
     )

@@ -47,7 +47,7 @@ def of_numbers(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
             yield from _division_clues(log, raised, place)
         if raised.message.form == "size_mismatch" or raised.message.shapes:
             yield from _view_clues(raised.message, place)
-            yield from _size_clues(raised.message, place)
+            yield from _size_clues(log, raised.message, place)
         yield from _setting_clues(log, raised.message, place)
 
 
@@ -208,7 +208,7 @@ def _adapter_clues(exception: RaisedException, place: CluePlace) -> Iterator[Clu
     )
 
 
-def _size_clues(message: Message, place: CluePlace) -> Iterator[Clue]:
+def _size_clues(log: FailureLog, message: Message, place: CluePlace) -> Iterator[Clue]:
     """Two sizes of which one is a multiple of the other, either of whole tensors or of one dimension."""
     counts = [math.prod(shape) for shape in message.shapes if shape]
     for big in message.shapes:
@@ -229,8 +229,15 @@ def _size_clues(message: Message, place: CluePlace) -> Iterator[Clue]:
     if len(sizes) == 2 and min(sizes) and max(sizes) % min(sizes) == 0 and max(sizes) != min(sizes):
         small, large = min(sizes), max(sizes)
         times = large // small
+        cut_by = next((one for one in _size_settings(log) if _splits_sequences(one) and one.number == times), None)
         meant = (
             translated(
+                ", and {name} is {times}: one of the two is whole, while the other is cut across these ranks (or cut "
+                "twice). Run with {name} 1 to check; a release of the code at the failing line in which both are cut "
+                "alike is the cure"
+            ).format(name=cut_by.name, times=times)
+            if cut_by is not None
+            else translated(
                 ": exactly double, as when something is done twice (a cache that the recomputation in "
                 "checkpointing appended to, a sequence concatenated with itself)"
             )
@@ -284,6 +291,11 @@ def _size_settings(log: FailureLog) -> Iterator[RunSetting]:
         if setting_meaning(setting.name) and setting.number is not None and setting.name not in seen:
             seen.add(setting.name)
             yield setting
+
+
+def _splits_sequences(setting: RunSetting) -> bool:
+    """Whether the setting is a number of ranks that a sequence is cut across."""
+    return setting_meaning(setting.name) in ("cp", "sp", "tp")
 
 
 def _places(settings: Iterable[RunSetting]) -> tuple[CluePlace, ...]:

@@ -23,6 +23,7 @@ _PARAMETER_OFFLOAD_KEYS = ("offload_param", "nvme_path", "zenflow")
 _OFF_VALUES = ("false", "0", "none", "no", "null", "")
 _MAX_FRAMES = 3
 _MAX_MODULE_CLUES = 2
+_SHAPE_INDEX = ".shape["
 
 
 def slice_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
@@ -61,7 +62,11 @@ def slice_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
 def empty_parameter_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     """A parameter without dimensions or elements, as ZeRO-3 leaves it after partitioning."""
     raised = facts.chain[-1] if facts.chain else None
-    if raised is None or log.setup.zero_stage != 3 or not _EMPTY_TENSOR.search(raised.message.text):
+    if raised is None or log.setup.zero_stage != 3:
+        return
+    code = raised.frames[-1].code if raised.frames else ""
+    reads_shape = raised.message.text.strip() == "tuple index out of range" and _SHAPE_INDEX in code
+    if not reads_shape and not _EMPTY_TENSOR.search(raised.message.text):
         return
     offload = next((one for one in settings_of(log) if one.last_name in _PARAMETER_OFFLOAD_KEYS), None)
     yield Clue(

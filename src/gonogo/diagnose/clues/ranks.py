@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 
 from gonogo.evidence.failure.settings import world_size
@@ -51,11 +51,19 @@ def _mismatched_collectives(calls: Sequence[LoggedCollective]) -> Iterator[Clue]
             continue
         sides = sorted(different.items(), key=lambda side: len(side[1]))
         described = [(_ranks_of_calls(side), _describe_call(side[0])) for _, side in sides[:3]]
-        yield Clue(
-            translated(
+        factor = _factor_of_sizes(different)
+        apart = translated(
+            "Sender and receiver disagree on the size: at collective {sequence}, {sides}{factor}. Compare the tensor's "
+            "shape, its shards and its dtype on both sides, and cast or gather it before it is sent"
+        )
+        if factor is None:
+            apart = translated(
                 "The ranks diverge: at collective {sequence}, {sides}. They ran different code before it; look for a "
                 "branch, a batch or a module that only some ranks have"
-            ).format(
+            )
+        yield Clue(
+            apart.format(
+                factor=factor,
                 sequence=sequence,
                 sides=Text(
                     " but ".join(
@@ -68,6 +76,20 @@ def _mismatched_collectives(calls: Sequence[LoggedCollective]) -> Iterator[Clue]
             decides=True,
         )
         return
+
+
+def _factor_of_sizes(sides: Collection[tuple[str, int | None]]) -> Text | None:
+    """What the sizes of a send and its receive say about each other; None if they agree or are something else."""
+    sizes = {operation.upper(): size for operation, size in sides}
+    sent, awaited = sizes.get("SEND"), sizes.get("RECV")
+    if len(sides) != 2 or not sent or not awaited or sent == awaited:
+        return None
+    times, rest = divmod(max(sent, awaited), min(sent, awaited))
+    if rest or times not in (2, 4):
+        return Text("", "")
+    return translated(
+        ": {times} x as many, as when one side has float32 and the other {other}, or only a shard of it"
+    ).format(times=times, other="bfloat16" if times == 2 else "float8")
 
 
 def _uneven_collective_counts(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
