@@ -3,8 +3,8 @@
     python litgpt_checkpoint.py --folder checkpoints/google/gemma-2b --tokenizer google/gemma-2b finetune lora …
 
 ``--tokenizer`` is the repository whose tokenizer is taken. ``litgpt download`` would convert published weights instead;
-a rehearsal needs only their names, shapes and types, which are the class's. (Not on the device ``meta``: litgpt's loader
-reads storages, which such tensors lack.)
+a rehearsal needs only their names, shapes and types, which are the class's. They aren't on the device ``meta``:
+litgpt's loader reads storages, which such tensors lack.
 """
 
 import argparse
