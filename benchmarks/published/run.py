@@ -10,6 +10,8 @@ all but the data or the way of reading; B+: the lengths of the data are unknown;
 the command is run as it stands, and what had to be replaced (data that can't be had) is said in the row's file. Rows
 that can't be rehearsed stay, with the reason.
 
+What a recipe's files name and is not here (data, tokenizers) is left to ``gonogo prepare`` where ``prepare = true``.
+
 DIR holds bare clones, as for ``projects.py``. NAME is part of a row's name or its file's. Rows that have a result with
 the same command are left out unless ``--again`` is given. Each result is kept in ``results.jsonl`` at once.
 """
@@ -136,14 +138,20 @@ def environment_of(row: dict[str, Any], cache: Path) -> dict[str, str]:
 
 def rehearsed(row: dict[str, Any], folder: Path, cache: Path) -> dict[str, Any]:
     """Rehearse one; what the fullest of its ranks takes, or why that isn't known."""
-    words = ["--gpus", row["gpus"], "--ranks", row.get("ranks", "0"), "--format", "json"]
-    words += ["--timeout", str(_TIMEOUT)]  # that the machine is slow is no verdict
+    both = ["--gpus", row["gpus"], "--format", "json", "--timeout", str(_TIMEOUT)]  # a slow machine is no verdict
     for package in row.get("with", []):
-        words += ["--with", package]
+        both += ["--with", package]
     if "as_of" in row:
-        words += ["--as-of", row["as_of"]]
+        both += ["--as-of", row["as_of"]]
     if row.get("own_environment"):
-        words.append("--yes")
+        both.append("--yes")
+    if row.get("prepare"):
+        subprocess.run(
+            [sys.executable, "-m", "gonogo", "prepare", *both, "--", *shlex.split(command_of(row, str(PROGRAMS)))],
+            cwd=folder / row.get("folder", "."), env=environment_of(row, cache), stdout=subprocess.DEVNULL,
+            timeout=2 * _TIMEOUT, check=False,
+        )  # fmt: skip
+    words = [*both, "--ranks", row.get("ranks", "0")]
     start = time.monotonic()
     records = Path(tempfile.mkdtemp(prefix="records-", dir=cache))
     words += ["--keep", str(records)]

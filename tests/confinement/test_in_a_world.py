@@ -503,6 +503,33 @@ def test_a_user_without_a_home(world_of: Any, monkeypatch: pytest.MonkeyPatch, m
         assert shell(world, "echo here") == "here"
 
 
+_MANAGER = """
+from multiprocessing import Manager
+if __name__ == "__main__":
+    with Manager() as manager:
+        print(len(manager.list([1, 2])))
+"""
+
+
+@pytest.mark.parametrize("length", [20, 150])
+def test_sockets_below_a_long_tmpdir(length: int, world_of: Any, needs: Needs, tmp_path: Path) -> None:
+    """The kernel refuses a socket's path of more than 107 bytes, which programs make of TMPDIR."""
+    needs("namespaces", "self")
+    scratch = tmp_path / ("long" * length)[:length]
+    scratch.mkdir()
+    confinement = Confinement(scratch)
+    folder = confinement.shared / "rank-0-12345678" / "caches" / "tmp"
+    folder.mkdir(parents=True)
+    program = tmp_path / "program.py"
+    program.write_text(_MANAGER)
+    short = confinement.short_path(folder)
+    with confinement.world() as world:
+        done = run(world, PYTHON, str(program), variables={"TMPDIR": str(short)})
+        assert done.stdout == b"2\n", done.stderr.decode()
+    del confinement, world
+    assert short.is_relative_to(tmp_path) or not short.parents[2].exists()
+
+
 _NESTED = """
 import os, subprocess, sys, tempfile
 from pathlib import Path

@@ -161,6 +161,16 @@ def test_the_file_of_sentencepiece_holds_all_tokens() -> None:
     assert (trainer[3], trainer[4], trainer[40], trainer[41], trainer[42]) == (2, 32000, 0, 1, 2)
 
 
+def test_the_file_of_sentencepiece_names_its_first_and_last_token() -> None:
+    """The library finds them by name (``SentencePieceProcessor.bos_id``): <s>, where the file has no other."""
+    layout = tokenizer_layout("gemma")
+    tokens = tokens_by_id(layout, ["a", "b"])
+    fields = _fields(sentencepiece_model(layout, tokens))
+    trainer = dict(_fields(next(value for field, value in fields if field == 2 and isinstance(value, bytes))))
+    assert (trainer[41], trainer[42]) == (2, 1)
+    assert (trainer[45], trainer[46], trainer[47], trainer[48]) == (b"<unk>", b"<bos>", b"<eos>", b"<pad>")
+
+
 def test_a_vision_model_has_its_processor() -> None:
     model = published_model("Qwen/Qwen2.5-VL-7B-Instruct")
     assert model is not None

@@ -71,6 +71,18 @@ def asked(folder: Path, *command: str) -> ProjectPackages:
     return project_packages(runs, folder)
 
 
+def test_a_program_outside_the_project_is_read_with_what_it_imports_of_it(
+    project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """As it finds the project's package where that is installed in place."""
+    program = tmp_path_factory.mktemp("elsewhere") / "run.py"
+    write(program.parent, {".git/HEAD": "", "run.py": "from open_r1 import sft\n"})
+    runs, _ = runs_of_command(["python", str(program)])
+    read = {Path(script.source.path).name for run in runs for script in run.scripts}
+    assert read == {"run.py", "__init__.py", "sft.py"}
+    assert project_packages(runs, project).added == ["jieba"]
+
+
 def test_a_setup_file_is_read_and_not_run(project: Path) -> None:
     own = own_package(project)
     assert own is not None

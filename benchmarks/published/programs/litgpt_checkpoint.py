@@ -3,7 +3,8 @@
     python litgpt_checkpoint.py --folder checkpoints/google/gemma-2b --tokenizer google/gemma-2b finetune lora …
 
 ``--tokenizer`` is the repository whose tokenizer is taken. ``litgpt download`` would convert published weights instead;
-a rehearsal needs only their names, shapes and types, which are the class's.
+a rehearsal needs only their names, shapes and types, which are the class's. They aren't on the device ``meta``:
+litgpt's loader reads storages, which such tensors lack.
 """
 
 import argparse
@@ -24,8 +25,7 @@ def make(folder: Path, repository: str) -> None:
     config = Config.from_name(folder.name)
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.bfloat16)
-    with torch.device("meta"):
-        weights = GPT(config).state_dict()
+    weights = GPT(config).state_dict()
     torch.set_default_dtype(default)
     torch.save(weights, folder / "lit_model.pth")
     save_config(config, folder)

@@ -24,6 +24,12 @@ CONFINEMENT_VARIABLE = "GONOGO_CONFINEMENT"
 """Environment variable that names the only means to try."""
 _MEANS_BY_PREFERENCE: tuple[Means, ...] = ("namespaces", "landlock")
 _MIN_FREE_BYTES = 256 << 20
+_LONGEST_SOCKET = 107
+"""Bytes of a Unix socket's path; the kernel refuses longer ones."""
+_SOCKET_NAME = 48
+"""What programs add to TMPDIR for one: 32 bytes for ``multiprocessing``'s managers, 37 for a UUID."""
+_RANK_FOLDERS = 32
+"""What a rehearsal adds to the shared folder for a rank's temporary files."""
 
 
 class Confinement:
@@ -50,6 +56,25 @@ class Confinement:
         """The trees that each world's tree was started with, directly or indirectly."""
         self._layers: Path | None = None
         """The folder for the layers of its worlds; None before the first one."""
+        self._short_shared = self._shortened(self.shared)  # before the first world, so that all of them have it
+
+    def short_path(self, folder: Path) -> Path:
+        """A path of a folder in ``shared`` that leaves room for a socket's name, if one can be had."""
+        return self._short_shared / folder.relative_to(self.shared)
+
+    def _shortened(self, folder: Path) -> Path:
+        """The folder, or a link to it where its path is too long for sockets."""
+        if len(os.fsencode(folder)) + _RANK_FOLDERS + _SOCKET_NAME <= _LONGEST_SOCKET:
+            return folder
+        for place in ("/tmp", "/var/tmp"):
+            try:
+                links = Path(tempfile.mkdtemp(prefix="gonogo-", dir=place))
+            except OSError:
+                continue
+            weakref.finalize(self, remove_tree, links)
+            (links / "s").symlink_to(folder)
+            return links / "s"
+        return folder
 
     @contextlib.contextmanager
     def world(

@@ -434,6 +434,7 @@ class _Job:
         )
         environment = worker_environment(launch, process, packages=self.overlay.folders, scratch=folder / "caches")
         if world is not None:
+            environment["TMPDIR"] = str(self.confinement.short_path(Path(environment["TMPDIR"])))
             programs = put_in(self.confinement.readable / "programs", LaunchMachine.of(machine, None))
             environment = with_build_tools(environment, launch.interpreter or sys.executable, programs)
         return Assignment(

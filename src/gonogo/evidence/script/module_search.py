@@ -92,8 +92,13 @@ class ModuleSearch:
         return found
 
     def is_project_path(self, real_path: str) -> bool:
-        """Whether a file or folder is the user's: under the root, and not in an installed package there."""
-        roots = (self.root,) if self.path is None else (self.root, *self.path.folders, *self._added, *self._appended)
+        """Whether a file or folder is the user's: under the root, and not in an installed package there.
+
+        What an editable install adds is the user's too: a program outside a checkout may import the checkout's package.
+        """
+        path = self.path
+        more = () if path is None else (*path.folders, *self._added, *self._appended, *path.installed)
+        roots = (self.root, *more)
         root = next(
             (each for each in roots if real_path == each or real_path.startswith(each.rstrip(os.sep) + os.sep)), None
         )

@@ -54,7 +54,10 @@ def sentencepiece_model(layout: TokenizerLayout, tokens: list[str]) -> bytes:
         out += _length_delimited(1, piece + _varint_field(3, kind))
     ids = ((40, layout.unk), (41, layout.bos), (42, layout.eos), (43, layout.pad))
     trainer = _varint_field(3, _UNIGRAM if layout.kind == "unigram" else _BPE) + _varint_field(4, layout.size)
-    trainer += b"".join(_varint_field(field, numbers.get(token or "", -1)) for field, token in ids)
+    for field, name in ids:
+        trainer += _varint_field(field, numbers.get(name or "", -1))
+        if name in numbers:  # by which the library itself finds it: the default of bos is <s>
+            trainer += _length_delimited(field + 5, name.encode())
     if layout.kind == "pieces":
         trainer += _varint_field(35, 1)
     out += _length_delimited(2, trainer)
