@@ -13,6 +13,8 @@ from gonogo.finding.lives.life_report import LifeReport
 from gonogo.rehearse.answer import rehearsed
 from gonogo.rehearse.request import RehearsalRequest
 
+REMOVED = " removed"
+"""Follows the name of what is removed in a moment."""
 TRUTH = Path(__file__).parent / "interruptions.json"
 _SMALL = (
     "--output_dir out --max_steps 8 --save_steps 2 --report_to none --per_device_train_batch_size 1 --logging_steps 1 "
@@ -27,12 +29,14 @@ class InterruptedCell:
     words: str
     resume_with: str | None = None
     ranks: int = 1
+    next_save: bool = False
+    """Whether it is killed in the save of the resumed run, which has the first checkpoint beside it."""
 
     @property
     def name(self) -> str:
         """What it is called in the truth."""
         ranks = f" | {self.ranks} ranks" if self.ranks > 1 else ""
-        return f"{self.words} | {self.resume_with or ''}{ranks}"
+        return f"{self.words} | {self.resume_with or ''}{ranks}{' | next save' if self.next_save else ''}"
 
 
 _RESUME = "--resume_from_checkpoint out/checkpoint-2"
@@ -49,6 +53,19 @@ CELLS = [
     InterruptedCell("accelerated.py", ranks=2),
     InterruptedCell("shards.py", ranks=2),
     InterruptedCell("shards.py marked", ranks=2),
+    # Killed in the next save
+    InterruptedCell("files.py each", next_save=True),
+    InterruptedCell("files.py each atomic", next_save=True),
+    InterruptedCell("accelerated.py rotated", next_save=True),
+    InterruptedCell(f"trainer.py {_SMALL} --save_total_limit 1 --newest", next_save=True),
+    InterruptedCell("shards.py each", ranks=2, next_save=True),
+    InterruptedCell("shards.py marked each", ranks=2, next_save=True),
+    InterruptedCell("engine.py 1 each", ranks=2, next_save=True),
+    InterruptedCell("engine.py 3 each", ranks=2, next_save=True),
+    InterruptedCell("accelerated.py rotated", ranks=2, next_save=True),
+    InterruptedCell("sharded.py by-name each", ranks=2, next_save=True),
+    InterruptedCell("sharded.py by-name apart", ranks=2, next_save=True),
+    InterruptedCell(f"trainer.py {_SMALL} --save_total_limit 1 --newest", ranks=2, next_save=True),
 ]
 
 
@@ -72,10 +89,11 @@ def said(cell: InterruptedCell, folder: Path) -> dict[str, str]:
         os.chdir(before)
     life = report.rehearsal.life if report.rehearsal is not None else None
     assert isinstance(life, LifeReport), report.skipped
+    tried = life.later_interruptions if cell.next_save else life.interruptions
     if cell.ranks == 1:
-        return {os.path.relpath(one.after, folder): one.kind for one in life.interruptions if not one.torn}
+        return {os.path.relpath(one.after, folder) + REMOVED * one.removed: one.kind for one in tried if not one.torn}
     # Where all were killed at once, and nothing else was there than without one rank, that rank isn't tried by itself.
-    every = [one for one in life.interruptions if not one.torn and one.before]
+    every = [one for one in tried if not one.torn and one.before]
     owner = {one.before: one.rank for one in every if one.rank is not None}
     at_once = {one.before: one.kind for one in every if one.rank is None}
     alone = {(one.rank, one.before): one.kind for one in every if one.rank is not None}
