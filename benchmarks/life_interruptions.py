@@ -230,7 +230,7 @@ def main() -> None:
             answers = said(cell, Path(name))
         every = truth[cell.name]
         print(f"{cell.name}: {json.dumps(answers)}", flush=True)
-        # After the last write of one rank nothing is left to be killed in; of several, it isn't known which is the last.
+        # After the last write of one rank nothing is left to be killed in; of several it isn't known which is last.
         for file, kind in [*every.items()][:-1] if cell.ranks == 1 else every.items():
             if file not in answers:
                 print(f"not tried: {cell.name}: killed {file}: really {kind}", flush=True)

@@ -109,13 +109,14 @@ def said(cell: InterruptedCell, folder: Path) -> dict[str, str]:
         return {os.path.relpath(one.after, folder) + REMOVED * one.removed: one.kind for one in tried if not one.torn}
     # Where all were killed at once, and nothing else was there than without one rank, that rank isn't tried by itself.
     every = [one for one in tried if not one.torn and one.before]
-    owner = {one.before: one.rank for one in every if one.rank is not None}
-    at_once = {one.before: one.kind for one in every if one.rank is None}
-    alone = {(one.rank, one.before): one.kind for one in every if one.rank is not None}
+    before_what = {id(one): os.path.relpath(one.before, folder) + REMOVED * one.before_removed for one in every}
+    owner = {before_what[id(one)]: one.rank for one in every if one.rank is not None}
+    at_once = {before_what[id(one)]: one.kind for one in every if one.rank is None}
+    alone = {(one.rank, before_what[id(one)]): one.kind for one in every if one.rank is not None}
     found: dict[str, str] = {}
     for rank in range(cell.ranks):
-        for file in dict.fromkeys(one.before for one in every):
+        for file in dict.fromkeys(before_what.values()):
             kind = alone.get((rank, file), at_once.get(file) if file not in owner else None)
             if kind is not None:
-                found[f"rank {rank} before {os.path.relpath(file, folder)}"] = kind
+                found[f"rank {rank} before {file}"] = kind
     return found
