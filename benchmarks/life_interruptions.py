@@ -213,7 +213,6 @@ def main() -> None:
     """Run the cells, or compare."""
     for_real, cells, truth = chosen_cells(__doc__, CELLS, TRUTH)
     if for_real:
-        os.environ["ACCELERATE_USE_CPU"] = "true"  # else its ranks are no world
         _warm()
         for cell in cells:
             print(cell.name, flush=True)

@@ -75,6 +75,7 @@ def _bytes_of(paths: Iterable[Path]) -> int:
 def _warm() -> None:
     """Import once what each rank of each life needs: the ranks are forks of this process."""
     os.environ |= {"CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", "TRUTH": "told"}
+    os.environ["ACCELERATE_USE_CPU"] = "true"  # else accelerate's ranks are no world
     sys.path[:0] = [str(PROGRAMS), str(PROGRAMS / "watch")]
     importlib.import_module("sitecustomize_of_truth")
     for name in ("deepspeed", "transformers", "accelerate", "datasets", "peft", "trl"):
@@ -160,7 +161,8 @@ def compared(ranks: list[dict[str, Any]], *, same_world: bool) -> dict[str, Any]
     for rank in ranks:
         after = rank.get("resumed")
         for kind, names in lost.items():
-            own = rank.get("next", before)[kind]
+            # Of buffers, DDP gives all ranks those of rank 0 before the next forward.
+            own = (before if kind == "buffers" else rank.get("next", before))[kind]
             names |= {
                 name for name, value in own.items() if after is not None and not _equal(value, after[kind].get(name))
             }

@@ -95,7 +95,7 @@ def said(cell: InterruptedCell, folder: Path) -> dict[str, str]:
         _, report = rehearsed(
             RehearsalRequest(
                 ["torchrun", "--nproc_per_node", str(cell.ranks), *cell.words.split()], gpus=f"{cell.ranks}xH100-80G",
-                as_installed=True,
+                ranks="all", as_installed=True,
                 life=STAGES, resume_with=cell.resume_with, kill_between_writes=True, timeout=1800.0,
             )
         )  # fmt: skip
