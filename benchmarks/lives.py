@@ -1,9 +1,10 @@
 """Lives of real libraries: saved, killed and resumed for real on the CPU, and what gonogo says of them without a GPU.
 
-    python benchmarks/lives.py [--really] [--only WORDS] [--sample COUNT --seed SEED]
+    python benchmarks/lives.py [--really | --count] [--only WORDS] [--sample COUNT --seed SEED]
 
 ``--really`` runs the programs themselves, with gloo, and writes what they had of their state before and after to
-``tests/life/truth.json``; without it the lives are rehearsed and compared with that.
+``tests/life/truth.json``; without it the lives are rehearsed and compared with that. ``--count`` says how many lives
+there are, by framework, strategy and ranks, and of how many the truth is known.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import importlib
 import json
 import os
 import random
+import re
 import runpy
 import shlex
 import signal
@@ -21,19 +23,22 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parent.parent / "tests" / "life"), str(Path(__file__).parent.parent / "tests")]
 
-from cells import CELLS, PROGRAMS, TRUTH, Cell, write_project  # noqa: E402
+from cells import CANNOT_TELL, CELLS, GO, NO_GO, PROGRAMS, TRUTH, Cell, write_project  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from truth_cells import compare  # noqa: E402
 
-_TIMEOUT = 120.0
+_TIMEOUT = 600.0
+_GRACE = 10.0
+"""Seconds that the other ranks have to go on as far as they can, after one has failed."""
 
 
 def really(cell: Cell, folder: Path) -> dict[str, Any]:
@@ -70,6 +75,7 @@ def _bytes_of(paths: Iterable[Path]) -> int:
 def _warm() -> None:
     """Import once what each rank of each life needs: the ranks are forks of this process."""
     os.environ |= {"CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", "TRUTH": "told"}
+    os.environ["ACCELERATE_USE_CPU"] = "true"  # else accelerate's ranks are no world
     sys.path[:0] = [str(PROGRAMS), str(PROGRAMS / "watch")]
     importlib.import_module("sitecustomize_of_truth")
     for name in ("deepspeed", "transformers", "accelerate", "datasets", "peft", "trl"):
@@ -105,14 +111,22 @@ def _run(
         else:
             time.sleep(0.05)
         if failed or time.monotonic() > until:
-            time.sleep(2.0 if failed else 0.0)
-            for child in children:
-                os.kill(child, signal.SIGKILL)
-                os.waitpid(child, 0)
+            _end_others(children, _GRACE if failed else 0.0)
             said = [(folder / f"errors.{rank}").read_text(encoding="utf-8")[-1200:] for rank in range(count)]
             told = [f"rank {rank}, status {ended.get(rank)}: {text}" for rank, text in enumerate(said)]
             return "\n".join(told) or "it hangs"
     return ""
+
+
+def _end_others(children: dict[int, int], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    left = set(children)
+    while left and time.monotonic() < until:
+        left -= {child for child in left if os.waitpid(child, os.WNOHANG)[0]}
+        time.sleep(0.05)
+    for child in left:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def _as_rank(words: list[str], folder: Path, life: str, rank: int, count: int, port: int) -> None:
@@ -147,7 +161,8 @@ def compared(ranks: list[dict[str, Any]], *, same_world: bool) -> dict[str, Any]
     for rank in ranks:
         after = rank.get("resumed")
         for kind, names in lost.items():
-            own = rank.get("next", before)[kind]
+            # Of buffers, DDP gives all ranks those of rank 0 before the next forward.
+            own = (before if kind == "buffers" else rank.get("next", before))[kind]
             names |= {
                 name for name, value in own.items() if after is not None and not _equal(value, after[kind].get(name))
             }
@@ -164,10 +179,51 @@ def _equal(value: float, other: float | None) -> bool:
     return other is not None and abs(value - other) <= 1e-7 * max(abs(value), 1.0)
 
 
+def _strategy(cell: Cell) -> str:
+    """How its ranks share the model."""
+    words = shlex.split(cell.command)
+    stage = re.search(r"(?:z|zero)([123])(?:\.json|\.yaml|\b)|engine\.py ([123])", cell.command)
+    if stage:
+        return f"ZeRO-{stage[1] or stage[2]}"
+    if "full_shard" in words or "fsdp2" in words or "sharded.py" in words:
+        return "FSDP1" if "1.json" in cell.command else "FSDP2"
+    return "DDP"
+
+
+def _library(cell: Cell) -> str:
+    """Whose code saves and resumes."""
+    if cell.framework is not None:
+        return {"swift": "ms-swift", "llamafactory": "LLaMA-Factory"}[cell.framework]
+    words = shlex.split(cell.command)
+    if "trainer.py" in words:
+        return "TRL" if "--sft" in words else "PEFT" if "--adapter" in words else "transformers"
+    program = next(word for word in words if word.endswith(".py"))
+    return {"engine.py": "DeepSpeed", "accelerated.py": "accelerate"}.get(program, "torch DCP")
+
+
+def print_counts(cells: Sequence[Cell], truth: Mapping[str, Any]) -> None:
+    """A row for each framework and strategy: its worlds, its lives by verdict, and those that were run for real."""
+    rows: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        rows.setdefault((_library(cell), _strategy(cell)), []).append(cell)
+    form = "{:<14} {:<8} {:>6} {:>4} {:>7} {:>12} {:>7}  {}"
+    print(form.format("saves by", "strategy", "lives", "GO", "broken", "CANNOT-TELL", "really", "ranks"))
+    for (library, strategy), own in [*sorted(rows.items()), (("all", ""), list(cells))]:
+        verdicts = Counter(cell.verdict for cell in own)
+        known = sum(cell.name in truth for cell in own)
+        worlds = sorted({(cell.ranks, cell.then) for cell in own})
+        told = ", ".join(f"{before} -> {after}" for before, after in worlds)
+        counts = (verdicts[GO], verdicts[NO_GO], verdicts[CANNOT_TELL])
+        print(form.format(library, strategy, len(own), *counts, known, told))
+    combined = {(_library(cell), _strategy(cell), cell.ranks, cell.then) for cell in cells}
+    print(f"{len(combined)} combinations of library, strategy, ranks before and ranks after")
+
+
 def main() -> None:
     """Run the cells, or compare."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--really", action="store_true")
+    parser.add_argument("--count", action="store_true")
     parser.add_argument("--only", default="")
     parser.add_argument("--missing", action="store_true", help="those alone that the truth doesn't have")
     parser.add_argument("--sample", type=int, default=0, help="so many of them, drawn by --seed; 0 for all")
@@ -178,6 +234,9 @@ def main() -> None:
     if 0 < chosen.sample < len(cells):
         drawn = {id(cell) for cell in random.Random(chosen.seed).sample(cells, chosen.sample)}
         cells = [cell for cell in cells if id(cell) in drawn]
+    if chosen.count:
+        print_counts(cells, truth)
+        return
     if chosen.really:
         _warm()
         for cell in cells:

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from safetensors.numpy import save_file
+
 from gonogo.finding import Verdict
 
 sys.path.append(str(Path(__file__).parents[1] / "launchers"))
@@ -99,6 +102,7 @@ _RECIPES = {
     "zero3": "finetuning_type: full\ndeepspeed: ds_zero3.json\n",
 }
 _ADAPTERS = ("", "--kept", "--kept --bf16 --deepspeed z2.json", "--kept --bf16 --deepspeed z3.json")
+_ADAPTERS_ON_FILES = ("--adapter", "--adapter --kept", "--adapter --bf16 --deepspeed z2.json")
 CELLS = [
     # transformers' Trainer
     _trainer(),
@@ -133,6 +137,16 @@ CELLS = [
     _trainer(f"--adapter {_FSDP2}", CANNOT_TELL, *WEIGHTS, really=False),
     _at(2, _trainer("--adapter --kept", CANNOT_TELL, *WEIGHTS), 4),
     _trainer("--adapter --head", NO_GO, *WEIGHTS),
+    # On a base that stands in files
+    *(_trainer(f"--based {words}") for words in _ADAPTERS_ON_FILES),
+    _at(2, _trainer("--based --adapter --kept"), 4),
+    _at(4, _trainer("--based --adapter"), 2),
+    _trainer("--based --adapter --head", NO_GO, *WEIGHTS),
+    _trainer("--based --sft --adapter"),
+    _trainer("--based --sft --adapter --bf16 True --deepspeed z2.json"),
+    _trainer("--based --sft --adapter --save_only_model True", NO_GO, *OPTIMIZER, *SCHEDULE, *RANDOM),
+    _trainer("--sft --bf16 True --deepspeed z3.json"),
+    _at(2, _trainer("--sft"), 4),
     _trainer("--sft --adapter", CANNOT_TELL, *WEIGHTS),
     _trainer("--sft --adapter --bf16 True --deepspeed z3.json", CANNOT_TELL, *WEIGHTS),
     _trainer("--sft --adapter --head", NO_GO, *WEIGHTS),
@@ -163,11 +177,16 @@ CELLS = [
     _at(2, _program("sharded.py by-name", GO, RANDOM), 4),
     _at(4, _program("sharded.py by-name", GO, RANDOM), 2),
     _at(2, _program("sharded.py full", GO, RANDOM), 4),
+    # As torchtitan does: a folder for each step, of which the newest that has its metadata is loaded
+    _program("sharded.py by-name apart", GO, RANDOM),
+    _at(2, _program("sharded.py by-name apart", GO, RANDOM), 4),
+    _at(4, _program("sharded.py by-name apart", GO, RANDOM), 2),
     *(_program(f"sharded.py {how}", NO_GO, OPTIMIZER | RANDOM) for how in ("raw", "weights")),
     _program("sharded.py one-rank", NO_GO, WEIGHTS | OPTIMIZER | RANDOM),
     # accelerate
     _program("accelerated.py"),
     _at(2, _program("accelerated.py"), 4),
+    _program("accelerated.py rotated"),
     _program("accelerated.py fsdp2", really=False),
     _program("accelerated.py scheduler", NO_GO, SCHEDULE),
     _program("accelerated.py data", GO, DATA),
@@ -230,3 +249,30 @@ def write_project(folder: Path, framework: str | None = None) -> None:
         target.write_bytes(path.read_bytes())
     for name, content in _FILES.items():
         (folder / name).write_text(json.dumps(content), encoding="utf-8")
+    _write_base(folder)
+
+
+def _write_base(folder: Path) -> None:
+    """A small Qwen2 with weights in ``base/``."""
+    base = folder / "base"
+    base.mkdir()
+    config = {
+        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 200,
+        "tie_word_embeddings": False, "dtype": "float32",
+    }  # fmt: skip
+    (base / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    shapes = {"model.embed_tokens.weight": (200, 64), "model.norm.weight": (64,), "lm_head.weight": (200, 64)}
+    for number in range(2):
+        layer = f"model.layers.{number}"
+        shapes |= {f"{layer}.{name}_layernorm.weight": (64,) for name in ("input", "post_attention")}
+        shapes |= {f"{layer}.mlp.{name}_proj.weight": (128, 64) for name in ("gate", "up")}
+        shapes |= {f"{layer}.mlp.down_proj.weight": (64, 128), f"{layer}.self_attn.o_proj.weight": (64, 64)}
+        for name, size in (("q", 64), ("k", 32), ("v", 32)):
+            shapes |= {
+                f"{layer}.self_attn.{name}_proj.weight": (size, 64),
+                f"{layer}.self_attn.{name}_proj.bias": (size,),
+            }
+    drawn = np.random.default_rng(5)
+    weights = {name: drawn.normal(0, 0.02, shape).astype(np.float32) for name, shape in shapes.items()}
+    save_file(weights, str(base / "model.safetensors"), {"format": "pt"})

@@ -5,13 +5,11 @@ What is lost was seen in real runs on the CPU (``benchmarks/life_results.py --re
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from cells import CANNOT_TELL, GO, NO_GO, write_project
-from safetensors.numpy import save_file
+from cells import CANNOT_TELL, GO, NO_GO
+from cells import write_project as write_base
 
 from gonogo.finding import Verdict
 
@@ -92,30 +90,3 @@ CELLS = [
     ResultCell("", engine=f"vllm serve {_SAVED} --quantization fp8", verdict=CANNOT_TELL, really=False),
 ]  # fmt: skip
 __all__ = ["CANNOT_TELL", "CELLS", "TRUTH", "ResultCell", "write_base"]
-
-
-def write_base(folder: Path) -> None:
-    """The programs, and a small Qwen2 with weights in ``base/``."""
-    write_project(folder)
-    base = folder / "base"
-    base.mkdir()
-    config = {
-        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128,
-        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 200,
-        "tie_word_embeddings": False, "dtype": "float32",
-    }  # fmt: skip
-    (base / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    shapes = {"model.embed_tokens.weight": (200, 64), "model.norm.weight": (64,), "lm_head.weight": (200, 64)}
-    for number in range(2):
-        layer = f"model.layers.{number}"
-        shapes |= {f"{layer}.{name}_layernorm.weight": (64,) for name in ("input", "post_attention")}
-        shapes |= {f"{layer}.mlp.{name}_proj.weight": (128, 64) for name in ("gate", "up")}
-        shapes |= {f"{layer}.mlp.down_proj.weight": (64, 128), f"{layer}.self_attn.o_proj.weight": (64, 64)}
-        for name, size in (("q", 64), ("k", 32), ("v", 32)):
-            shapes |= {
-                f"{layer}.self_attn.{name}_proj.weight": (size, 64),
-                f"{layer}.self_attn.{name}_proj.bias": (size,),
-            }
-    drawn = np.random.default_rng(5)
-    weights = {name: drawn.normal(0, 0.02, shape).astype(np.float32) for name, shape in shapes.items()}
-    save_file(weights, str(base / "model.safetensors"), {"format": "pt"})

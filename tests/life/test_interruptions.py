@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from interruptions import CELLS, TRUTH, said
 
-from gonogo.confinement.trees import is_whiteout
+from gonogo.confinement.trees import OPAQUE, is_whiteout
 from gonogo.evidence.rehearsal.lives import FileEvent, RankLife
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.finding.lives.life_report import CounterRow, CounterStatus, DataStatus, LifeReport, StateRow
@@ -109,6 +109,37 @@ def test_what_a_later_save_removes_is_there_until_then(tmp_path: Path) -> None:
         assert is_whiteout(tmp_path / "removed" / "x" / "ck")
     assert _written_at(events, SaveMoment(0)) == ["/x/ck.tmp/model.pt"]
     assert _written_at(events, SaveMoment(2)) == ["/x/ck/model.pt", "/x/ck"]
+
+
+def test_a_save_that_removes_the_one_before_is_killed_right_after_it() -> None:
+    later = _first(
+        FileEvent(1.0, "/x/log.txt"), FileEvent(2.0, "/x/old", is_removed=True), FileEvent(3.0, "/x/ck/config.json"),
+        FileEvent(4.0, "/x/ck/model.pt"), FileEvent(5.0, "/x/ck/state.json"),
+    )  # fmt: skip
+    events = later.ranks[0].life.file_events if later.ranks[0].life is not None else []
+    state = {"/x/ck/model.pt"}
+    assert [one.number for one in moments(events, state, {"/x/old/model.pt"}) if not one.torn] == [1, 2, 3]
+    assert [one.number for one in moments(events, state, {"/x/other/model.pt"}) if not one.torn] == [2, 3]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="marks of overlays belong to root")
+def test_a_folder_that_is_removed_and_made_again_shows_what_was_below(tmp_path: Path) -> None:
+    below, tree = tmp_path / "below", tmp_path / "tree"
+    for path in (below / "x" / "ck" / "model.pt", tree / "x" / "ck" / "model.pt"):
+        path.parent.mkdir(parents=True)
+        path.write_text("12345678")
+    try:
+        os.setxattr(tree / "x" / "ck", OPAQUE, b"y")
+    except OSError:
+        pytest.skip("this file system has no such marks")
+    later = _first(FileEvent(1.0, "/x/ck", is_removed=True), FileEvent(2.0, "/x/ck/model.pt"))
+    events = write_events(later, tree, below)
+    assert [(event.path, event.is_removed) for event in events] == [("/x/ck", True), ("/x/ck/model.pt", False)]
+    restore_tree_at(tree, tmp_path / "before", events, SaveMoment(-1))
+    assert not os.listxattr(tmp_path / "before" / "x" / "ck")
+    restore_tree_at(tree, tmp_path / "removed", events, SaveMoment(0))
+    assert os.getxattr(tmp_path / "removed" / "x" / "ck", OPAQUE) == b"y"
+    assert not os.listdir(tmp_path / "removed" / "x" / "ck")
 
 
 def _life(states: list[StateRow], steps: float, data: DataStatus = "goes-on") -> LifeReport:

@@ -32,6 +32,12 @@ def make_whiteout(place: str | Path) -> None:
     os.mknod(place, stat.S_IFCHR | 0o000, 0)
 
 
+def unhide_below(place: str | Path) -> None:
+    """Let the contents of lower trees show through a folder that was removed and made again."""
+    with contextlib.suppress(OSError):  # it has no such mark
+        os.removexattr(place, OPAQUE)
+
+
 def mirror_folder(tree: Path, folder: str) -> Path:
     """Make a folder of the tree and its parents, with the visible modes and times of the real ones."""
     for place in (*reversed(Path(folder).parents), Path(folder)):

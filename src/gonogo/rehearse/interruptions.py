@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from gonogo.confinement.trees import copy_tree, is_whiteout, make_whiteout
+from gonogo.confinement.trees import copy_tree, is_whiteout, make_whiteout, unhide_below
 from gonogo.evidence.rehearsal.failures import shorten
 from gonogo.evidence.rehearsal.life_table import life_report
 from gonogo.evidence.rehearsal.lives import FileEvent
@@ -88,26 +88,43 @@ def _path_in_tree(tree: Path, path: str) -> str:
     return f"{tree}{path}"
 
 
-def moments(events: Sequence[FileEvent], with_state: set[str]) -> list[SaveMoment]:
-    """The moments after each file, from the first with state to the last but one, and during files with state.
+def moments(events: Sequence[FileEvent], with_state: set[str], earlier: Collection[str] = ()) -> list[SaveMoment]:
+    """The moments after each file up to the last but one, and during files with state.
 
+    They begin with the first file in a folder that gets state, or where state of the ``earlier`` save is removed.
     Where several ranks write, also those at which one of them was killed before a file, unless the same files are
     there at another moment.
     """
-    begins = next((number for number, one in enumerate(events) if one.path in with_state), None)
+    folders = {os.path.dirname(file) for file in with_state}
+    begins = next(
+        (
+            number
+            for number, one in enumerate(events)
+            if (_contains_any(one.path, earlier) if one.is_removed else os.path.dirname(one.path) in folders)
+        ),
+        None,
+    )
     if begins is None:
         return []
     between = [SaveMoment(number) for number in range(begins, len(events) - 1)]
-    torn = [SaveMoment(n, torn=True) for n in range(begins, len(events)) if events[n].path in with_state]
+    torn = [
+        SaveMoment(number, torn=True)
+        for number in range(begins, len(events))
+        if events[number].path in with_state and not events[number].is_removed
+    ]
     known = {frozenset(one.happened(events)) for one in between}
     alone = []
     for moment in (SaveMoment(number, is_alone=True) for number in range(begins, len(events))):
         happened = frozenset(moment.happened(events))
-        begun = any(events[number].path in with_state for number in happened)
+        begun = any(number >= begins for number in happened)
         if begun and len(happened) < len(events) and happened not in known and _is_possible(events, happened):
             known.add(happened)
             alone.append(moment)
     return [*sorted([*between, *torn], key=lambda one: (one.number, not one.torn)), *alone]
+
+
+def _contains_any(path: str, files: Collection[str]) -> bool:
+    return any(file == path or file.startswith(f"{path}/") for file in files)
 
 
 def _is_possible(events: Sequence[FileEvent], happened: Collection[int]) -> bool:
@@ -127,6 +144,8 @@ def restore_tree_at(tree: Path, target: Path, events: Sequence[FileEvent], momen
             os.rename(place, _path_in_tree(target, event.renamed_from))
         elif os.path.isfile(place) or (event.is_removed and is_whiteout(place)):
             os.unlink(place)
+        elif event.is_removed and os.path.isdir(place):  # made again since: what was below is there once more
+            unhide_below(place)
     for event in (events[number] for number in happened if events[number].is_removed):
         if not os.path.lexists(place := _path_in_tree(target, event.path)):  # something else got its name later
             make_whiteout(place)
@@ -145,12 +164,12 @@ class _KilledSave:
     """The resume from the complete checkpoint."""
     tree: Path
     events: list[FileEvent]
+    earlier: frozenset[str] = frozenset()
+    """The files with state of the save before."""
 
     def moments(self) -> list[SaveMoment]:
         """All moments."""
-        lives = [rank.life for rank in self.saved.ranks if rank.life is not None]
-        files = {os.path.normpath(os.path.join(self.saved.cwd, one.file)) for life in lives for one in life.saved}
-        return moments(self.events, files)
+        return moments(self.events, _files_with_state(self.saved), self.earlier)
 
     def tried(
         self,
@@ -185,9 +204,7 @@ def rehearse_interruptions(
     whole = life_report(second)
     events = write_events(first, tree)
     if whole is None or not whole.trains_on:
-        lives = [rank.life for rank in first.ranks if rank.life is not None]
-        files = {os.path.normpath(os.path.join(first.cwd, one.file)) for life in lives for one in life.saved}
-        second.moments_not_tried = len(moments(events, files))
+        second.moments_not_tried = len(moments(events, _files_with_state(first)))
         return
     save = _KilledSave(first, whole, tree, events)
     second.interruptions = list(
@@ -212,13 +229,21 @@ def rehearse_later_interruptions(
     earlier, whole = life_report(second), life_report(complete)
     if earlier is None or whole is None or not whole.trains_on:
         return
-    save = _KilledSave(later, whole, trees[1], write_events(later, trees[1], trees[0]))
+    before = second.first_life
+    files = frozenset(_files_with_state(before)) if before is not None else frozenset()
+    save = _KilledSave(later, whole, trees[1], write_events(later, trees[1], trees[0]), files)
 
     def classify(record: RehearsalRecord, moment: SaveMoment) -> tuple[InterruptedResume, Text]:
         written = set(_written_at(save.events, moment))
         return _classify_later_resume(record, whole, earlier, written)
 
     second.later_interruptions = list(save.tried(scratch, resume, classify, deadline))
+
+
+def _files_with_state(record: RehearsalRecord) -> set[str]:
+    """The files in which a life saved state."""
+    lives = [rank.life for rank in record.ranks if rank.life is not None]
+    return {os.path.normpath(os.path.join(record.cwd, one.file)) for life in lives for one in life.saved}
 
 
 def _written_at(events: Sequence[FileEvent], moment: SaveMoment) -> list[str]:
@@ -284,10 +309,11 @@ def _interruption(
     events: Sequence[FileEvent], moment: SaveMoment, kind: InterruptedResume, why: Text, step: int | None
 ) -> Interruption:
     """A moment and what its resume came to, as a report has it."""
-    last, following = moment.happened(events)[-1], moment.number if moment.is_alone else moment.number + 1
+    last, number = moment.happened(events)[-1], moment.number if moment.is_alone else moment.number + 1
+    following = events[number] if number < len(events) else None
     return Interruption(
         events[last].path,
-        events[following].path if following < len(events) else "",
+        following.path if following is not None else "",
         moment.torn,
         kind,
         why.en,
@@ -295,6 +321,7 @@ def _interruption(
         step,
         events[moment.number].rank if moment.is_alone else None,
         events[last].is_removed,
+        following is not None and following.is_removed,
     )
 
 

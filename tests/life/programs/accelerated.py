@@ -1,10 +1,14 @@
-"""accelerate's save_state and load_state; what it leaves out of the resume, and how it trains, is in its arguments."""
+"""accelerate's save_state and load_state; what it leaves out of the resume, and how it trains, is in its arguments.
+
+``rotated``: accelerate names the folders, saves every second step and keeps the newest alone.
+"""
 
 import os
 import sys
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import ProjectConfiguration
 from torch import nn
 from truth import step_begins
 
@@ -17,7 +21,8 @@ if "fsdp2" in without:
         fsdp_version=2, state_dict_type="sharded_state_dict", auto_wrap_policy="transformer_based_wrap",
         transformer_cls_names_to_wrap=["Linear"],
     )  # fmt: skip
-accelerator = Accelerator(fsdp_plugin=plugin)
+named = ProjectConfiguration("state", automatic_checkpoint_naming=True, total_limit=1) if "rotated" in without else None
+accelerator = Accelerator(fsdp_plugin=plugin, project_config=named)
 torch.manual_seed(1)
 model = nn.Sequential(nn.Embedding(50, 16), nn.Flatten(), nn.Linear(64, 64), nn.BatchNorm1d(64), nn.Linear(64, 8))
 if "fsdp2" in without:
@@ -33,7 +38,13 @@ if "scheduler" in without:
 else:
     model, optimizer, loader, scheduler = accelerator.prepare(model, optimizer, loader, scheduler)
 start = 0
-if os.path.isdir("state"):
+if named is not None:
+    kept = os.listdir("state/checkpoints") if os.path.isdir("state/checkpoints") else []
+    if kept:
+        accelerator.load_state()
+        named.iteration = max(int(name.rpartition("_")[2]) for name in kept) + 1
+        start = 2 * named.iteration
+elif os.path.isdir("state"):
     if "optimizer" in without:
         from safetensors.torch import load_file
 
@@ -45,12 +56,14 @@ given = accelerator.skip_first_batches(loader, start) if start and "data" not in
 step = start
 for batch in given:
     step += 1
-    step_begins(model, optimizer, getattr(scheduler, "scheduler", scheduler), batch, saved=step == 3)
+    step_begins(model, optimizer, getattr(scheduler, "scheduler", scheduler), batch, saved=step == start + 3)
     accelerator.backward(model(batch).pow(2).mean())
     optimizer.step()
     scheduler.step()
     optimizer.zero_grad()
-    if step == 2:
+    if named is not None and step % 2 == 0:
+        accelerator.save_state()
+    elif step == 2:
         accelerator.save_state("state")
-    if step == 6:
+    if step == start + 6:
         break

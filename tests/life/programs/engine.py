@@ -2,7 +2,7 @@
 
 Of the other arguments ``universal`` converts the checkpoint before it is loaded (in a ``process`` of its own),
 ``consolidated`` makes one file of weights of it by zero_to_fp32, and ``optimizer``, ``scheduler``, ``prefix`` and
-``seen`` leave that out of the resume.
+``seen`` leave that out of the resume. ``each`` saves again after it was resumed, into another folder.
 """
 
 import json
@@ -62,12 +62,12 @@ rows = torch.randn(40, 64, generator=torch.Generator().manual_seed(3)).split(2)
 for step, batch in enumerate(rows, 1):
     if step <= start:
         continue
-    step_begins(model, optimizer, scheduler, batch, saved=step == 3)
+    step_begins(model, optimizer, scheduler, batch, saved=step == start + 3)
     loss = engine(batch.to(engine.device, torch.bfloat16)).pow(2).mean()
     engine.backward(loss)
     engine.step()
-    if step == 2:
-        engine.save_checkpoint("ck", tag="step2", client_state={"step": step})
-    if step == 5:
+    if step == 2 or (step == 4 and "each" in without):
+        engine.save_checkpoint("ck", tag=f"step{step}", client_state={"step": step})
+    if step == start + 5:
         break
 print(json.dumps({"start": start}))

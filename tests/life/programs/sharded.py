@@ -2,10 +2,12 @@
 
 ``by-name``, ``by-name-groups`` (into an optimizer of other groups), ``async``, ``full`` (one file, which all ranks
 read; ``full-from-one``: rank 0 gives it to the others, which hangs), ``raw`` state dicts, raw into other ``groups``,
-``weights`` alone, and ``one-rank``: rank 0 alone saves its shards.
+``weights`` alone, and ``one-rank``: rank 0 alone saves its shards. ``by-name each`` saves every second step over the
+save before; ``by-name apart`` into a folder of its own, and resumes from the newest that has its metadata.
 """
 
 import os
+import pathlib
 import sys
 
 import torch
@@ -28,7 +30,12 @@ dist.init_process_group("cuda:nccl,cpu:gloo" if cuda else "gloo")
 if cuda:
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 device = "cuda" if cuda else "cpu"
-resumes = os.path.exists("ck")
+repeats = {"each", "apart"} & {*sys.argv[2:]}
+folder = "ck"
+if "apart" in repeats:
+    found = [int(name.parent.name) for name in pathlib.Path("ck").glob("*/.metadata")]
+    folder = f"ck/{max(found, default=0)}"
+resumes = os.path.exists(folder)
 torch.manual_seed(2 if resumes else 1)
 model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 8)).to(device)
 for layer in model:
@@ -43,8 +50,8 @@ start = 0
 if resumes:
     if how in ("by-name", "by-name-groups", "async"):
         weights, states = get_state_dict(model, optimizer)
-        both = {"model": weights, "optimizer": states}
-        dcp.load(both, checkpoint_id="ck")
+        both = {"model": weights, "optimizer": states, **dict.fromkeys(("step",) if repeats else (), 0)}
+        dcp.load(both, checkpoint_id=folder)
         set_state_dict(model, optimizer, model_state_dict=both["model"], optim_state_dict=both["optimizer"])
     elif how == "weights":
         weights = get_model_state_dict(model)
@@ -75,21 +82,23 @@ if resumes:
         dcp.load(both, checkpoint_id="ck", planner=dcp.DefaultLoadPlanner(allow_partial_load=True))
         model.load_state_dict(both["model"])
         optimizer.load_state_dict(both["optimizer"])
-    start = 2
+    start = both["step"] if repeats else 2
 rows = torch.randn(40, 64, generator=torch.Generator().manual_seed(3)).split(2)
 for step, batch in enumerate(rows, 1):
     if step <= start:
         continue
-    step_begins(model, optimizer, None, batch, saved=step == 3)
+    step_begins(model, optimizer, None, batch, saved=step == start + 3)
     model(batch.to(device)).pow(2).mean().backward()
     optimizer.step()
     optimizer.zero_grad()
-    if step == 2:
+    if step == 2 or (step % 2 == 0 and repeats):
         if how in ("by-name", "by-name-groups", "async", "weights"):
             weights, states = get_state_dict(model, optimizer)
             state = {"model": weights, "optimizer": states} if how != "weights" else {"model": weights}
             if how == "async":
                 dcp.async_save(state, checkpoint_id="ck").result()
+            elif repeats:
+                dcp.save({**state, "step": step}, checkpoint_id=f"ck/{step}" if "apart" in repeats else "ck")
             else:
                 dcp.save(state, checkpoint_id="ck")
         elif how in ("full", "full-from-one"):
@@ -107,5 +116,5 @@ for step, batch in enumerate(rows, 1):
             dist.barrier()
         else:
             dcp.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, checkpoint_id="ck")
-    if step == 5:
+    if step == start + 5:
         break

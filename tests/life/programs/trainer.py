@@ -2,17 +2,20 @@
 
 ``--adapter``: LoRA on top; ``--head``: its output layer is trained and not saved; ``--kept``: by modules_to_save;
 ``--tied``: the output layer is the embedding; ``--sft``: TRL's trainer; ``--frozen``: only the output layer is trained;
-``--dropout``: so that random numbers count; ``--based``: its weights are those in base/.
+``--dropout``: so that random numbers count; ``--based``: its weights are those in base/; ``--newest``: it resumes from
+the newest checkpoint in its folder.
 """
 
+import os
 import sys
 
 import torch
 import transformers
 from datasets import Dataset
 from transformers import HfArgumentParser, Qwen2Config, Qwen2ForCausalLM, Trainer, TrainingArguments
+from transformers.trainer_utils import get_last_checkpoint
 
-OWN = ("--adapter", "--head", "--kept", "--tied", "--sft", "--frozen", "--dropout", "--based")
+OWN = ("--adapter", "--head", "--kept", "--tied", "--sft", "--frozen", "--dropout", "--based", "--newest")
 given = {word for word in sys.argv[1:] if word in OWN}
 words = [word for word in sys.argv[1:] if word not in OWN]
 settings = TrainingArguments
@@ -49,4 +52,5 @@ if "--sft" in given:
     trainer = SFTTrainer(model=model, args=args, train_dataset=data, processing_class=tokenizer)
 else:
     trainer = Trainer(model=model, args=args, train_dataset=data)
-trainer.train(resume_from_checkpoint=args.resume_from_checkpoint)
+newest = get_last_checkpoint(args.output_dir) if "--newest" in given and os.path.isdir(args.output_dir) else None
+trainer.train(resume_from_checkpoint=newest or args.resume_from_checkpoint)

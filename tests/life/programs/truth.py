@@ -51,6 +51,17 @@ def _moments(name: str, parameter: torch.Tensor, optimizer) -> dict[str, float]:
     }
 
 
+def _shards(parameters, optimizer) -> dict[str, float]:
+    """A rank's own parts of what DTensors shard: the whole's sum doesn't say which part is from which save."""
+    found = {}
+    for name, parameter in parameters.items():
+        values = optimizer.state.get(parameter, {}) if hasattr(optimizer, "state") else {}
+        for slot, value in (("", parameter), *values.items()):
+            if hasattr(value, "to_local"):
+                found[f"{name}.{slot}"] = round(float(value.detach().to_local().double().abs().sum()), 6)
+    return found
+
+
 def _flat_moments(optimizer) -> dict[str, float]:
     """Of ZeRO 1 and 2, whose ranks have a flat part of each group: summed over the ranks."""
     sums = {}
@@ -94,15 +105,19 @@ def tell(moment, model, optimizer=None, scheduler=None, batch=None):
     }
     for name, value in trained.items():
         told["moments"].update(_moments(name, value, optimizer))
+    told["shards"] = _shards(parameters, optimizer)
     with open(f"{path}.{os.environ.get('RANK', '0')}", "a", encoding="utf-8") as file:
         file.write(json.dumps(told) + "\n")
 
 
 def step_begins(model, optimizer, scheduler=None, batch=None, *, saved):
-    """A step of training; the first after the save ends a real run's first life, the first at all its second."""
+    """A step of training; the first after the save ends a real run's first life, the first at all its second.
+
+    ``TRUTH_LIFE=again``: a resumed run, which ends after its own save.
+    """
     life = os.environ.get("TRUTH_LIFE")
     if life and (saved or life == "second"):
-        tell("next" if life == "first" else "resumed", model, optimizer, scheduler, batch)
+        tell("resumed" if life == "second" else "next", model, optimizer, scheduler, batch)
         if dist.is_initialized():
             dist.barrier()
         os._exit(0)

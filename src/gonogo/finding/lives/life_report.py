@@ -41,6 +41,8 @@ class Interruption(msgspec.Struct, frozen=True):
     None if all were killed at once."""
     removed: bool = False
     """Whether ``after`` was removed rather than written."""
+    before_removed: bool = False
+    """Whether ``before`` would be removed rather than written."""
 
 
 class StateRow(msgspec.Struct, frozen=True):

@@ -65,6 +65,8 @@ def _describe_window(moments: Sequence[Interruption]) -> Text:
     alone = [one for one in moments if one.rank is not None]
     if not between and alone:
         file = os.path.basename(alone[0].before)
+        if alone[0].before_removed:
+            return translated("on rank {rank} before it removes {file}").format(rank=alone[0].rank, file=file)
         return translated("on rank {rank} before it writes {file}").format(rank=alone[0].rank, file=file)
     if not between:
         files = dict.fromkeys(os.path.basename(one.after) for one in moments)

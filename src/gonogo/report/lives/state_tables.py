@@ -70,6 +70,7 @@ _TABLE_TEXTS = {
         "later": "Killed during the next save, beside the first checkpoint",
         "half of": "half of {file}",
         "before": "rank {rank}, before {file}",
+        "before-removed": "rank {rank}, before {file} removed",
         "removed": "{file} removed",
         "resume-whole": "restores everything",
         "resume-half": "HALF a checkpoint",
@@ -117,6 +118,7 @@ _TABLE_TEXTS = {
         "later": "在下一次保存途中被终止（第一个检查点仍在）",
         "half of": "{file} 的一半",
         "before": "rank {rank}，写入 {file} 之前",
+        "before-removed": "rank {rank}，删除 {file} 之前",
         "removed": "已删除 {file}",
         "resume-whole": "全部恢复",
         "resume-half": "只有一半的检查点",
@@ -215,7 +217,12 @@ def _interruptions(title: str, tried: Sequence[Interruption], language: str) -> 
         elif one.removed and one.rank is None:
             after = words["removed"].format(file=one.after.rpartition("/")[2])
         elif one.rank is not None:
-            after = words["before"].format(rank=one.rank, file=_short_path(one.before))
+            key, file = (
+                ("before-removed", one.before.rpartition("/")[2])
+                if one.before_removed
+                else ("before", _short_path(one.before))
+            )
+            after = words[key].format(rank=one.rank, file=file)
         step = "" if one.from_step is None else f"{one.from_step:,}"
         came_to = words[f"resume-{one.kind}"], step, clean_line((language == "zh" and one.why_zh) or one.why)
         if rows and rows[-1][2:] == came_to:

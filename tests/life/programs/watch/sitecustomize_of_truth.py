@@ -1,6 +1,5 @@
 """Found by each Python of a real run: a Trainer, whoever calls it, tells what its state is (see ``truth.py``)."""
 
-import glob
 import importlib.abc
 import importlib.machinery
 import os
@@ -13,8 +12,9 @@ def _watch(module):
     def training_step(self, model, inputs, *args, **kwargs):
         from truth import step_begins
 
-        folder = os.path.join(self.args.output_dir, "checkpoint-*")
-        saved = self.state.global_step > 0 and bool(glob.glob(folder))
+        begun = self.__dict__.setdefault("_truth_begins_at", self.state.global_step)
+        folder = os.path.join(self.args.output_dir, f"checkpoint-{self.state.global_step}")
+        saved = self.state.global_step > begun and os.path.isdir(folder)
         batch = inputs["input_ids"].flatten()
         if os.environ.get("TRUTH"):
             step_begins(model, self.optimizer, self.lr_scheduler, batch, saved=saved)
