@@ -239,10 +239,7 @@ class _TreeBuilder:
         start, end = file._offset(event.start_mark), file._offset(event.end_mark)
         place = file.source.place(start, end)
         value, known = scalar_value(event.value, event.tag, plain=bool(event.implicit[0]))
-        if known:
-            field = Field.of(value, place)
-        else:
-            field = Field.not_known(place, _TAGGED.format(tag=str(event.tag)[:60]))
+        field = Field.of(value, place) if known else Field.not_known(place, _TAGGED.format(tag=str(event.tag)[:60]))
         node = TreeNode(field)
         if event.anchor:
             self._anchors[event.anchor] = (node, 1)

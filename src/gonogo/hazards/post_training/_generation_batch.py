@@ -12,8 +12,8 @@ from gonogo.hazards.rule import Certainty, Field, Launch, Run, Span, Text, trans
 _CONFIGS = ("trl.GRPOConfig", "trl.RLOOConfig")
 _TRAINERS = ("trl.GRPOTrainer", "trl.RLOOTrainer")
 _COMMANDS = ("grpo", "rloo", "trl.scripts.grpo", "trl.scripts.rloo")
-_CONFIG_CHECKS_SINCE, _CONFIG_SURELY_CHECKS_SINCE = "0.18", "0.19"
-"""Releases of trl: before the first only the trainer looks at the batch, from the second on surely its config does."""
+_CONFIG_CHECKS_SINCE = "0.18"
+"""The release of trl whose config refuses the batch itself; before it, only the trainer does."""
 
 
 class GenerationBatch(msgspec.Struct, frozen=True):
@@ -67,13 +67,13 @@ def generation_batch(launch: Launch, run: Run) -> GenerationBatch | None:
 def _checks(launch: Launch, run: Run) -> bool | None:
     """Whether something refuses a batch that doesn't divide: a trainer of the project's own may take it as it is.
 
-    None if the trainer is not trl's as far as the code shows, and trl's config may check or not.
+    None if the trainer is not trl's as far as the code shows, and trl's release is unknown.
     """
     if run.framework == "ms-swift" or (launch.program.string or "") in _COMMANDS:
         return True
     if any(next(script.calls(*_TRAINERS), None) is not None for script in run.scripts):
         return True
-    if run.environment.within("trl", f">={_CONFIG_SURELY_CHECKS_SINCE}"):
+    if run.environment.within("trl", f">={_CONFIG_CHECKS_SINCE}"):
         return True
     return False if run.environment.within("trl", f"<{_CONFIG_CHECKS_SINCE}") else None
 
