@@ -22,7 +22,7 @@ from gonogo.evidence.rehearsal.record import (
     RankRecord,
     RehearsalRecord,
 )
-from gonogo.finding import Certainty, Verdict
+from gonogo.finding import Certainty, Text, Verdict
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards
 from gonogo.judge.rehearsal_findings import fallback_findings, findings_from_traceback
@@ -92,6 +92,18 @@ def own_fault(folder: Path, program: str) -> RankRecord:
 def test_a_fault_of_the_programs_own_stays_certain(tmp_path: Path, program: str) -> None:
     rank = own_fault(tmp_path, program)
     assert is_certain(rank), [one for one in rank.certificate if not one.met]
+
+
+def test_a_failure_under_assumed_gpus_may_be_of_their_number(tmp_path: Path) -> None:
+    World("file", "got = 1", "at the top", "at once").write(tmp_path)
+    (tmp_path / "train.py").write_text("raise ValueError('batch of 12 for 8 ranks')\n")
+    record = rehearsed_lacking(tmp_path, {})
+    assert record is not None
+    world = ProjectWorld(tmp_path, tmp_path, gpus_assumed=Text("assuming 8", "假定 8 个"))
+    apply_limits(record, world)
+    (rank,) = record.ranks
+    assert not is_certain(rank)
+    assert rank.unsupported[0].why == "assuming 8"
 
 
 def test_a_module_that_was_never_compiled_lacks_nothing(tmp_path: Path) -> None:

@@ -240,11 +240,12 @@ def _run_result_stages(
     return record
 
 
-def _apply_limits(record: RehearsalRecord, request: RehearsalRequest) -> None:
+def _apply_limits(record: RehearsalRecord, request: RehearsalRequest, gpus_assumed: Text | None) -> None:
     """Mark failures that this machine's packages, data or confinement may have caused as limits of the rehearsal."""
     if any(rank.outcome in ("raised", "diverged") for rank in record.ranks):
         whole = record.whole_environment
-        apply_limits(record, ProjectWorld.of(Path.cwd(), Path(record.cwd), request.environment, is_complete=whole))
+        world = ProjectWorld.of(Path.cwd(), Path(record.cwd), request.environment, is_complete=whole)
+        apply_limits(record, dataclasses.replace(world, gpus_assumed=gpus_assumed))
 
 
 def _check_words(command: Sequence[str]) -> None:
@@ -291,6 +292,7 @@ def _run_rehearsal(
             python=str(overlay.python or sys.executable),
         )
         resolved = resolve(request.command, situation)
+        gpus_assumed = None
         if requested_machine.count == UNSPECIFIED_GPU_COUNT and is_unspecified_count(
             resolved.launch.processes_per_node
         ):
@@ -298,11 +300,10 @@ def _run_rehearsal(
             surroundings = LaunchMachine.of(requested_machine, request.nodes)
             situation = dataclasses.replace(situation, surroundings=surroundings)
             resolved = resolve(request.command, situation)
-            notes.append(
-                _GPUS_ASSUMED.format(
-                    count=_ASSUMED_GPUS, half=_ASSUMED_GPUS // 2, name=requested_machine.accelerator.name
-                )
+            gpus_assumed = _GPUS_ASSUMED.format(
+                count=_ASSUMED_GPUS, half=_ASSUMED_GPUS // 2, name=requested_machine.accelerator.name
             )
+            notes.append(gpus_assumed)
         machine = machine_for(resolved.launch, request, requested_machine)
         ranks = ranks_to_run(
             request.ranks, resolved.launch, machine, program_may_start_more=may_start_processes(resolved.launch)
@@ -336,7 +337,7 @@ def _run_rehearsal(
     record.notes += [(note.en, note.zh) for note in notes]
     record = variables.settled(record)
     record.life_part, record.first_life = life_pass.part, life_pass.first
-    _apply_limits(record, request)
+    _apply_limits(record, request, gpus_assumed)
     if request.keep is not None:
         with raise_if_disk_full(scratch):
             keep_records(request.keep, record, assignments, variables.kept)

@@ -192,7 +192,7 @@ def _obligations_in_failure(
 def _unmet_obligations(rank: RankRecord, record: RehearsalRecord, world: ProjectWorld) -> Iterator[BrokenObligation]:
     """Obligations that the environment doesn't meet, whatever the failure says."""
     yield from _check_python(rank, world)
-    yield from _check_ranks(rank, record)
+    yield from _check_ranks(rank, record, world)
     for why in explain_missing_inputs(rank, record, world):
         yield BrokenObligation("missing", why, named=False)
     yield from _check_packages(rank, record, world)
@@ -222,7 +222,9 @@ def _check_python(rank: RankRecord, world: ProjectWorld) -> Iterator[BrokenOblig
         )
 
 
-def _check_ranks(rank: RankRecord, record: RehearsalRecord) -> Iterator[BrokenObligation]:
+def _check_ranks(rank: RankRecord, record: RehearsalRecord, world: ProjectWorld) -> Iterator[BrokenObligation]:
+    if world.gpus_assumed is not None:
+        yield BrokenObligation("ranks", world.gpus_assumed, named=False)
     if len(record.ranks) < record.world_size and (why := explain_missing_rank_output(rank, record)) is not None:
         yield BrokenObligation("ranks", why, named=False)
 
