@@ -80,8 +80,8 @@ def _explain_unpacked_shape(exception: RaisedException, versions: Mapping[str, s
             name=name, expected=expected
         ),
         translated(
-            "print the shape of input_ids in the caller: a batch dimension is often added twice (a processor adds one "
-            "to a single sample, the collator another): take the extra one off, or use processor.tokenizer for text"
+            "print its shape in the caller: a batch dimension is often added twice (a processor adds one to a single "
+            "sample, the collator another)"
         ),
     )
 
