@@ -409,6 +409,7 @@ def test_what_the_user_has_to_provide_is_the_users_error(project: Project, monke
             {"ranks": "first"},
             "must be auto, sample, mesh, all, or rank numbers such as 0 or 0,3",
         ),
+        (["torchrun", "--nproc_per_node", "1000", "train.py"], {}, "starts 1000 processes per node, but at most 256"),
         (["torchrun", "--nproc_per_node", "8", "train.py"], {"nodes": 2}, r"starts 1 node\(s\), but 2 are requested"),
         (["python", "train.py"], {"with_packages": ("deepspeed>=0.14",)}, "NAME==VERSION"),
         (["python", "train.py"], {"host_memory": "lots"}, "--host-memory"),

@@ -16,12 +16,12 @@ UNSPECIFIED_GPU_COUNT = 4096
 """The number of accelerators that a launcher is told if none is specified; see :func:`is_unspecified_count`."""
 
 
-_MAX_RANKS_PER_NODE = 256
+MAX_RANKS_PER_NODE = 256
 
 
 def is_unspecified_count(count: int) -> bool:
     """Whether a count derives from :data:`UNSPECIFIED_GPU_COUNT`: the same, halved, or without excluded devices."""
-    return count > _MAX_RANKS_PER_NODE
+    return count > MAX_RANKS_PER_NODE
 
 
 class LaunchMachine(msgspec.Struct, frozen=True):

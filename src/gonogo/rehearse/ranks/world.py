@@ -8,6 +8,7 @@ from gonogo.evidence.environment.hardware import Machine, parse_machine, request
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.launch import (
+    MAX_RANKS_PER_NODE,
     UNSPECIFIED_GPU_COUNT,
     LaunchedProcess,
     LaunchMachine,
@@ -20,20 +21,16 @@ from gonogo.rehearse.ranks.sample import is_sample, sample_ranks
 from gonogo.rehearse.request import RehearsalRequest
 
 
-class GpuCountUnknown(UserError):
-    """The number of accelerators per node is not specified."""
-
-
 def machine_for(launch: ResolvedLaunch, request: RehearsalRequest, requested_machine: Machine) -> Machine:
     """The machine of a rehearsal: as requested, and otherwise as the command needs it.
 
-    Raises UserError if neither specifies the accelerators per node, or if they contradict each other.
+    Raises UserError if they contradict each other, or if the command starts too many processes.
     """
     per_node = launch.processes_per_node
     if is_unspecified_count(per_node):
-        raise GpuCountUnknown(
-            translated("neither the command nor --gpus says how many GPUs each node has: add --gpus 8x{name}").format(
-                name=requested_machine.accelerator.name
+        raise UserError(
+            translated("the command starts {processes} processes per node, but at most {most} can be rehearsed").format(
+                processes=per_node, most=MAX_RANKS_PER_NODE
             )
         )
     asked = requested_nodes(request.gpus, request.nodes)
