@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from pathlib import Path
 from typing import Any, cast
@@ -166,6 +167,7 @@ def roomy_report() -> Report:
     return msgspec.structs.replace(report, rehearsal=msgspec.structs.replace(report.rehearsal, ranks=ranks))
 
 
+@functools.cache
 def _timeline(device: str) -> MemoryTimeline:
     timeline = Timeline()
     left = width = 1
