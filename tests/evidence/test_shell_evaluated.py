@@ -69,6 +69,11 @@ SETTLED = {
     "not": "if ! [ 1 = 2 ]; then show yes; fi",
     "double parentheses": "A=3; if (( A > 2 )); then show big; else show small; fi",
     "reading": "IFS=, read -ra A <<< '0,1,3'; read B C <<< 'x y z'; show ${#A[@]} ${A[2]} $B \"$C\"",
+    "reading a heredoc": "N=2\nread -r -d '' A <<EOF\n  train.py \\\n  --n $N\n  --b 3\nEOF\nshow $A \"$A\"",
+    "reading a line of a heredoc": "read -r A B <<'E' || true\n x  $y z \nnot this\nE\nshow $A \"$B\"",
+    "reading to a delimiter": "if read -d , A <<< 'x y,z'; then C=found; fi; read -d , B <<< 'x' || show \"$A\" $C",
+    "reading with a prompt": "read -p 'which? ' A <<< 'x y'; read <<< ' a b'; show \"$A\" \"$REPLY\"",
+    "reading that fails": "read -d '' A <<E && show no\nx\nE\nshow $A",
     "counting up": "N=1; (( N++ )); ((N += 2)); show $N",
     "text in text": "A='--x 1'; B=\"$A --y 2\"; show $B",
 }

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
 
 from gonogo.evidence.number import whole_number_in
 from gonogo.evidence.shell.state import ASSUMED_SUCCESS, FAILURE, SUCCESS, UNSURE, ExitStatus, State, Variable
-from gonogo.evidence.shell.text import Piece, ShellWord
+from gonogo.evidence.shell.text import Piece, ShellWord, text_of
 from gonogo.evidence.source_file import Place
 from gonogo.finding import translated
 
@@ -79,25 +83,108 @@ def run_builtin(name: str, arguments: Sequence[ShellWord], state: State, place: 
     return ASSUMED_SUCCESS if name in _no_effect_commands() else None
 
 
-def read_words(arguments: Sequence[ShellWord], text: str, separators: str, state: State, place: Place) -> ExitStatus:
-    """``read -ra NAME <<< TEXT`` and ``read NAME… <<< TEXT``."""
-    names = [word.value for word in arguments if word.value is not None and not word.value.startswith("-")]
-    into_array = any((word.value or "").startswith("-") and "a" in (word.value or "") for word in arguments)
-    line = text.split("\n")[0]
-    for separator in separators[1:]:
-        line = line.replace(separator, separators[0])
-    parts = line.split(separators[0]) if separators else [line]
-    if not separators.strip():
-        parts = [part for part in parts if part]
-    words = [ShellWord((Piece(part, place.source, place.start, place.end),), place) for part in parts]
-    if into_array and names:
-        state.set(names[-1], Variable((), place, array=tuple(words)))
-        return SUCCESS
-    for index, name in enumerate(names):
-        rest = parts[index:] if index == len(names) - 1 else parts[index : index + 1]
-        value = (separators[:1] or " ").join(rest)
+class _ReadOptions(NamedTuple):
+    names: tuple[str, ...]
+    delimiter: str = "\n"
+    """``""`` if all of the input is read."""
+    into_array: bool = False
+    raw: bool = False
+    """A backslash is kept as it is."""
+
+
+def _read_options(arguments: Sequence[ShellWord]) -> _ReadOptions | None:
+    """What ``read`` is asked for; None if that isn't known, or if it reads by a count or from another file."""
+    rest = [word.value for word in arguments]
+    delimiter, into_array, raw = "\n", False, False
+    while rest and (option := rest[0]) is not None and option.startswith("-") and len(option) > 1:
+        rest.pop(0)
+        if option == "--":
+            break
+        for index, letter in enumerate(option[1:], 1):
+            into_array |= letter == "a"
+            raw |= letter == "r"
+            if letter in "inNtu":
+                return None
+            if letter in "dp":
+                value = option[index + 1 :] or (rest.pop(0) if rest else None)
+                if value is None:
+                    return None
+                delimiter = value[:1] if letter == "d" else delimiter
+                break
+    names = tuple(name for name in rest if name is not None and name.isidentifier())
+    return _ReadOptions(names, delimiter, into_array, raw) if len(names) == len(rest) else None
+
+
+def read_words(
+    arguments: Sequence[ShellWord], pieces: Sequence[Piece], separators: str, state: State, place: Place
+) -> ExitStatus | None:
+    """``read NAME… <<< TEXT`` and ``read -r -d '' NAME <<EOF``; None if the words that it reads aren't known.
+
+    Without a delimiter in the text, which must end in a newline otherwise, ``read`` fails, though it sets the names.
+    """
+    options = _read_options(arguments)
+    if options is None:
+        return None
+    status = SUCCESS if options.delimiter == "\n" else FAILURE
+    text = text_of(pieces)
+    if text is None or (not options.raw and "\\" in text):
+        if text is None and options.delimiter == "" and options.raw and len(options.names) == 1:
+            state.set(options.names[0], Variable(_stripped(pieces, separators), place))
+            return status
+        return None
+    text, found, _ = text.partition(options.delimiter) if options.delimiter else (text, "", "")
+    status = SUCCESS if found else status
+    if options.names == ():
+        state.set("REPLY", Variable((Piece(text, place.source, place.start, place.end),), place))
+        return status
+    blanks = "".join(one for one in separators if one in " \t\n")
+    text = text.strip(blanks) if blanks else text
+    if not options.into_array and len(options.names) == 1:
+        whole = (Piece(text, place.source, place.start, place.end),)
+        kept = whole if options.delimiter else _stripped(pieces, separators)
+        state.set(options.names[0], Variable(kept, place))
+        return status
+    if options.into_array:
+        for separator in separators[1:]:
+            text = text.replace(separator, separators[0])
+        parts = text.split(separators[0]) if separators else [text]
+        if not separators.strip():
+            parts = [part for part in parts if part]
+        words = [ShellWord((Piece(part, place.source, place.start, place.end),), place) for part in parts]
+        state.set(options.names[-1], Variable((), place, array=tuple(words)))
+        return status
+    signs = re.escape("".join(one for one in separators if one not in blanks))
+    gap = (
+        f"[{re.escape(blanks)}]*[{signs}]?[{re.escape(blanks)}]*"
+        if signs and blanks
+        else f"[{signs or re.escape(blanks)}]"
+    )
+    between = re.compile(gap if signs else f"{gap}+") if separators else None
+    for index, name in enumerate(options.names):
+        value, at = text, len(text)
+        if index < len(options.names) - 1 and between is not None:
+            first = next((each for each in between.finditer(text) if each.end() > each.start()), None)
+            value, at = (text[: first.start()], first.end()) if first else (text, len(text))
         state.set(name, Variable((Piece(value, place.source, place.start, place.end),), place))
-    return SUCCESS
+        text = text[at:]
+    return status
+
+
+def _stripped(pieces: Sequence[Piece], separators: str) -> tuple[Piece, ...]:
+    """Pieces without the blanks at both ends, each of the others still where it is written."""
+    blanks = "".join(one for one in separators if one in " \t\n")
+    kept = list(pieces)
+    while kept and kept[-1].text is not None and not kept[-1].text.rstrip(blanks):
+        kept.pop()
+    while kept and kept[0].text is not None and not kept[0].text.lstrip(blanks):
+        kept.pop(0)
+    if kept and (text := kept[-1].text) is not None:
+        shorter = text.rstrip(blanks)
+        kept[-1] = msgspec.structs.replace(kept[-1], text=shorter, end=kept[-1].end - len(text) + len(shorter))
+    if kept and (text := kept[0].text) is not None:
+        shorter = text.lstrip(blanks)
+        kept[0] = msgspec.structs.replace(kept[0], text=shorter, start=kept[0].start + len(text) - len(shorter))
+    return tuple(kept)
 
 
 def _cd(arguments: Sequence[ShellWord], state: State) -> ExitStatus:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from itertools import pairwise
@@ -359,22 +360,26 @@ def _run_redirected(shell: Shell, node: Any, state: State) -> ExitStatus:
             else:
                 standard_input = tuple(expand_text(shell, text.start_byte, text.end_byte, state, heredoc=True))
         redirects += [child for child in heredoc.named_children if child.type == "file_redirect"]
+    # `cat <<EOF | cmd` and `cmd <<EOF && other` are inside the heredoc's node.
+    operator = next((child.type for child in heredoc.children if child.type in ("&&", "||")), "") if heredoc else ""
     if body is not None:
-        if body.type in ("command", "declaration_command", "variable_assignment", "variable_assignments"):
-            status = shell.command(body, state, node, standard_input, place)
-        else:
-            status = shell.statement(body, state)
+        with shell.asked() if operator else contextlib.nullcontext():
+            if body.type in ("command", "declaration_command", "variable_assignment", "variable_assignments"):
+                status = shell.command(body, state, node, standard_input, place)
+            else:
+                status = shell.statement(body, state)
         given = (standard_input, place) if standard_input is not None and place is not None else None
         _record_written_files(shell, body, redirects, given, state)
     if heredoc is not None:
-        # `cat <<EOF | cmd` and `cmd <<EOF && other` are inside the heredoc's node.
         inside = [
             child
             for child in heredoc.named_children
             if child.type not in ("heredoc_start", "heredoc_body", "heredoc_end") and "redirect" not in child.type
         ]
         for child in inside:
-            status = shell.statement(child, state)
+            if state.gone:
+                break
+            status = _and_or_list(shell, status, operator, child, state) if operator else shell.statement(child, state)
     return status
 
 

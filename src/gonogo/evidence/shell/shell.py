@@ -20,7 +20,7 @@ from gonogo.evidence.shell.parse import parse_script
 from gonogo.evidence.shell.pieces import NOT_EVALUATED
 from gonogo.evidence.shell.reading import MAX_STEPS, Reading
 from gonogo.evidence.shell.state import ASSUMED_SUCCESS, FAILURE, SUCCESS, UNSURE, ExitStatus, State, Variable, merge
-from gonogo.evidence.shell.text import Piece, ShellWord, text_of, words_of
+from gonogo.evidence.shell.text import Piece, ShellWord, words_of
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
@@ -256,7 +256,7 @@ class Shell(Reading):
         own = dict(assigned(self, assignment, state) for assignment in simple.assignments)
         if failed := self.failed(state):
             return failed
-        status = self._named(simple, words, own, state, node)
+        status = self._named(simple, words, own, state, node, stdin[0])
         if status is not None:
             return status
         first = simple.assignments[0] if simple.assignments else simple.words[0]
@@ -278,6 +278,7 @@ class Shell(Reading):
         prefix_assignments: dict[str, Variable],
         state: State,
         node: Any,
+        standard_input: tuple[Piece, ...] | None,
     ) -> ExitStatus | None:
         """Call a function or evaluate a builtin; None if the command starts a program."""
         name = words[0].value
@@ -297,10 +298,12 @@ class Shell(Reading):
             return UNSURE if not numbers or numbers[-1] is None else ExitStatus(numbers[-1] != 0)
         if name == "read":
             given = next((each.target for each in simple.redirects if each.operator == "<<<"), None)
-            text = text_of(expand(self, given, state)) if given is not None else None
+            pieces = expand(self, given, state) if given is not None else standard_input
             separators = prefix_assignments["IFS"].value if "IFS" in prefix_assignments else state.separators
-            if text is not None and separators is not None:
-                return read_words(words[1:], text, separators, state, self.place(node))
+            if pieces is not None and separators is not None:
+                status = read_words(words[1:], pieces, separators, state, self.place(node))
+                if status is not None:
+                    return status
         return self._run_builtin(name, words[1:], state, self.place(node))
 
     def _with_temporary_variables(

@@ -41,7 +41,7 @@ class LaunchMisspeltShellVariable(Hazard):
                 at = source.data.find(meant.encode())
                 yield self.finding(
                     self.texts["cause"].format(name=name, meant=meant, path=source.path, line=source.line_of(at)),
-                    certainty=Certainty.LIKELY,
+                    certainty=_certainty(line.code[: match.start()]),
                     cure=translated("Write ${meant}").format(meant=meant),
                     spans=(
                         word.span(translated("set nowhere")),
@@ -51,6 +51,14 @@ class LaunchMisspeltShellVariable(Hazard):
                 )
             if not line.continues and line.end >= launch.place.end:
                 return
+
+
+def _certainty(before: str) -> Certainty:
+    """Whether the run stops: an argument that vanishes or a path that starts at ``/`` stops it.
+
+    Of ``--output_dir runs/$tag/$task`` a usable path is left, of another folder.
+    """
+    return Certainty.POSSIBLE if before and before[-1] not in " \t\"'=" else Certainty.LIKELY
 
 
 @lru_cache(maxsize=8)
