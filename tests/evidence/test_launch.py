@@ -241,6 +241,11 @@ TABLE: dict[str, tuple[str, dict[str, Any]]] = {
     "an unknown launcher": ("$LAUNCHER train.py --x 1\n", {"launcher": "unknown", "world": None}),
     "unknown options": ("torchrun $ARGS train.py\n", {"launcher": "torchrun", "world": None, "program": "train.py"}),
     "uv": ("uv run --with x accelerate launch --num_processes=8 t.py\n", {"launcher": "accelerate", "world": 8}),
+    "a Ray job": (
+        "ray job submit --address=http://127.0.0.1:8265 --runtime-env-json "
+        """'{"working_dir": "/w", "env_vars": {"N": "1"}}' --no-wait -- torchrun --nproc_per_node 2 a.py --lr 1\n""",
+        {"launcher": "torchrun", "world": 2, "program": "a.py"},
+    ),
     "condition": (
         'if [ "$HOST" = a ]; then N=8; else N=4; fi\ntorchrun --nproc_per_node $N t.py\n',
         {"world": None, "per_node": None},
@@ -252,6 +257,16 @@ TABLE: dict[str, tuple[str, dict[str, Any]]] = {
     "a shebang-less one-liner": ("WANDB_MODE=offline deepspeed --num_gpus 8 t.py --deepspeed ds.json", {"world": 8}),
     "several words behind an option": ("torchrun t.py --deepspeed ds.json --layers q k -1 --x\n", {"ds": "ds.json"}),
 }
+
+
+def test_a_ray_job_gets_the_variables_of_its_runtime_environment(tmp_path: Path) -> None:
+    variables = '{"env_vars": {"NCCL_DEBUG": "INFO", "DEPTH": 3}}'
+    launch = only(tmp_path, f"ray job submit --runtime-env-json='{variables}' -- python -m a.b\n")
+    assert launch.program.value == "a.b"
+    assert launch.variable("NCCL_DEBUG").value == "INFO"
+    assert not launch.variable("DEPTH").known  # Ray refuses what is no text
+    broken = only(tmp_path, "ray job submit --runtime-env-json='{env' -- python c.py\n")
+    assert broken.program.value == "c.py"
 
 
 @pytest.mark.parametrize(("text", "expected"), TABLE.values(), ids=TABLE.keys())

@@ -158,6 +158,20 @@ def test_of_a_scripts_launches_the_first_that_trains_is_rehearsed(project: Proje
     assert project.saw("0")[0] == ["train.py", "first"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("uv", "run", "--with", "x", "train.py", "--lr", "1"),
+        ("srun", "--nodes=1", "torchrun", "--nproc_per_node", "1", "train.py", "--lr", "1"),
+        ("ray", "job", "submit", "--no-wait", "--", "python3", "train.py", "--lr", "1"),
+    ],
+)
+def test_what_starts_another_command_is_typed_as_in_a_script(words: tuple[str, ...], project: Project) -> None:
+    project.write("train.py", _SHOW)
+    assert project.rehearse(*words).ranks[0].outcome == "completed"
+    assert project.saw("0" if "torchrun" in words else "")[0][-2:] == ["--lr", "1"]
+
+
 def test_a_plain_program_whose_environment_says_its_place(project: Project) -> None:
     project.write("train.py", _SHOW)
     line = ["RANK=0", "WORLD_SIZE=8", "LOCAL_RANK=0", "MASTER_ADDR=localhost", "python", "train.py"]

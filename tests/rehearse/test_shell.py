@@ -372,6 +372,29 @@ def test_launchers_behind_other_programs(project: Project) -> None:
     assert [call.words for call in calls] == [["torchrun", "a.py"], ["deepspeed", "b.py"], ["torchrun", "c.py"]]
 
 
+@pytest.mark.parametrize("tool", ["#!/usr/bin/env python3\nraise SystemExit(1)\n", None])
+def test_a_ray_job_is_its_command_with_its_variables(tool: str | None, project: Project) -> None:
+    script = """\
+        ray start --head
+        ray job submit --runtime-env-json='{"env_vars": {"FLAG": "on"}}' -- python3 -m openrlhf.cli.train --lr 1
+        ray job submit -- torchrun a.py
+        ray job submit
+        """
+    project.write("launch.sh", script)
+    tools = project.scratch / "tools"
+    tools.mkdir()
+    if tool is not None:
+        (tools / "ray").write_text(tool)
+        (tools / "ray").chmod(0o755)
+    own = [folder for folder in os.environ["PATH"].split(":") if not Path(folder, "ray").exists()]
+    run = project.run("bash", "launch.sh", PATH=":".join([str(tools), *own]))
+    module, launch = run.calls
+    assert module.words == ["python3", "-m", "openrlhf.cli.train", "--lr", "1"]
+    assert module.environment["FLAG"] == "on"
+    assert launch.words == ["torchrun", "a.py"]
+    assert "FLAG" not in launch.environment
+
+
 def test_accelerators_are_counted_as_on_the_virtual_machine(project: Project) -> None:
     script = """\
         A=$(nvidia-smi -L | wc -l)

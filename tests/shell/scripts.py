@@ -242,7 +242,9 @@ class Maker:
             return f"{self.choose(('((N++))', '((N+=2))', 'let N=N+1', '((A=N*2))', ': $((N+=1))', '((N--))'))}"
         if self.choose((True, False)):
             options = self.choose(("-r -d ''", "-rd ''", "-r", "", "-d ,"))
-            return f"read {options} {self.choose(('A', 'A B'))} <<EOF || true\n {self.simple()} x,\n  {self.simple()}\nEOF"
+            return (
+                f"read {options} {self.choose(('A', 'A B'))} <<EOF || true\n {self.simple()} x,\n  {self.simple()}\nEOF"
+            )
         return f"read {self.choose(('-r ', ''))}A B <<< {self.simple()}"
 
     def moved(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from gonogo.confinement.world import World
 from gonogo.evidence.environment.own_package import own_console_script
 from gonogo.evidence.launch.command_words import SHELLS, is_python, python_command, shortened, strip_prefix
 from gonogo.evidence.launch.launchers import find_called_launcher
+from gonogo.evidence.launch.launchers.runners import ray_job
 from gonogo.evidence.number import whole_number_in
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
@@ -27,6 +29,7 @@ from gonogo.rehearse.launch.launch import LaunchedProcess, LaunchMachine, Progra
 from gonogo.rehearse.launch.launchers import all_launchers, find_launcher
 from gonogo.rehearse.launch.launchers.captured_processes import is_python_script
 from gonogo.rehearse.launch.worker_environment import with_packages
+from gonogo.rehearse.shell.commands import WRAPPER_COMMANDS
 from gonogo.rehearse.shell.run_script import ScriptRun, is_script_call, run_script
 from gonogo.rehearse.shell.session import ScriptCommand
 
@@ -110,6 +113,9 @@ def resolve(command: Sequence[str], situation: Situation) -> ResolvedCommand:
         [os.path.join(cwd, words[0]), *words[1:]] if os.sep in words[0] else words
     ):
         return _resolve_script(words, situation)
+    if situation.in_script is None and (_starts_one_process(words) or ray_job(words) is not None):
+        # As in a script: what stands in for these programs hands their command on.
+        return _resolve_script(["bash", "-c", shlex.join(words)], situation)
     if (own := own_console_script(words[0], Path(cwd))) is not None:
         path = _find_project_command(words[0], own, environment.get("PATH", os.defpath))
         if path is None:
@@ -121,6 +127,14 @@ def resolve(command: Sequence[str], situation: Situation) -> ResolvedCommand:
     if os.sep in words[0] and not os.path.isfile(os.path.join(cwd, words[0])):
         _check_program("script", words[0], situation)
     raise _unsupported_command_error(command)
+
+
+def _starts_one_process(words: Sequence[str]) -> bool:
+    """Whether it is a wrapper that starts one process: ``srun`` and ``mpirun`` start a program per rank."""
+    name = os.path.basename(words[0])
+    if name in ("srun", "mpirun", "mpiexec"):
+        return any(find_called_launcher(words[index:]) is not None for index in range(1, len(words)))
+    return name in WRAPPER_COMMANDS
 
 
 def _find_project_command(name: str, entry_point: str, path: str) -> str | None:

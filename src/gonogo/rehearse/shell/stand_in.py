@@ -20,6 +20,7 @@ if __name__ == "__main__":
 from gonogo.evidence.environment.own_package import own_console_script
 from gonogo.evidence.launch.command_words import SHELLS, is_python, python_command
 from gonogo.evidence.launch.launchers import find_called_launcher
+from gonogo.evidence.launch.launchers.runners import ray_job
 from gonogo.rehearse.launch.launchers.captured_processes import is_python_script
 from gonogo.rehearse.shell import commands
 from gonogo.rehearse.shell.consumers import is_read_by_shell
@@ -43,6 +44,8 @@ class StandIn:
             return 0
         if find_called_launcher(words) is not None:
             return self._record("launch", words)
+        if (job := ray_job(words)) is not None:
+            return self._run_ray_job(words, *job)
         if is_python(name):
             return self._python(words)
         if name in SHELLS:
@@ -116,10 +119,22 @@ class StandIn:
                 self._session.skip(words[:index])
                 self._path = os.path.abspath(word) if os.sep in word else name
                 return self.answer(words[index:])
+            if os.path.basename(words[0]) == "uv" and name.endswith(".py") and os.path.isfile(word):
+                self._session.skip(words[:index])
+                return self._record("program", ["python", *words[index:]])
         if is_read_by_shell(1) and os.path.exists(self._path):
             self._become(words, self._path)
         self._session.skip(words)
         return 0
+
+    def _run_ray_job(self, words: list[str], start: int, variables: dict[str, str]) -> int:
+        """Handle ``ray job submit … -- python3 …``: its command, here, with the job's variables."""
+        self._session.skip(words[:start])
+        os.environ.update(variables)
+        if not words[start:]:
+            return 0
+        self._path = words[start] if os.sep in words[start] else shutil.which(words[start]) or words[start]
+        return self.answer(words[start:])
 
     def _ask(self, name: str, words: list[str]) -> int:
         """Run a program for real, unless its arguments need a network or make it run forever."""
@@ -159,6 +174,7 @@ def _answer_missing_command(session: ShellSession, words: list[str]) -> int:
     """Handle a command that this machine lacks: the one that trains may have it."""
     name = words[0]
     known = find_called_launcher(words) is not None or is_python(name) or name in commands.REPLACED
+    known = known or ray_job(words) is not None
     if known:
         return StandIn(session, ReplacedProgram(name, name)).answer(words)
     session.skip(words)

@@ -85,6 +85,7 @@ def parse_launcher_call(words: Sequence[ShellWord]) -> LauncherCall | None:
             mpirun, left = runners.mpirun(rest[1:])
         elif (inner := runners.wrapped_command(name, rest[1:])) is not None:
             left, in_container, image = inner.words, in_container or inner.in_container, inner.image or image
+            environment.update({one: (value, rest[0]) for one, value in inner.environment.items()})
         else:
             break
         rest = list(left)

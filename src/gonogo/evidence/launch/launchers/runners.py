@@ -1,8 +1,10 @@
-"""Programs that run another program: mpirun, containers, ``uv run``, ``conda run``, profilers."""
+"""Programs that run another program: mpirun, containers, ``uv run``, ``conda run``, Ray jobs, profilers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import PurePath
 
 import msgspec
 
@@ -51,6 +53,14 @@ _RUNNER_OPTIONS: dict[tuple[str, str], frozenset[str]] = {
     ("mamba", "run"): frozenset({"-n", "--name", "-p", "--prefix", "--cwd"}),
     ("nsys", "profile"): frozenset({"-o", "--output", "-t", "--trace", "-s", "--sample", "-c", "--capture-range"}),
 }
+_RAY_JOB_OPTIONS = names(
+    """
+    --address --job-id --submission-id --runtime-env --runtime-env-json --working-dir --metadata-json
+    --entrypoint-num-cpus --entrypoint-num-gpus --entrypoint-memory --entrypoint-resources
+    --entrypoint-label-selector --verify --headers --log-style --log-color
+    """
+)
+"""``ray job submit``'s options with a value (Ray 2.40 to 2.50)."""
 _APPTAINER_OPTIONS = frozenset({"-B", "--bind", "--env", "-H", "--pwd"})
 _PLAIN_WRAPPERS = {"sudo": frozenset({"-u", "--user", "-g"}), "unbuffer": frozenset(), "chrt": frozenset()}
 
@@ -62,6 +72,8 @@ class Inner(msgspec.Struct, frozen=True):
     in_container: bool = False
     image: ShellWord | None = None
     """The container's image; None if the container exists already (``docker exec``)."""
+    environment: dict[str, str] = {}
+    """Variables that a Ray job's runtime environment sets."""
 
 
 def mpirun(words: Sequence[ShellWord]) -> tuple[CommandOptions, tuple[ShellWord, ...]]:
@@ -94,6 +106,8 @@ def wrapped_command(name: str, words: Sequence[ShellWord]) -> Inner | None:
     if name in ("singularity", "apptainer") and following in ("exec", "run"):
         after = tuple(_skip_options(words[1:], _APPTAINER_OPTIONS))
         return Inner(after[1:], True, after[0] if after else None)
+    if (job := ray_job([name, *(word.value for word in words)])) is not None:
+        return Inner(tuple(words[job[0] - 1 :]), environment=job[1])
     if (name, following or "") in _RUNNER_OPTIONS:
         return Inner(tuple(_skip_options(words[1:], _RUNNER_OPTIONS[name, following or ""])))
     if name in _PLAIN_WRAPPERS:
@@ -101,12 +115,43 @@ def wrapped_command(name: str, words: Sequence[ShellWord]) -> Inner | None:
     return None
 
 
+def ray_job(words: Sequence[str | None]) -> tuple[int, dict[str, str]] | None:
+    """Of ``ray job submit … -- COMMAND``: how many words come before COMMAND, and the variables that it gets.
+
+    The variables are ``env_vars`` of ``--runtime-env-json``, as far as known. None if it is another command.
+    """
+    if not words or PurePath(words[0] or "").name != "ray" or list(words[1:3]) != ["job", "submit"]:
+        return None
+    start = 3 + _length_of_options(words[3:], _RAY_JOB_OPTIONS)
+    variables: dict[str, str] = {}
+    for word, following in pairwise(words[3:start]):
+        name, equals, value = (word or "").partition("=")
+        text = value if equals else following
+        if name == "--runtime-env-json" and text:
+            variables = _environment_variables(text)
+    return start, variables
+
+
+def _environment_variables(runtime_environment: str) -> dict[str, str]:
+    try:
+        found = msgspec.json.decode(runtime_environment)
+    except msgspec.DecodeError:
+        return {}
+    variables = found.get("env_vars") if isinstance(found, dict) else None
+    return {name: one for name, one in variables.items() if isinstance(one, str)} if isinstance(variables, dict) else {}
+
+
 def _skip_options(words: Sequence[ShellWord], options_with_value: frozenset[str]) -> list[ShellWord]:
-    rest = list(words)
-    while rest and rest[0].value is not None and rest[0].value.startswith("-"):
-        option = rest.pop(0).value
-        if option == "--":
+    return list(words[_length_of_options([word.value for word in words], options_with_value) :])
+
+
+def _length_of_options(words: Sequence[str | None], options_with_value: frozenset[str]) -> int:
+    """How many words are options with their values, with the ``--`` that ends them."""
+    index = 0
+    while index < len(words) and (word := words[index]) is not None and word.startswith("-"):
+        index += 1
+        if word == "--":
             break
-        if option in options_with_value and rest:
-            rest.pop(0)
-    return rest
+        if word in options_with_value:
+            index += 1
+    return min(index, len(words))
