@@ -215,6 +215,15 @@ class TestWhatIsRead:
             (["--", "bash", "missing.sh"], "missing.sh: no such file"),
             (["--", "missing.yaml"], "missing.yaml: no such file"),
             (["--", "missing.ipynb"], "missing.ipynb: no such file"),
+            (
+                ["--", "bash", "needs_argument.sh"],
+                "needs_argument.sh: starts no program that gonogo recognizes when it is "
+                "given no argument, but it reads $1 on line 2:",
+            ),
+            (
+                ["--", "bash", "needs_argument.sh", "large"],
+                "needs_argument.sh large: starts no program that gonogo recognizes: give the command",
+            ),
             (["--", "ls", "-l"], "ls -l: starts no program that gonogo recognizes"),
             (["--select", "nothing-like-it"], "no hazard with this name"),
             (["--fail-on", "never"], "--fail-on 'never'"),
@@ -224,6 +233,9 @@ class TestWhatIsRead:
         ],
     )
     def test_bad_input_is_one_line_and_status_2(self, words: list[str], said: str, here: Path) -> None:
+        Path("needs_argument.sh").write_text(
+            "# $2 is the size\ncase $1 in\nbase) python train.py ;;\n*) exit 1 ;;\nesac\n"
+        )
         done = gonogo(*words)
         assert done.returncode == 2
         assert done.stdout == ""

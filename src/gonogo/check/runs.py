@@ -82,6 +82,20 @@ def gather(
     return gatherer.gathered()
 
 
+_PARAMETER_PATTERN = re.compile(r"^[^#\n]*?(\$(?:[1-9@*#]|\{[1-9@*#][^}\n]*\}))", re.MULTILINE)
+_NEEDS_ARGUMENTS = translated(
+    "{command}: starts no program that gonogo recognizes when it is given no argument, but it reads {name} on line "
+    "{line}: add what you launch it with, for example: gonogo check -- {command} ARGUMENT"
+)
+
+
+def _first_parameter(script: Path) -> dict[str, str] | None:
+    """The first argument that a script reads, and its line."""
+    text = script.read_text(encoding="utf-8", errors="replace")
+    found = _PARAMETER_PATTERN.search(text)
+    return {"name": found[1], "line": str(text.count("\n", 0, found.start(1)) + 1)} if found is not None else None
+
+
 class _Gatherer:
     def __init__(
         self, files: Files, settings: CheckSettings, use_installed: bool, laid_over: Mapping[str, str] | None
@@ -128,6 +142,8 @@ class _Gatherer:
                 and (gap := _unreadable_reason(self.files.base / script)) is not None
             ):
                 raise UserError(_CANNOT_READ.format(path=script, why=gap))
+            if script == command[-1] and (parameter := _first_parameter(self.files.base / script)) is not None:
+                raise UserError(_NEEDS_ARGUMENTS.format(command=" ".join(command)[:200], **parameter))
         if not launches:
             raise UserError(
                 translated(
