@@ -167,13 +167,13 @@ class ScriptIndex:
 
 
 def walk(tree: ast.AST) -> Iterator[ast.AST]:
-    """A node and all below it, in the order of the file: :func:`ast.walk` in a fraction of its time, without markers
+    """A node and all below it, in the order of the file: :func:`ast.walk` in two thirds of its time, without markers
     such as ``Load`` and without the names that an import lists."""
     stack = [tree]
     while stack:
         node = stack.pop()
         yield node
-        cls = node.__class__
+        cls: Any = node.__class__
         if cls in _LEAF_NODES:
             continue
         for name in _child_fields(cls):
