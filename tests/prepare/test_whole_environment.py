@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import subprocess
+import sys
 import tarfile
 from importlib import metadata
 from pathlib import Path
@@ -86,6 +88,42 @@ def test_the_second_time_it_is_there_already(index: Path, tmp_path: Path) -> Non
     assert [
         one.name for one in (tmp_path / "cache/gonogo/environments").iterdir() if one.name.startswith(".fill")
     ] == []
+
+
+def test_its_packages_are_compiled_once_for_programs_that_can_not_write_bytecode(index: Path, tmp_path: Path) -> None:
+    wheel(index, "broken", "1.0", code="def f(:\n")
+    path = requirements(tmp_path, "trl==0.9.1\nattrs==22.1\nbroken\n")
+    made = build_full_environment(path, (), None)
+    assert made.python is not None
+    folder = next((made.python.parent.parent / "lib").glob("python3.*/site-packages"))
+
+    def compiled() -> dict[str, int]:
+        return {one.name.partition(".")[0]: one.stat().st_mtime_ns for one in folder.glob("__pycache__/*.pyc")}
+
+    first = compiled()
+    assert {"trl", "attrs"} <= first.keys()
+    assert "broken" not in first
+    told = subprocess.run(
+        [made.python, "-v", "-c", "import trl"], capture_output=True, text=True, check=True,
+        env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"},
+    )  # fmt: skip
+    assert f"code object from '{folder}/__pycache__/trl" in told.stderr
+    (folder / "__pycache__").joinpath(f"trl.{sys.implementation.cache_tag}.pyc").unlink()
+    build_full_environment(path, (), None)
+    assert "trl" not in compiled()  # not looked for again
+
+
+def test_an_environment_made_before_that_is_compiled_too(index: Path, tmp_path: Path) -> None:
+    path = requirements(tmp_path, "trl==0.9.1\nattrs==22.1\n")
+    made = build_full_environment(path, (), None)
+    assert made.python is not None
+    root = made.python.parent.parent
+    caches = list(root.glob("lib/python3.*/site-packages/__pycache__"))
+    for one in caches:
+        shutil.rmtree(one)
+    (root / "bytecode.txt").unlink()
+    build_full_environment(path, (), None)
+    assert [one for one in caches if list(one.glob("trl.*.pyc"))]
 
 
 def test_a_bare_name_of_with_adds_a_package_and_leaves_the_files_versions(index: Path, tmp_path: Path) -> None:

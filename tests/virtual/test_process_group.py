@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 import torch
@@ -98,6 +99,10 @@ def test_groups(assumptions: list[str]) -> None:
     dist.monitored_barrier(cpu)
     with pytest.raises(ValueError, match="only implemented for GLOO"):
         dist.monitored_barrier()
+    cpu.monitored_barrier()  # as Lightning's rank_zero_first does
+    cpu.monitored_barrier(timedelta(days=10000), wait_all_ranks=True)
+    with pytest.raises(RuntimeError, match="Backend nccl does not support monitoredBarrier"):
+        mine.monitored_barrier()
 
 
 def test_device_mesh(assumptions: list[str]) -> None:

@@ -36,7 +36,8 @@ if __name__ == "__main__":
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--tokenizer")
     asked, rest = parser.parse_known_args()
-    if not (asked.folder / "lit_model.pth").exists():  # Fabric starts this program once more for each further rank
+    # Fabric starts this program once more for each further rank, with litgpt's own arguments alone.
+    if asked.folder is not None and not (asked.folder / "lit_model.pth").exists():
         make(asked.folder, asked.tokenizer)
     sys.argv[1:] = rest
     main()

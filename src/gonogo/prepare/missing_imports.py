@@ -78,6 +78,7 @@ def _modules_imported_at_top(scripts: Sequence[Script]) -> Iterator[str]:
     """Modules that the first script imports at its top level, followed through the project's own modules."""
     waiting = list(scripts[:1])
     seen = set(waiting)
+    by_path_end = _by_path_end(scripts)
     while waiting:
         script = waiting.pop(0)
         for node in script.tree.body if script.tree is not None else ():
@@ -87,7 +88,7 @@ def _modules_imported_at_top(scripts: Sequence[Script]) -> Iterator[str]:
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 names = [node.module]
             for name in names:
-                own = next((one for one in scripts if _is_module(one, name)), None)
+                own = by_path_end.get(name.replace(".", "/"))
                 if own is None:
                     yield name
                 elif own not in seen:
@@ -95,7 +96,11 @@ def _modules_imported_at_top(scripts: Sequence[Script]) -> Iterator[str]:
                     waiting.append(own)
 
 
-def _is_module(script: Script, name: str) -> bool:
-    path = script.source.path.removesuffix(".py").removesuffix("/__init__")
-    wanted = name.replace(".", "/")
-    return path == wanted or path.endswith(f"/{wanted}")
+def _by_path_end(scripts: Sequence[Script]) -> dict[str, Script]:
+    """The first script whose path, without its suffix, ends in each sequence of parts: ``a/b/c``, ``b/c``, ``c``."""
+    found: dict[str, Script] = {}
+    for script in scripts:
+        parts = script.source.path.removesuffix(".py").removesuffix("/__init__").split("/")
+        for start in range(len(parts)):
+            found.setdefault("/".join(parts[start:]), script)
+    return found

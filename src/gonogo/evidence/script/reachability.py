@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from gonogo.evidence.script.script import Script
+from gonogo.evidence.script.syntax_index import walk
 
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _PLAIN_DECORATORS = frozenset(
@@ -173,7 +174,7 @@ def _names_in(node: ast.AST, script: Script) -> frozenset[tuple[str, bool]]:
 
 
 def _names_of(node: ast.AST, imported: set[str]) -> Iterator[tuple[str, bool]]:
-    for one in ast.walk(node):
+    for one in walk(node):
         if isinstance(one, ast.Name):
             yield one.id, False
         elif isinstance(one, ast.Attribute):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
 from typing import Any
 
@@ -164,6 +164,24 @@ class ScriptIndex:
                 if isinstance(each, ast.If) and not each.orelse and isinstance(each.body[-1], _EXIT_STATEMENTS)
             ]
         return [each for at, each in leaves if at < here]
+
+
+def walk(tree: ast.AST) -> Iterator[ast.AST]:
+    """A node and all below it, in the order of the file: :func:`ast.walk` in two thirds of its time, without markers
+    such as ``Load`` and without the names that an import lists."""
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        yield node
+        cls: Any = node.__class__
+        if cls in _LEAF_NODES:
+            continue
+        for name in _child_fields(cls):
+            value = getattr(node, name, None)
+            if value.__class__ is list:
+                stack.extend(child for child in reversed(value) if child is not None)
+            elif value is not None:
+                stack.append(value)
 
 
 def position(node: Any) -> tuple[int, int]:

@@ -39,6 +39,7 @@ from gonogo.prepare.packages.addresses import (
     describe_package_url,
     installed_from,
 )
+from gonogo.prepare.packages.bytecode import compile_packages
 from gonogo.prepare.packages.environment_build import Consent, EnvironmentRequest, ignored_index_lines, make_environment
 from gonogo.prepare.packages.installed import installed_version, satisfies_specifier
 from gonogo.prepare.packages.installers import surroundings
@@ -102,6 +103,7 @@ def build_full_environment(
                 make_environment(folder, asked, file, wanted, report_progress, consent, unconfined=unconfined)
                 kept = _read_manifest(folder)
             assert kept is not None
+            compile_packages(folder)
             os.utime(folder)
         _drop_oldest(folder)
     except OSError as error:

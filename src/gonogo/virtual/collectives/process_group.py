@@ -71,6 +71,9 @@ def install(
     told = vars(dist.ProcessGroup).get("_device_types")
     if isinstance(told, property):
         patches.set(dist.ProcessGroup, "_device_types", property(functools.partial(_device_types, told, device_type)))
+    if hasattr(dist.ProcessGroup, "monitored_barrier"):  # which programs also call as the group's own method
+        own = functools.partialmethod(_barrier_of_group, dist.monitored_barrier)
+        patches.set(dist.ProcessGroup, "monitored_barrier", own)
     replace("is_gloo_available", lambda: True)
     replace("is_nccl_available", lambda: not on_npu)
     if on_npu:
@@ -140,6 +143,17 @@ def _device_types(default_property: property, device_type: str, group: Any) -> l
         found: list[torch.device] = default_property.__get__(group)
         return found
     return [torch.device(name) for name in own]
+
+
+def _barrier_of_group(
+    group: Any, barrier: Callable[..., None], timeout: Any = None, wait_all_ranks: bool = False
+) -> None:
+    """``ProcessGroup.monitored_barrier`` by the function of that name; torch's own asks the group's backend for it."""
+    if c10d.get_backend(group) != dist.Backend.GLOO:
+        name = str(c10d.get_backend(group))
+        message = f"Backend {name} does not support monitoredBarrier, only GLOO supports monitored barrier."
+        raise RuntimeError(message)
+    barrier(group, timeout, wait_all_ranks)
 
 
 def _destroy_process_group() -> None:
