@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from gonogo.diagnose.explanations.topics import FailingPart
 from gonogo.diagnose.statements import Statement, exception_statement
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Certainty, Finding, Severity, Text, translated
@@ -24,9 +25,10 @@ def failure_answer(
     findings: Sequence[Finding],
     versions: Mapping[str, str],
     cut_place: CodePlace | None = None,
+    parts: Sequence[FailingPart] = (),
 ) -> Answer | None:
     """The answer; None if the log shows no failure. ``cut_place`` is the innermost frame of a truncated traceback."""
-    statement = exception_statement(facts, versions)
+    statement = exception_statement(facts, versions, parts)
     first = next((one for one in findings if one.severity is Severity.ERROR and one.hazard not in FALLBACKS), None)
     apart = next((clue for clue in clues if clue.decides), None)
     if first is not None and first.cause in CUT_LOG_CAUSES and clues:

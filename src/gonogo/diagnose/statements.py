@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from gonogo.diagnose.explanations.messages import explain_by_message
 from gonogo.diagnose.explanations.python_errors import explain_by_python_error
 from gonogo.diagnose.explanations.rule_table import explain_by_rule
 from gonogo.diagnose.explanations.surroundings import explain_by_surroundings
+from gonogo.diagnose.explanations.topics import FailingPart, change_for
 from gonogo.evidence.failure.api_mismatch import (
     CALL_MISMATCH_FORMS,
     FORMS,
@@ -71,11 +72,16 @@ class Statement(NamedTuple):
     """The place to show if not where it was raised: the call of a function that only checks."""
 
 
-def exception_statement(facts: FailureFacts, versions: Mapping[str, str]) -> Statement | None:
-    """The explanation of the most informative exception in the chain; None if there is none."""
+def exception_statement(
+    facts: FailureFacts, versions: Mapping[str, str], parts: Sequence[FailingPart] = ()
+) -> Statement | None:
+    """The explanation of the most informative exception in the chain; None if there is none.
+
+    ``parts`` are what the failing code is for: what to try if nothing better is known.
+    """
     if not facts.chain:
         return None
-    raised = _most_informative(facts.chain)
+    raised = most_informative(facts.chain)
     misfit = find_api_mismatch(facts, versions)
     last = (
         partial(_explain_api_mismatch, misfit, versions)
@@ -94,7 +100,10 @@ def exception_statement(facts: FailureFacts, versions: Mapping[str, str]) -> Sta
         )
     )
     because = because or _raised_message(raised)
-    change = change or _advice(raised.message) or _place_to_look(facts)
+    change = change or _advice(raised.message) or _fitting_releases(facts)
+    if change is None and parts and (facts.at is None or facts.at.owner != "user"):
+        change = change_for(parts[0], raised)
+    change = change or _place_to_look(facts)
     at = _checking_call(raised)
     if at is None and raised is not facts.chain[-1] and raised.frames:
         at = raised.frames[-1]
@@ -128,7 +137,7 @@ def _checking_call(exception: RaisedException) -> CodePlace | None:
     return frames[-2] if f"{name}(" in frames[-2].code else None
 
 
-def _most_informative(chain: tuple[RaisedException, ...]) -> RaisedException:
+def most_informative(chain: tuple[RaisedException, ...]) -> RaisedException:
     """The chain's most informative exception: the last one, unless it only reports another one's failure."""
     last = chain[-1]
     if len(chain) > 1 and (
@@ -655,8 +664,9 @@ def _function_name(place: CodePlace) -> str:
     return f"{place.function}, " if place.function and not place.function.startswith("<") else ""
 
 
-def _place_to_look(facts: FailureFacts) -> Text | None:
-    at, yours = facts.at, facts.your_line
+def _fitting_releases(facts: FailureFacts) -> Text | None:
+    """That one package called another, whose releases have to fit."""
+    at = facts.at
     if at is not None and (caller := _calling_package(facts.chain[-1].frames)) is not None:
         code = " ".join(caller.code[:200].split())
         code = "" if _LOG_LINE_PATTERN.search(code) else code
@@ -669,6 +679,11 @@ def _place_to_look(facts: FailureFacts) -> Text | None:
             place=f"{_function_name(caller)}{caller.path.replace(chr(92), '/').rpartition('/')[2]}:{caller.line}",
             code=Text(f", `{code}`", f"，`{code}`") if code else "",
         )
+    return None
+
+
+def _place_to_look(facts: FailureFacts) -> Text | None:
+    at, yours = facts.at, facts.your_line
     if yours is not None:
         place = f"{yours.path}:{yours.line}"
         return Text(f"look at your line {place}", f"请看你自己的 {place}")
