@@ -73,11 +73,12 @@ class Statement(NamedTuple):
 
 
 def exception_statement(
-    facts: FailureFacts, versions: Mapping[str, str], parts: Sequence[FailingPart] = ()
+    facts: FailureFacts, versions: Mapping[str, str], parts: Sequence[FailingPart] = (), cure: Text | None = None
 ) -> Statement | None:
     """The explanation of the most informative exception in the chain; None if there is none.
 
-    ``parts`` are what the failing code is for: what to try if nothing better is known.
+    ``parts`` are what the failing code is for, and ``cure`` is that of a possible finding: what to try if the
+    exception itself suggests nothing.
     """
     if not facts.chain:
         return None
@@ -101,9 +102,7 @@ def exception_statement(
     )
     because = because or _raised_message(raised)
     change = change or _advice(raised.message) or _fitting_releases(facts)
-    if change is None and parts and (facts.at is None or facts.at.owner != "user"):
-        change = change_for(parts[0], raised)
-    change = change or _place_to_look(facts)
+    change = change or cure or _change_of_part(parts, facts, raised) or _place_to_look(facts)
     at = _checking_call(raised)
     if at is None and raised is not facts.chain[-1] and raised.frames:
         at = raised.frames[-1]
@@ -117,6 +116,16 @@ def exception_statement(
             "{because}; the {type} after it only hides it (cleaning up after the first failure)"
         ).format(because=because, type=facts.chain[-1].type)
     return Statement(because, change, is_raised_in_user_code(raised) and not facts.collectives, at)
+
+
+def _change_of_part(parts: Sequence[FailingPart], facts: FailureFacts, raised: RaisedException) -> Text | None:
+    """What to try without the part that failed; after the user's own line, if that raised it."""
+    if not parts:
+        return None
+    change = change_for(parts[0], raised)
+    if facts.at is None or facts.at.owner != "user" or (place := _place_to_look(facts)) is None:
+        return change
+    return Text(f"{place.en}; {change.en}", f"{place.zh}；{change.zh}")
 
 
 _CHECK_FUNCTION_PATTERN = lazy_compile(r"(?i)ensure|assert|check|validate|verify|raise_|require|^_?divide$")

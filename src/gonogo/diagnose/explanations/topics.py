@@ -35,6 +35,8 @@ class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     off: Text
     settings: str = ""
     says: str = ""
+    all: bool = False
+    """Whether a frame, the message and a setting are all needed."""
 
 
 class FailingPart(NamedTuple):
@@ -57,6 +59,8 @@ def failing_parts(exception: RaisedException, settings: Sequence[RunSetting]) ->
         if shown is None and not said:
             continue
         setting = next(_settings_of(topic, settings), None)
+        if topic.all and (shown is None or not said or setting is None):
+            continue
         weight = (0 if shown is None else 3 if shown < 2 else 2 if shown < 5 else 1) + 2 * said + (setting is not None)
         weighed.append((weight, FailingPart(topic, frames[shown] if shown is not None else None, setting)))
     weighed.sort(key=lambda one: -one[0])
