@@ -28,8 +28,6 @@ _NAMING_TYPES = frozenset(("AttributeError", "ImportError", "ModuleNotFoundError
 """Exceptions that say which name of the code is not there: any mistake at the same place raises them, too."""
 _SELF_EXPLAINING_TYPES = _NAMING_TYPES | {"IndexError", "KeyError", "TypeError"}
 """Exceptions that Python itself raises for any mistake, and whose message names what was wrong."""
-_CALL_MISMATCH_PATTERN = lazy_compile(r"\(\) (?:got an unexpected keyword|missing \d+ required|takes \d+ positional)")
-"""A call that does not fit what is called: another function's call fails in the same words."""
 _NAMED_PATTERN = lazy_compile(r"(?<![\w.])([A-Za-z_][\w.]*)\(\)|[\"'`]([A-Za-z_][\w.]*)[\"'`]")
 _THEME_OF_RELEASES = "environment"
 _OTHER_NAME = "qzx_other"
@@ -59,8 +57,7 @@ def held_to_obligations(finding: Finding, hazard: Hazard, log: FailureLog) -> Fi
         return replace(finding, certainty=Certainty.POSSIBLE, confirm=finding.confirm or _confirmation(hazard))
     if hazard.theme == _THEME_OF_RELEASES:
         return finding  # Two packages that don't fit each other: which name is missing does not matter.
-    names_its_cause = error.type in _NAMING_TYPES or _CALL_MISMATCH_PATTERN.search(error.message[:1000]) is not None
-    if names_its_cause and _claims_any_name(finding, hazard, log, error):
+    if error.type in _NAMING_TYPES and _claims_any_name(finding, hazard, log, error):
         return replace(finding, certainty=Certainty.POSSIBLE, confirm=finding.confirm or _confirmation(hazard))
     return finding
 
