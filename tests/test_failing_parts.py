@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
+from test_log_answer import clues, frames, report_on, sentence
 
 from gonogo.diagnose.explanations.topics import Topic, change_for, described, failing_parts, topics
 from gonogo.evidence.failure.settings import LAUNCH, RunSetting
@@ -60,3 +62,19 @@ def test_code_that_is_for_nothing_in_particular_has_no_part() -> None:
 
 def test_a_far_frame_alone_is_not_enough() -> None:
     assert not failing_parts(raised("odd", PACKED, *[PLAIN] * 6), [])
+
+
+def test_an_exception_that_rules_explain_in_full_is_not_told_of_its_part(tmp_path: Path) -> None:
+    code, launch = "return rollout", "python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.name=hf"
+    log = frames("/opt/verl/verl/workers/megatron_workers.py", code, "_build_rollout")
+    explained = "UnboundLocalError: cannot access local variable 'rollout' where it is not associated with a value\n"
+    assert "The failing code is for" not in clues(report_on(tmp_path, log + explained, launch))
+    assert "The failing code is for" in clues(report_on(tmp_path, f"{log}RuntimeError: odd\n", launch))
+
+
+def test_a_possible_findings_cure_goes_before_what_the_part_suggests(tmp_path: Path) -> None:
+    log = frames("/venv/lib/python3.11/site-packages/torch/utils/data/dataloader.py", "w.start()", "__init__")
+    log += "AttributeError: Can't pickle local object 'GRPOTrainer.__init__.<locals>.data_collator'\n"
+    report = report_on(tmp_path, log, "accelerate launch grpo.py --dataloader_num_workers 1")
+    assert report.findings[0].hazard == "spawned-process-cannot-pickle"
+    assert "move the function to the top of its module" in sentence(report)

@@ -14,7 +14,7 @@ from gonogo.diagnose.clues.join import MAX_CLUES, find_clues
 from gonogo.diagnose.clues.setting_clues import forced_variable_clues
 from gonogo.diagnose.explanations.topics import FailingPart, described, failing_parts
 from gonogo.diagnose.missing import missing_evidence
-from gonogo.diagnose.statements import most_informative
+from gonogo.diagnose.statements import is_fully_explained, most_informative
 from gonogo.diagnose.with_files import complete_setup, require_folder, with_files
 from gonogo.evidence.failure.failure_facts import failure_facts
 from gonogo.evidence.failure.settings import settings_of
@@ -132,9 +132,17 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticF
 
 
 def _failing_parts(log: FailureLog, facts: FailureFacts, findings: Sequence[Finding]) -> tuple[FailingPart, ...]:
-    """What the failing code is for, unless a hazard explains the failure with confidence."""
+    """What the failing code is for, unless a hazard explains the failure with confidence.
+
+    Where rules explain it in full, only what frames, message and a setting show together is worth telling.
+    """
     known = any(explains(finding) and not is_fallback(finding) for finding in findings)
-    return () if known or not facts.chain else failing_parts(most_informative(facts.chain), settings_of(log))
+    if known or not facts.chain:
+        return ()
+    parts = failing_parts(most_informative(facts.chain), settings_of(log))
+    if is_fully_explained(facts, log.setup.version_texts):
+        parts = tuple(part for part in parts if part.topic.all)
+    return parts
 
 
 def _clues_of_parts(parts: Sequence[FailingPart], facts: FailureFacts) -> Iterator[Clue]:

@@ -84,22 +84,7 @@ def exception_statement(
         return None
     raised = most_informative(facts.chain)
     misfit = find_api_mismatch(facts, versions)
-    last = (
-        partial(_explain_api_mismatch, misfit, versions)
-        if misfit is not None and raised.message.form in FORMS
-        else partial(_explain_by_form, raised)
-    )
-    because, change = first_explanation(
-        (
-            partial(explain_by_surroundings, raised, versions),
-            partial(explain_by_rule, raised),
-            partial(explain_by_call, raised),
-            partial(explain_by_attribute, raised, misfit, versions),
-            partial(explain_by_message, raised),
-            partial(explain_by_python_error, raised, versions),
-            last,
-        )
-    )
+    because, change = _explained(raised, misfit, versions)
     because = because or _raised_message(raised)
     change = change or _advice(raised.message) or _fitting_releases(facts)
     change = change or cure or _change_of_part(parts, facts, raised) or _place_to_look(facts)
@@ -116,6 +101,35 @@ def exception_statement(
             "{because}; the {type} after it only hides it (cleaning up after the first failure)"
         ).format(because=because, type=facts.chain[-1].type)
     return Statement(because, change, is_raised_in_user_code(raised) and not facts.collectives, at)
+
+
+def is_fully_explained(facts: FailureFacts, versions: Mapping[str, str]) -> bool:
+    """Whether rules say both why the failure's exception was raised and what to change."""
+    if not facts.chain:
+        return False
+    raised = most_informative(facts.chain)
+    because, change = _explained(raised, find_api_mismatch(facts, versions), versions)
+    return because is not None and change is not None
+
+
+def _explained(raised: RaisedException, misfit: ApiMismatch | None, versions: Mapping[str, str]) -> Explanation:
+    """What the first rule says that applies; parts of it are None if none does."""
+    last = (
+        partial(_explain_api_mismatch, misfit, versions)
+        if misfit is not None and raised.message.form in FORMS
+        else partial(_explain_by_form, raised)
+    )
+    return first_explanation(
+        (
+            partial(explain_by_surroundings, raised, versions),
+            partial(explain_by_rule, raised),
+            partial(explain_by_call, raised),
+            partial(explain_by_attribute, raised, misfit, versions),
+            partial(explain_by_message, raised),
+            partial(explain_by_python_error, raised, versions),
+            last,
+        )
+    )
 
 
 def _change_of_part(parts: Sequence[FailingPart], facts: FailureFacts, raised: RaisedException) -> Text | None:
