@@ -70,3 +70,37 @@ def test_a_clause_without_its_value_is_left_out() -> None:
 def test_a_condition_that_does_not_hold_leaves_the_exception_unexplained() -> None:
     assert explain_by_rule(raised("name 'x' is not defined", FRAME)) == (None, None)
     assert explain_by_rule(raised("name 'x' is not defined", FRAME, type="NameError"))[0] is not None
+
+
+@pytest.mark.parametrize(
+    ("type", "text", "said"),
+    [
+        (
+            "NotImplementedError",
+            "aten._foreach_mul_.Scalar: DTensor does not support cross-mesh operation yet! Got meshes: …",
+            "different device meshes",
+        ),
+        (
+            "TemplateError",
+            "Message has tool role, but there was no previous assistant message with a tool call!",
+            "cut",
+        ),
+        (
+            "BadRequestError",
+            "Messages with role 'tool' must be a response to a message with 'tool_calls'",
+            "tool_calls",
+        ),
+        ("RuntimeError", "expected data_ptr to be aligned to 16 bytes", "a multiple of 16 bytes"),
+        ("RuntimeError", "setStorage: sizes [100] are out of bounds for storage of size 0", "has been freed"),
+    ],
+)
+def test_messages_whose_words_vary_are_explained(type: str, text: str, said: str) -> None:
+    because, change = explain_by_rule(raised(text, FRAME, type=type))
+    assert because is not None
+    assert change is not None
+    assert said in because.en
+
+
+def test_a_template_that_refuses_roles_is_not_told_of_tools() -> None:
+    text = "Conversation roles must alternate user/assistant/user/assistant/..."
+    assert explain_by_rule(raised(text, FRAME, type="TemplateError")) == (None, None)

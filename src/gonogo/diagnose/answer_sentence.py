@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gonogo.diagnose.statements import Statement, exception_statement
+from gonogo.diagnose.explanations.topics import FailingPart
+from gonogo.diagnose.statements import exception_statement
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Certainty, Finding, Severity, Text, translated
 from gonogo.finding.failure import CodePlace, FailureFacts
@@ -24,10 +25,12 @@ def failure_answer(
     findings: Sequence[Finding],
     versions: Mapping[str, str],
     cut_place: CodePlace | None = None,
+    parts: Sequence[FailingPart] = (),
 ) -> Answer | None:
     """The answer; None if the log shows no failure. ``cut_place`` is the innermost frame of a truncated traceback."""
-    statement = exception_statement(facts, versions)
     first = next((one for one in findings if one.severity is Severity.ERROR and one.hazard not in FALLBACKS), None)
+    cure = lowered(first.cure[0]) if first is not None and first.cure else None
+    statement = exception_statement(facts, versions, parts, cure)
     apart = next((clue for clue in clues if clue.decides), None)
     if first is not None and first.cause in CUT_LOG_CAUSES and clues:
         # A leftover line of a truncated failure says less than the clues.
@@ -45,10 +48,7 @@ def failure_answer(
         )
     if statement is not None:
         return Answer(
-            because=statement.because,
-            at=_place(facts, statement.at),
-            change=_suggested_change(statement, first),
-            sure=statement.sure,
+            because=statement.because, at=_place(facts, statement.at), change=statement.change, sure=statement.sure
         )
     if apart is None:
         return _truncated_traceback_answer(cut_place) if cut_place is not None else None
@@ -184,10 +184,3 @@ def _location(place: CodePlace) -> str:
     file = place.path.replace("\\", "/").rpartition("/")[2] if place.owner != "user" else place.path
     line = f"{file}:{place.line}" if place.line else file
     return f"{place.function} ({line})" if place.function and not place.function.startswith("<") else line
-
-
-def _suggested_change(statement: Statement, possible_finding: Finding | None) -> Text | None:
-    """The change that the statement suggests, or otherwise the cure of a possible finding."""
-    if statement.change is not None:
-        return statement.change
-    return lowered(possible_finding.cure[0]) if possible_finding is not None and possible_finding.cure else None

@@ -12,9 +12,12 @@ from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, che
 from gonogo.diagnose.answer_sentence import failure_answer
 from gonogo.diagnose.clues.join import MAX_CLUES, find_clues
 from gonogo.diagnose.clues.setting_clues import forced_variable_clues
+from gonogo.diagnose.explanations.topics import FailingPart, described, failing_parts
 from gonogo.diagnose.missing import missing_evidence
+from gonogo.diagnose.statements import is_fully_explained, most_informative
 from gonogo.diagnose.with_files import complete_setup, require_folder, with_files
 from gonogo.evidence.failure.failure_facts import failure_facts
+from gonogo.evidence.failure.settings import settings_of
 from gonogo.evidence.log.code_owner import code_place
 from gonogo.evidence.log.failure_log import FailureLog, read_logs
 from gonogo.evidence.log.role import Role
@@ -22,7 +25,7 @@ from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import read_setup
 from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, translated, verdict_of
 from gonogo.finding.failure import CodePlace, FailureFacts
-from gonogo.finding.log_answer import Clue
+from gonogo.finding.log_answer import Clue, CluePlace
 from gonogo.finding.logs import Event, Excerpt, ExcerptLine, LogFile, Logs, RankEnd
 from gonogo.hazards.index import all_hazards
 from gonogo.judge.log_findings import CONFIDENT_CERTAINTIES, explains, findings_in_log, is_fallback
@@ -94,6 +97,8 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticF
     findings = with_files(log, logged, files)
     if findings and findings[0].severity is Severity.ERROR:
         clues = (*clues, *forced_variable_clues(log, findings[0].cure))[:MAX_CLUES]
+    parts = _failing_parts(log, facts_of_failure, findings)
+    clues = (*clues, *_clues_of_parts(parts, facts_of_failure))[:MAX_CLUES]
     benign = bool(logged) and all(finding.severity is Severity.NOTE for finding in logged)
     complete = benign and not any(error.role is Role.ROOT for error in log.errors)
     for facts in log.logs:
@@ -109,7 +114,7 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticF
     answer = (
         None
         if complete
-        else failure_answer(facts_of_failure, clues, findings, versions, _truncated_traceback_frame(log))
+        else failure_answer(facts_of_failure, clues, findings, versions, _truncated_traceback_frame(log), parts)
     )
     return Report(
         "diagnose",
@@ -124,6 +129,27 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticF
         clues=clues,
         failure=facts_of_failure if facts_of_failure != FailureFacts() else None,
     )
+
+
+def _failing_parts(log: FailureLog, facts: FailureFacts, findings: Sequence[Finding]) -> tuple[FailingPart, ...]:
+    """What the failing code is for, unless a hazard explains the failure with confidence.
+
+    Where rules explain it in full, only what frames, message and a setting show together is worth telling.
+    """
+    known = any(explains(finding) and not is_fallback(finding) for finding in findings)
+    if known or not facts.chain:
+        return ()
+    parts = failing_parts(most_informative(facts.chain), settings_of(log))
+    if is_fully_explained(facts, log.setup.version_texts):
+        parts = tuple(part for part in parts if part.topic.all)
+    return parts
+
+
+def _clues_of_parts(parts: Sequence[FailingPart], facts: FailureFacts) -> Iterator[Clue]:
+    for part in parts:
+        place = part.setting.place if part.setting is not None else None
+        raised = CluePlace(facts.chain[-1].log, facts.chain[-1].line)
+        yield Clue(described(part), (raised, *((place,) if place is not None else ())))
 
 
 def _truncated_traceback_frame(log: FailureLog) -> CodePlace | None:

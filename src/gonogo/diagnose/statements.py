@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -12,9 +12,11 @@ from gonogo.diagnose.explanations.attributes import explain_by_attribute, implem
 from gonogo.diagnose.explanations.calls import explain_by_call
 from gonogo.diagnose.explanations.explanation import Explanation, first_explanation
 from gonogo.diagnose.explanations.messages import explain_by_message
+from gonogo.diagnose.explanations.places import REQUIREMENT_PATTERN, fitting_releases, name_and_version, place_to_look
 from gonogo.diagnose.explanations.python_errors import explain_by_python_error
 from gonogo.diagnose.explanations.rule_table import explain_by_rule
 from gonogo.diagnose.explanations.surroundings import explain_by_surroundings
+from gonogo.diagnose.explanations.topics import FailingPart, change_for
 from gonogo.evidence.failure.api_mismatch import (
     CALL_MISMATCH_FORMS,
     FORMS,
@@ -53,11 +55,6 @@ _ADVICE_PATTERN = lazy_compile(
     r"[^\n]{3,300}?)"
     r"(?:\.(?=\s|$)|$|\n)"
 )
-_REQUIREMENT_PATTERN = lazy_compile(
-    r"(?i)((?:[^.\n]|\.(?=\S)){3,200}?(?: must (?:be|not|have|match)| should (?:be|not|match)| (?:is|are) required"
-    r"| requires? | needs? to be"
-    r"| only (?:support|work|implemented)| not supported| (?:cannot|can't) be used)(?:[^.\n]|\.(?=\S)){0,200})"
-)
 _NOT_INITIALIZED = lazy_compile(r"(.{3,120}?) is not initialized")
 
 
@@ -71,30 +68,22 @@ class Statement(NamedTuple):
     """The place to show if not where it was raised: the call of a function that only checks."""
 
 
-def exception_statement(facts: FailureFacts, versions: Mapping[str, str]) -> Statement | None:
-    """The explanation of the most informative exception in the chain; None if there is none."""
+def exception_statement(
+    facts: FailureFacts, versions: Mapping[str, str], parts: Sequence[FailingPart] = (), cure: Text | None = None
+) -> Statement | None:
+    """The explanation of the most informative exception in the chain; None if there is none.
+
+    ``parts`` are what the failing code is for, and ``cure`` is that of a possible finding: what to try if the
+    exception itself suggests nothing.
+    """
     if not facts.chain:
         return None
-    raised = _most_informative(facts.chain)
+    raised = most_informative(facts.chain)
     misfit = find_api_mismatch(facts, versions)
-    last = (
-        partial(_explain_api_mismatch, misfit, versions)
-        if misfit is not None and raised.message.form in FORMS
-        else partial(_explain_by_form, raised)
-    )
-    because, change = first_explanation(
-        (
-            partial(explain_by_surroundings, raised, versions),
-            partial(explain_by_rule, raised),
-            partial(explain_by_call, raised),
-            partial(explain_by_attribute, raised, misfit, versions),
-            partial(explain_by_message, raised),
-            partial(explain_by_python_error, raised, versions),
-            last,
-        )
-    )
+    because, change = _explained(raised, misfit, versions)
     because = because or _raised_message(raised)
-    change = change or _advice(raised.message) or _place_to_look(facts)
+    change = change or _advice(raised.message) or fitting_releases(facts)
+    change = change or cure or _change_of_part(parts, facts, raised) or place_to_look(facts)
     at = _checking_call(raised)
     if at is None and raised is not facts.chain[-1] and raised.frames:
         at = raised.frames[-1]
@@ -108,6 +97,45 @@ def exception_statement(facts: FailureFacts, versions: Mapping[str, str]) -> Sta
             "{because}; the {type} after it only hides it (cleaning up after the first failure)"
         ).format(because=because, type=facts.chain[-1].type)
     return Statement(because, change, is_raised_in_user_code(raised) and not facts.collectives, at)
+
+
+def is_fully_explained(facts: FailureFacts, versions: Mapping[str, str]) -> bool:
+    """Whether rules say both why the failure's exception was raised and what to change."""
+    if not facts.chain:
+        return False
+    raised = most_informative(facts.chain)
+    because, change = _explained(raised, find_api_mismatch(facts, versions), versions)
+    return because is not None and change is not None
+
+
+def _explained(raised: RaisedException, misfit: ApiMismatch | None, versions: Mapping[str, str]) -> Explanation:
+    """What the first rule says that applies; parts of it are None if none does."""
+    last = (
+        partial(_explain_api_mismatch, misfit, versions)
+        if misfit is not None and raised.message.form in FORMS
+        else partial(_explain_by_form, raised)
+    )
+    return first_explanation(
+        (
+            partial(explain_by_surroundings, raised, versions),
+            partial(explain_by_rule, raised),
+            partial(explain_by_call, raised),
+            partial(explain_by_attribute, raised, misfit, versions),
+            partial(explain_by_message, raised),
+            partial(explain_by_python_error, raised, versions),
+            last,
+        )
+    )
+
+
+def _change_of_part(parts: Sequence[FailingPart], facts: FailureFacts, raised: RaisedException) -> Text | None:
+    """What to try without the part that failed; after the user's own line, if that raised it."""
+    if not parts:
+        return None
+    change = change_for(parts[0], raised)
+    if facts.at is None or facts.at.owner != "user" or (place := place_to_look(facts)) is None:
+        return change
+    return Text(f"{place.en}; {change.en}", f"{place.zh}；{change.zh}")
 
 
 _CHECK_FUNCTION_PATTERN = lazy_compile(r"(?i)ensure|assert|check|validate|verify|raise_|require|^_?divide$")
@@ -128,7 +156,7 @@ def _checking_call(exception: RaisedException) -> CodePlace | None:
     return frames[-2] if f"{name}(" in frames[-2].code else None
 
 
-def _most_informative(chain: tuple[RaisedException, ...]) -> RaisedException:
+def most_informative(chain: tuple[RaisedException, ...]) -> RaisedException:
     """The chain's most informative exception: the last one, unless it only reports another one's failure."""
     last = chain[-1]
     if len(chain) > 1 and (
@@ -383,8 +411,8 @@ def _explain_api_mismatch(api_mismatch: ApiMismatch, versions: Mapping[str, str]
             ).format(name=name),
         )
     lacks, asks = (
-        _name_and_version(api_mismatch.lacks, api_mismatch.lacks_version),
-        _name_and_version(api_mismatch.asks, api_mismatch.asks_version),
+        name_and_version(api_mismatch.lacks, api_mismatch.lacks_version),
+        name_and_version(api_mismatch.asks, api_mismatch.asks_version),
     )
     if api_mismatch.asks and api_mismatch.lacks:
         because = translated("{asks} and {lacks} are incompatible: {what}").format(asks=asks, lacks=lacks, what=what)
@@ -430,7 +458,7 @@ def _explain_api_mismatch(api_mismatch: ApiMismatch, versions: Mapping[str, str]
         and api_mismatch.form in CALL_MISMATCH_FORMS
         and (by := implementing_framework(api_mismatch, versions))
     ):
-        there = _name_and_version(by, versions.get(by, ""))
+        there = name_and_version(by, versions.get(by, ""))
         return (
             translated(
                 "{asks} makes this call, and {what}: its class implements an interface of {package} for {there}, and "
@@ -511,7 +539,7 @@ def _explain_python_release(api_mismatch: ApiMismatch) -> Explanation:
         return None, None
     found = _PYTHON_RELEASE_PATTERN.search(api_mismatch.at.path) if api_mismatch.at is not None else None
     python = f"Python {found.group(1)}" if found is not None else "Python"
-    by = _name_and_version(api_mismatch.asks, api_mismatch.asks_version)
+    by = name_and_version(api_mismatch.asks, api_mismatch.asks_version)
     return (
         translated(
             "the module {module} of this {python} has no {name}: it belongs to the standard library of a newer Python, "
@@ -526,7 +554,7 @@ def _explain_python_release(api_mismatch: ApiMismatch) -> Explanation:
 
 def _explain_missing_package(api_mismatch: ApiMismatch, versions: Mapping[str, str]) -> tuple[Text, Text]:
     """A package that is not installed: which package imports it, and that the import may be an optional one."""
-    by = _name_and_version(api_mismatch.asks, api_mismatch.asks_version or versions.get(api_mismatch.asks, ""))
+    by = name_and_version(api_mismatch.asks, api_mismatch.asks_version or versions.get(api_mismatch.asks, ""))
     there = ", ".join(
         f"{name} {versions[name]}"
         for name in ("transformers", "torch", "vllm")
@@ -590,10 +618,6 @@ def _missing_attribute_text(api_mismatch: ApiMismatch) -> Text:
     return Text(f"{subject} is not installed", f"没有安装 {subject}")
 
 
-def _name_and_version(package: str, version: str) -> str:
-    return f"{package} {version}".strip()
-
-
 def _raised_message(exception: RaisedException) -> Text:
     said = _first_lines(exception.message.text)
     text = f"{exception.type}: {said}" if said else exception.type
@@ -609,7 +633,7 @@ def _first_lines(text: str) -> str:
 def _advice(message: Message) -> Text | None:
     """The advice or requirement contained in the message itself."""
     text = message.text[:4000]
-    found = _ADVICE_PATTERN.search(text) or _REQUIREMENT_PATTERN.search(text)
+    found = _ADVICE_PATTERN.search(text) or REQUIREMENT_PATTERN.search(text)
     if found is None:
         return None
     advice = " ".join(found.group(1).split()).strip(" .")
@@ -618,71 +642,3 @@ def _advice(message: Message) -> Text | None:
     if advice.startswith(("Either ", "For ")):
         advice = f"{advice[0].lower()}{advice[1:]}"
     return Text(f"as the message says, {advice}", f"按消息所说：{advice}")
-
-
-_SETTING_NAME_PATTERN = lazy_compile(r"(?<![\w/])[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?![\w/(])")
-
-
-def _required_settings(raised: RaisedException) -> tuple[str, ...]:
-    """The names of settings in a requirement of the message."""
-    if raised.type not in ("ValueError", "AssertionError"):
-        return ()
-    found = _REQUIREMENT_PATTERN.search(raised.message.text[:4000])
-    return tuple(dict.fromkeys(_SETTING_NAME_PATTERN.findall(found.group(1))))[:3] if found is not None else ()
-
-
-def _calling_package(frames: tuple[CodePlace, ...]) -> CodePlace | None:
-    """The frame of another package that called the package that raised, if no frame of the user's is in between."""
-    if not frames or frames[-1].package in ("", "torch"):
-        return None
-    for frame in reversed(frames):
-        if (
-            frame.package != frames[-1].package
-            and frame.function not in FORWARDING_FUNCTIONS
-            and frame.owner != "python"
-        ):
-            return frame if frame.package and frame.package not in _LAUNCHING_PACKAGES else None
-    return None
-
-
-_LOG_LINE_PATTERN = lazy_compile(r"\bpid=\d|\bERROR\b")
-"""Text that shows a line to be from the log, in a traceback without the line of code."""
-_LAUNCHING_PACKAGES = ("torch", "ray", "hydra-core", "hydra", "fire", "click", "typer")
-"""Packages that call arbitrary user programs."""
-
-
-def _function_name(place: CodePlace) -> str:
-    return f"{place.function}, " if place.function and not place.function.startswith("<") else ""
-
-
-def _place_to_look(facts: FailureFacts) -> Text | None:
-    at, yours = facts.at, facts.your_line
-    if at is not None and (caller := _calling_package(facts.chain[-1].frames)) is not None:
-        code = " ".join(caller.code[:200].split())
-        code = "" if _LOG_LINE_PATTERN.search(code) else code
-        return translated(
-            "it is {asks} that calls {lacks} here ({place}{code}): check whether one of your settings makes "
-            "it do so; if not, use matching releases of {asks} and {lacks}"
-        ).format(
-            asks=_name_and_version(caller.package, caller.release),
-            lacks=_name_and_version(at.package, at.release),
-            place=f"{_function_name(caller)}{caller.path.replace(chr(92), '/').rpartition('/')[2]}:{caller.line}",
-            code=Text(f", `{code}`", f"，`{code}`") if code else "",
-        )
-    if yours is not None:
-        place = f"{yours.path}:{yours.line}"
-        return Text(f"look at your line {place}", f"请看你自己的 {place}")
-    if at is not None and at.package and (named := _required_settings(facts.chain[-1])):
-        return translated(
-            "adjust {names} until the condition holds; a later or earlier release of {package} may not require it"
-        ).format(names=", ".join(named), package=at.package)
-    if at is not None and at.package:
-        where = f"{at.module}.{at.function}" if at.module else at.function
-        release = _name_and_version(at.package, at.release)
-        return Text(
-            f"read {where} of {release} at line {at.line}, where it is raised; a later or earlier release of "
-            f"{at.package} may "
-            "differ",
-            f"请看 {release} 中抛出它的 {where}（第 {at.line} 行）；{at.package} 的其他版本可能不同",
-        )
-    return None

@@ -49,6 +49,7 @@ def of_numbers(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
             yield from _view_clues(raised.message, place)
             yield from _size_clues(log, raised.message, place)
         yield from _setting_clues(log, raised.message, place)
+        yield from _low_precision_clues(log, raised, place)
 
 
 def _check_clues(exception: RaisedException, place: CluePlace) -> Iterator[Clue]:
@@ -300,3 +301,40 @@ def _splits_sequences(setting: RunSetting) -> bool:
 
 def _places(settings: Iterable[RunSetting]) -> tuple[CluePlace, ...]:
     return tuple(setting.place for setting in settings if setting.place is not None)
+
+
+_LOW_PRECISION_PATTERN = lazy_compile(r"(?i)fp8|float8|mxfp|nvfp|quantiz|gemm|cublas")
+_LOW_PRECISION_BLOCKS = (16, 32, 128)
+"""What a dimension of a low-precision product has to be a multiple of: scaled by tensor, by MXFP8, by blocks."""
+
+
+def _low_precision_clues(log: FailureLog, exception: RaisedException, place: CluePlace) -> Iterator[Clue]:
+    """A dimension that tensor parallelism cuts into pieces that a low-precision kernel can't divide into its blocks."""
+    settings = settings_of(log)
+    used = next((one for one in settings if one.last_name.startswith(("fp8", "fp4")) and one.value != "false"), None)
+    parallel = next((one for one in settings if setting_meaning(one.name) == "tp" and (one.number or 0) > 1), None)
+    told = [exception.message.text[:2000], *(f"{frame.path} {frame.function}" for frame in exception.frames[-3:])]
+    if used is None or parallel is None or not any(map(_LOW_PRECISION_PATTERN.search, told)):
+        return
+    for setting in settings:
+        size, ranks = setting.number or 0, parallel.number or 1
+        if setting_meaning(setting.name) != "hidden" or not size or size % ranks:
+            continue
+        piece = size // ranks
+        if failing := [block for block in _LOW_PRECISION_BLOCKS if piece % block]:
+            yield Clue(
+                translated(
+                    "{name} {size} / {parallel} {ranks} = {piece}, which is no multiple of {blocks}: low-precision "
+                    "kernels take dimensions that are multiples of 16 (of 32 for MXFP8, of 128 for blockwise scales "
+                    "and some libraries). Choose a smaller {parallel}, or a size that divides"
+                ).format(
+                    name=setting.name,
+                    size=f"{size:,}",
+                    parallel=parallel.name,
+                    ranks=ranks,
+                    piece=f"{piece:,}",
+                    blocks=", ".join(map(str, failing)),
+                ),
+                (place, *_places((setting, parallel, used))),
+            )
+            return

@@ -56,14 +56,21 @@ def _mismatched_collectives(calls: Sequence[LoggedCollective]) -> Iterator[Clue]
             "Sender and receiver disagree on the size: at collective {sequence}, {sides}{factor}. Compare the tensor's "
             "shape, its shards and its dtype on both sides, and cast or gather it before it is sent"
         )
-        if factor is None:
+        if factor is None and len({operation for operation, _ in different}) == 1:
+            apart = translated(
+                "The ranks bring different sizes to the same call: at collective {sequence}, {sides}. It needs the "
+                "same size on every rank: look for a tensor whose length depends on a rank's own data (tokens without "
+                "padding, selected or filtered entries), and pad it, or gather objects; if their code is the same, "
+                "batches or modules differ"
+            )
+        elif factor is None:
             apart = translated(
                 "The ranks diverge: at collective {sequence}, {sides}. They ran different code before it; look for a "
                 "branch, a batch or a module that only some ranks have"
             )
         yield Clue(
             apart.format(
-                factor=factor,
+                factor=factor or "",
                 sequence=sequence,
                 sides=Text(
                     " but ".join(

@@ -50,7 +50,9 @@ _RANK_PREFIX_PATTERN = lazy_compile(
     r"\[(?:rank|default|worker|trainer|local_?rank)[ :_-]?(\d{1,5})\]:? ?"  # torch >= 2.1; torchrun --tee
     r"|\[(\d{1,5})\]: ?"
     r"|\[\d{1,5},(\d{1,5})\]<std(?:out|err)>: ?"  # mpirun --tag-output
-    r"|\((?:[\w.:<>-]{1,80} )?pid=\d+(?:, ip=[\d.a-f:]+)?(?:, rank=(\d{1,5}))?\) ?|\(raylet(?:, ip=[\d.a-f:]+)?\) ?"
+    # Ray's actors, of which some frameworks state rank and group in the name: (PolicyWorker[rank=0] pid=12)
+    r"|\((?:[\w.:<>-]{1,80}(?:\[(?:rank[=:](\d{1,5}))?[^\]\n]{0,60}\])?[ ,] ?(?:[\w=.-]{1,40}[ ,] ?)?)?pid=\d+"
+    r"(?:,? ip=[\d.a-f:]+)?(?:,? rank=(\d{1,5}))?\) ?|\(raylet(?:, ip=[\d.a-f:]+)?\) ?"
 )
 # Ray prints a line that many actors wrote only once, and says so at its end.
 _RAY_REPEATED_PATTERN = lazy_compile(r" ?\[repeated \d+x across cluster\](?: \(Ray deduplicates logs.*)?$")

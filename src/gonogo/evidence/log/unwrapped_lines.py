@@ -23,7 +23,8 @@ _BOX_CONTENT_PATTERN = lazy_compile(r"[│┃|] ?(.*?) *[│┃|]$")
 _BOX_BORDER_PATTERN = lazy_compile(r"[╭╰┏┗┌└+][─━═╌-].*[╮╯┓┛┐┘+]$")
 # Text that always begins a new line, never continues a wrapped one.
 _LINE_START_PATTERN = lazy_compile(
-    r" *(?:File \"|Traceback \(most|During handling|The above exception|\[rank|\(\w+ pid=|[\w.]+(?:Error|Exception):"
+    r" *(?:File \"|Traceback \(most|During handling|The above exception|\[rank"
+    r"|\([\w.:-]+(?:\[[^\]\n]{0,60}\])? pid=|[\w.]+(?:Error|Exception):"
     r"|[\w./-]+: |\[?\d{4}-\d\d-\d\d|[\[{]|\d+%\||[~^]+$|❱? *\d+ [│|])"
 )
 _RULER_PATTERN = lazy_compile(r"[-=+| ]{8,}$")
