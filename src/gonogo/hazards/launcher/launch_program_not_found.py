@@ -2,6 +2,7 @@ import os
 from pathlib import Path
 
 from gonogo.evidence.paths import is_folder, may_exist
+from gonogo.hazards.launcher.launch_folder_not_found import failed_cd
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text, translated
 
 
@@ -11,6 +12,8 @@ class LaunchProgramNotFound(Hazard):
         path = launch.program.string
         if path is None or launch.program_kind != "script" or not path.endswith(".py") or launch.in_container:
             return
+        if launch.never is not None or failed_cd(launch) is not None:
+            return  # launch-folder-not-found says why
         if not launch.source.writable or os.path.isabs(path) or launch.program.reason is not None:
             return
         program = launch.original(launch.cwd / path)
