@@ -934,8 +934,8 @@ CASES = (
     Case(
         "config argument",
         "written",
-        "GO",
-        "the program writes that file",
+        "not NO-GO",
+        "the program writes that file (GO would be exact)",
         "python train.py out/run.json",
         {
             "train.py": "import json\nimport os\nimport sys\n\nos.makedirs('out', exist_ok=True)\n"
@@ -945,8 +945,8 @@ CASES = (
     Case(
         "config argument",
         "where-there",
-        "GO",
-        "it is opened where it is there only",
+        "not NO-GO",
+        "it is opened where it is there only (GO would be exact)",
         "python train.py run.json",
         {
             "train.py": "import json\nimport os\nimport sys\n\nif os.path.exists(sys.argv[1]):\n"

@@ -95,11 +95,20 @@ def _is_straight(shell: Shell, node: Any) -> bool:
             if operators != ["&&"] or "||" in first or any(part.split()[:1][0] not in _BEFORE_AND for part in parts):
                 return False
         node = above
-    return node.type == "program"
+    return bool(node.type == "program")
+
+
+def is_made_by_users(path: str) -> bool:
+    """Whether the project leaves a file to each user: git ignores it, or there is an example of it."""
+    return _is_named_in(path, (".gitignore",))
 
 
 def _is_told_of(path: str) -> bool:
     """Whether the project says that somebody makes it: a README, .gitignore or the like names it."""
+    return _is_named_in(path, _TELLING)
+
+
+def _is_named_in(path: str, files: tuple[str, ...]) -> bool:
     missing = Path(path)
     while not may_exist(missing.parent):
         missing = missing.parent
@@ -115,7 +124,7 @@ def _is_told_of(path: str) -> bool:
         for entry in entries:
             if entry.startswith(f"{name}.") and entry.endswith((".example", ".sample", ".template", ".dist")):
                 return True
-            if not entry.startswith(_TELLING):
+            if not entry.startswith(files):
                 continue
             try:
                 with opened(folder / entry) as file:

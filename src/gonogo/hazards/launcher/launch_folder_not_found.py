@@ -25,10 +25,7 @@ class LaunchFolderNotFound(Hazard):
             return
         yield self.finding(
             self.texts["stays"].format(
-                path=absent.path,
-                command=absent.place.text[:80],
-                folder=launch.cwd,
-                program=launch.program.string or "",
+                path=absent.path, command=absent.place.text[:80], folder=launch.cwd, program=launch.program.string or ""
             ),
             certainty=Certainty.LIKELY if launch.made_before else Certainty.CERTAIN,
             cure=self._cure(absent, launch),
