@@ -69,7 +69,7 @@ def absent_target(shell: Shell, words: Sequence[ShellWord], state: State, node: 
         # dash knows no `source`; a name without a slash is looked for in PATH first.
         sure = sure and not (shell.posix and name == "source")
         sure = sure and (os.sep in written or written.endswith((".sh", ".bash", ".env")))
-    return Absent(name, written, path, shell.place(node), sure and not _is_told_of(path))
+    return Absent(name, written, path, shell.place(node), sure and not _is_told_of(path, written))
 
 
 def may_make_files(words: Sequence[ShellWord], name: str | None = None) -> bool:
@@ -103,8 +103,14 @@ def is_made_by_users(path: str) -> bool:
     return _is_named_in(path, (".gitignore",))
 
 
-def _is_told_of(path: str) -> bool:
-    """Whether the project says that somebody makes it: a README, .gitignore or the like names it."""
+def _is_told_of(path: str, written: str) -> bool:
+    """Whether the project says that somebody makes it: a README, .gitignore or the like names it.
+
+    Where it is there from a folder above, these speak of that one: the command is typed in the wrong folder.
+    """
+    start = Path(path[: -len(os.path.normpath(written))] if path.endswith(os.path.normpath(written)) else path)
+    if any(may_exist(folder / written) for folder in iter_parent_folders(start)):
+        return False
     return _is_named_in(path, _TELLING)
 
 
@@ -116,7 +122,7 @@ def _is_named_in(path: str, files: tuple[str, ...]) -> bool:
     if name.startswith("."):
         return True  # .env: each user's own
     word = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])".encode("utf-8", "surrogateescape"))
-    for folder in iter_parent_folders(missing.parent, outside=True):
+    for folder in iter_parent_folders(missing.parent):
         try:
             entries = os.listdir(folder)
         except OSError:

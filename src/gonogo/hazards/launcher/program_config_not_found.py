@@ -114,7 +114,7 @@ def _is_for_reading(call: Call) -> bool:
 def _is_word(
     script: Script, node: ast.expr | None, number: int, names: frozenset[str], *, plain: bool, depth: int = 0
 ) -> bool:
-    """Whether an expression is that word of the command: ``sys.argv[1]``, ``args.config``, or a name for either."""
+    """Whether an expression is that word: ``sys.argv[1]``, ``args.config``, a name for either, or what returns it."""
     if node is None or depth > 3:
         return False
     if plain and index_of_word(node) == number:
@@ -122,6 +122,12 @@ def _is_word(
     if isinstance(node, ast.Attribute) and node.attr in names:
         made = script.bound_to(node.value) if isinstance(node.value, ast.Name) else node.value
         return isinstance(made, ast.Call) and last_name(made) == "parse_args"
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.args and not node.keywords:
+        made = [one for one in script.functions if one.name == node.func.id]
+        ends = [one for one in ast.walk(made[0]) if isinstance(one, ast.Return)] if len(made) == 1 else []
+        return bool(ends) and all(
+            _is_word(script, one.value, number, names, plain=plain, depth=depth + 1) for one in ends
+        )
     if isinstance(node, ast.Name):
         bound = script.bound_to(node)
         return bound is not node and _is_word(script, bound, number, names, plain=plain, depth=depth + 1)
