@@ -170,7 +170,7 @@ class _WheelBuild:
         with_own = self._name in BUILD_REQUIRES_TORCH
         if with_own:
             self._expose_own_packages()
-        own_rules = [*BUILD_PACKAGES, *_rules_that_own_packages_break(self._source.path)] if with_own else []
+        own_rules = [*BUILD_PACKAGES, *broken_by_own_packages(self._source.path)] if with_own else []
         self._require([*system["requires"], *own_rules])
         try:
             return self._steps(backend, backend_path)
@@ -337,7 +337,7 @@ class _OutputTail:
         return self._kept.decode(errors="replace")
 
 
-def _rules_that_own_packages_break(archive: Path) -> list[str]:
+def broken_by_own_packages(archive: Path) -> list[str]:
     """What the sources say that the package needs, where this Python has another release of it.
 
     A build that imports this Python's packages imports the package itself too, and so what the package needs: an
