@@ -200,14 +200,7 @@ def _follow_script(
         return ()
     own = {**sbatch_directives(script), **asked}
     given = slurm_variables(own)
-    key = (
-        script.path,
-        command.cwd,
-        command.cwd_known,
-        command.made_before,
-        depth,
-        *_caller_key(call.script_arguments, environment, given),
-    )
+    key = (script.path, command.cwd, command.cwd_known, depth, *_caller_key(call.script_arguments, environment, given))
     if key in barren:
         return ()
     commands = read_shell(

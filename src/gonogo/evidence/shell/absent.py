@@ -15,7 +15,7 @@ from gonogo.evidence.shell.text import ShellWord
 from gonogo.evidence.source_file import Place
 
 if TYPE_CHECKING:
-    from gonogo.evidence.shell.shell import Shell
+    from gonogo.evidence.shell.reading import Reading
     from gonogo.evidence.shell.state import State
 
 _MAKING = frozenset({"cp", "mv", "ln", "rsync", "touch", "git", "wget", "curl", "tar", "unzip", "scp", "tee", "yes"})
@@ -43,7 +43,7 @@ class Absent(msgspec.Struct, frozen=True):
     """Whether it can't be where the run is either, and the script surely comes to it."""
 
 
-def absent_target(shell: Shell, words: Sequence[ShellWord], state: State, node: Any) -> Absent | None:
+def absent_target(shell: Reading, words: Sequence[ShellWord], state: State, node: Any) -> Absent | None:
     """What a ``cd`` or ``source`` doesn't find; None for any other command, or if it is there or unknown."""
     name = words[0].value
     if name not in ("cd", "source", ".") or len(words) < 2:
@@ -82,7 +82,7 @@ def may_make_files(words: Sequence[ShellWord], name: str | None = None) -> bool:
     return name in _MAKING or (name == "mkdir" and None in values[1:])
 
 
-def _is_straight(shell: Shell, node: Any) -> bool:
+def _is_straight(shell: Reading, node: Any) -> bool:
     """Whether the script runs a command whatever happens, as long as it comes to its line."""
     while node.parent is not None:
         above = node.parent

@@ -116,15 +116,6 @@ class Shell(Reading):
         """What the script changes into or sources, and is not here."""
         self.strict = False
         """Fail where that is sure, as bash does; else it is taken to be where the run is."""
-        self.posix = False
-        """Run by ``sh``: it ends where ``.`` finds no file."""
-        self.made_before = False
-        """Whether a program has run that may have made files."""
-
-    @property
-    def in_main_script(self) -> bool:
-        """Whether what is read is the script itself: nothing that it sources, evaluates or hands to a shell."""
-        return self.source is self._script and self.limit is None
 
     def run(self, state: State) -> None:
         """Evaluate the script from its start."""

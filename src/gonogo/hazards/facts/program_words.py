@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import ast
+import operator
+from collections.abc import Callable
 
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.run import Run
 
 _PLAIN = frozenset({"torchrun", "accelerate", "python", "srun", "mpirun"})
 """Launchers that hand on the program's words as they are; DeepSpeed's puts ``--local_rank`` before them."""
-_COMPARISONS = {
-    ast.Eq: lambda left, right: left == right,
-    ast.NotEq: lambda left, right: left != right,
-    ast.Gt: lambda left, right: left > right,
-    ast.GtE: lambda left, right: left >= right,
-    ast.Lt: lambda left, right: left < right,
-    ast.LtE: lambda left, right: left <= right,
+_COMPARISONS: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
 }
 
 
@@ -66,14 +68,14 @@ def _truth(test: ast.expr, words: tuple[str, ...]) -> bool | None:
     return None
 
 
-def _compared(left: ast.expr, operator: ast.cmpop, right: ast.expr, words: tuple[str, ...]) -> bool | None:
+def _compared(left: ast.expr, comparison: ast.cmpop, right: ast.expr, words: tuple[str, ...]) -> bool | None:
     wanted = _constant(right)
     if isinstance(left, ast.Call) and _ends_in(left.func, "len") and len(left.args) == 1 and _is_argv(left.args[0]):
-        compare = _COMPARISONS.get(type(operator))
+        compare = _COMPARISONS.get(type(comparison))
         return compare(len(words) + 1, wanted) if compare is not None and isinstance(wanted, int) else None
     text = _word(left, words)
-    if text is not None and isinstance(wanted, str) and isinstance(operator, ast.Eq | ast.NotEq):
-        return (text == wanted) is isinstance(operator, ast.Eq)
+    if text is not None and isinstance(wanted, str) and isinstance(comparison, ast.Eq | ast.NotEq):
+        return (text == wanted) is isinstance(comparison, ast.Eq)
     return None
 
 

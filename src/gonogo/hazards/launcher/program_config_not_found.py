@@ -123,8 +123,8 @@ def _is_word(
         made = script.bound_to(node.value) if isinstance(node.value, ast.Name) else node.value
         return isinstance(made, ast.Call) and last_name(made) == "parse_args"
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.args and not node.keywords:
-        made = [one for one in script.functions if one.name == node.func.id]
-        ends = [one for one in ast.walk(made[0]) if isinstance(one, ast.Return)] if len(made) == 1 else []
+        bodies = [one for one in script.functions if one.name == node.func.id]
+        ends = [one for one in ast.walk(bodies[0]) if isinstance(one, ast.Return)] if len(bodies) == 1 else []
         return bool(ends) and all(
             _is_word(script, one.value, number, names, plain=plain, depth=depth + 1) for one in ends
         )
