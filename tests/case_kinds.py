@@ -16,6 +16,7 @@ RANK = "process-group-rank-fixed"
 BOTH_DTYPES = '{"train_micro_batch_size_per_gpu": 1, "fp16": {"enabled": true}, "bf16": {"enabled": true}}'
 DTYPES = "ds-fp16-and-bf16-enabled"
 ENGINE = 'import deepspeed\n\ndeepspeed.initialize(model=build(), model_parameters=p, config="ds.json")\n'
+START = "torchrun --nproc_per_node 2 train.py\n"
 PLAIN = "import torch\n\nprint(torch.ones(1))\n"
 PARSER = """import argparse
 
@@ -109,6 +110,60 @@ _USES_LIB = "import torch\nfrom lib.rows import rows\n\nprint(torch.tensor(rows)
 _FAULTY_LIB = {"lib/__init__.py": "", "lib/start.py": f"import torch\n\n\ndef start():\n    {FAULTY.splitlines()[2]}\n"}
 _CALLS_LIB = "from lib.start import start\n\nstart()\n"
 _ROOT = {"src/app/train.py": ENGINE, "src/app/ds.json": BOTH_DTYPES}
+
+_SOURCED = "launch-sourced-file-not-found"
+_FOLDER = "launch-folder-not-found"
+_OPENED = "program-config-not-found"
+_REFUSED = "program-argument-refused"
+_NEEDS_DATA = """import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--data", required=True)
+parser.add_argument("--lr", type=float, default=1e-5)
+print(parser.parse_args())
+"""
+_OF_HF = """import os
+import sys
+from dataclasses import dataclass
+
+from transformers import HfArgumentParser
+
+
+@dataclass
+class Settings:
+    data: str
+    lr: float = 1e-5
+
+
+def main():
+    parser = HfArgumentParser(Settings)
+    if len(sys.argv) == 2 and sys.argv[1].endswith(".json"):
+        (settings,) = parser.parse_json_file(json_file=os.path.abspath(sys.argv[1]))
+    else:
+        (settings,) = parser.parse_args_into_dataclasses()
+    print(settings)
+
+
+if __name__ == "__main__":
+    main()
+"""
+_OF_ARGV = "import sys\n\nimport yaml\n\nwith open(sys.argv[1]) as file:\n    print(yaml.safe_load(file))\n"
+_BY_OPTION = """import argparse
+
+from omegaconf import OmegaConf
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("{name}", type=str{required})
+    args = parser.parse_args()
+    config = OmegaConf.load(args.config)
+    print(config)
+
+
+if __name__ == "__main__":
+    main()
+"""
 
 CASES = (
     # A config of accelerate that the repository doesn't hold.
@@ -657,5 +712,327 @@ CASES = (
             ),
             "train.py": ARRAYS,
         },
+    ),
+    # A script sources a file that is not there.
+    Case(
+        "sourced",
+        "errexit",
+        "NO-GO",
+        "set -e: the script ends at the file that is not there",
+        "bash run.sh",
+        {"run.sh": "set -e\nsource ./env.sh\n" + START, "train.py": PLAIN},
+        _SOURCED,
+    ),
+    Case(
+        "sourced",
+        "value-of-it",
+        "not GO",
+        'nothing else sets the port, and DeepSpeed"s launcher wants a number',
+        "bash scripts/run.sh",
+        {
+            "scripts/run.sh": "source ./env.sh\ndeepspeed --master_port ${PORT_OF_RUN} train.py\n",
+            "scripts/env.sh": "PORT_OF_RUN=29600\n",
+            "train.py": PLAIN,
+        },
+    ),
+    Case(
+        "sourced",
+        "nothing-of-it",
+        "GO",
+        "bash says that it is not there and goes on, and nothing asks for what it might set",
+        "bash run.sh",
+        {"run.sh": "source ./env.sh\n" + START, "train.py": PLAIN},
+    ),
+    Case(
+        "sourced",
+        "written-before",
+        "GO",
+        "the script writes the file first",
+        "bash run.sh",
+        {"run.sh": "set -e\necho 'export LR=1' > env.sh\nsource ./env.sh\n" + START, "train.py": PLAIN},
+    ),
+    Case(
+        "sourced",
+        "asked-for",
+        "GO",
+        "it is sourced where it is there only, or its failure is asked for",
+        "bash run.sh",
+        {
+            "run.sh": "set -e\n[ -f env.sh ] && source env.sh\nif [ -f more.sh ]; then . ./more.sh; fi\n"
+            "source last.sh || true\n" + START,
+            "train.py": PLAIN,
+        },
+    ),
+    Case(
+        "sourced",
+        "dot-in-sh",
+        "NO-GO",
+        "POSIX: a shell ends where `.` finds no file, with or without set -e",
+        "sh run.sh",
+        {"run.sh": ". ./env.sh\n" + START, "train.py": PLAIN},
+        _SOURCED,
+    ),
+    Case(
+        "sourced",
+        "of-the-cluster",
+        "not NO-GO",
+        "the folder may be there where the run is",
+        "bash run.sh",
+        {"run.sh": "set -e\nsource /data/team/env.sh\n" + START, "train.py": PLAIN},
+    ),
+    Case(
+        "sourced",
+        "made-by-a-program",
+        "not NO-GO",
+        "what make_env.py writes is not known",
+        "bash run.sh",
+        {"run.sh": "set -e\npython make_env.py\nsource ./env.sh\n" + START, "make_env.py": PLAIN, "train.py": PLAIN},
+    ),
+    # A script changes into a folder that is not there.
+    Case(
+        "cd",
+        "program-not-here",
+        "NO-GO",
+        "neither trainer/ nor train.py is where the command is typed",
+        "bash run.sh",
+        {"run.sh": "cd trainer\n" + START, "app/train.py": PLAIN},
+        _FOLDER,
+    ),
+    Case(
+        "cd",
+        "program-here",
+        "GO",
+        "cd fails, bash goes on, and train.py is there",
+        "bash run.sh",
+        {"run.sh": "cd trainer\n" + START, "train.py": PLAIN},
+    ),
+    Case(
+        "cd",
+        "with-and",
+        "NO-GO",
+        "cd fails, and nothing is started",
+        "bash run.sh",
+        {"run.sh": "cd trainer && " + START, "train.py": PLAIN},
+        _FOLDER,
+    ),
+    Case(
+        "cd",
+        "errexit",
+        "NO-GO",
+        "set -e: the script ends at cd",
+        "bash run.sh",
+        {"run.sh": "set -euo pipefail\ncd trainer\n" + START, "train.py": PLAIN},
+        _FOLDER,
+    ),
+    Case(
+        "cd",
+        "or-exit",
+        "NO-GO",
+        "the script ends where cd fails",
+        "bash run.sh",
+        {"run.sh": "cd trainer || exit 1\n" + START, "train.py": PLAIN},
+        _FOLDER,
+    ),
+    Case(
+        "cd",
+        "cloned",
+        "not NO-GO",
+        "git clone makes the folder",
+        "bash run.sh",
+        {"run.sh": "git clone https://github.com/some/trainer\ncd trainer\n" + START},
+    ),
+    Case(
+        "cd",
+        "of-the-author",
+        "CANNOT-TELL",
+        'the folder of another machine: what is started there can"t be told',
+        "bash run.sh",
+        {"run.sh": "cd /home/author/project\n" + START, "app/train.py": PLAIN},
+    ),
+    Case(
+        "cd",
+        "of-the-author-files-here",
+        "not NO-GO",
+        "if the folder is not there, bash goes on in this one, where train.py is",
+        "bash run.sh",
+        {"run.sh": "cd /home/author/project\n" + START, "train.py": PLAIN},
+    ),
+    Case(
+        "cd",
+        "started-below",
+        "NO-GO",
+        "`cd ..` and then into app/: from the root that is another folder",
+        "bash scripts/run.sh",
+        {"scripts/run.sh": "cd ../app\n" + START, "app/train.py": PLAIN},
+        _FOLDER,
+    ),
+    # A configuration that the program opens is not there.
+    Case(
+        "config argument",
+        "hf-parser",
+        "NO-GO",
+        "HfArgumentParser opens conf/run.json, and conf/ has other files",
+        "torchrun --nproc_per_node 2 train.py conf/run.json",
+        {"train.py": _OF_HF, "conf/other.json": "{}"},
+        _OPENED,
+    ),
+    Case(
+        "config argument",
+        "argv",
+        "NO-GO",
+        "the program opens its first argument",
+        "torchrun --nproc_per_node 2 train.py conf/run.yaml",
+        {"train.py": _OF_ARGV},
+        _OPENED,
+    ),
+    Case(
+        "config argument",
+        "positional",
+        "NO-GO",
+        "OmegaConf opens the file that the argument names",
+        "python train.py conf/run.yaml",
+        {"train.py": _BY_OPTION.format(name="config", required="")},
+        _OPENED,
+    ),
+    Case(
+        "config argument",
+        "option",
+        "NO-GO",
+        "OmegaConf opens the file that the option names",
+        "accelerate launch train.py --config conf/run.yaml",
+        {"train.py": _BY_OPTION.format(name="--config", required=", required=True")},
+        _OPENED,
+    ),
+    Case(
+        "config argument",
+        "there",
+        "GO",
+        "the file is there",
+        "torchrun --nproc_per_node 2 train.py conf/run.yaml",
+        {"train.py": _OF_ARGV, "conf/run.yaml": "lr: 1\n"},
+    ),
+    Case(
+        "config argument",
+        "made-before",
+        "not NO-GO",
+        "what make.py writes is not known",
+        "bash run.sh",
+        {
+            "run.sh": "python make.py\ntorchrun --nproc_per_node 2 train.py conf/run.yaml\n",
+            "make.py": PLAIN,
+            "train.py": _OF_ARGV,
+        },
+    ),
+    Case(
+        "config argument",
+        "of-the-cluster",
+        "not NO-GO",
+        "the folder may be there where the run is",
+        "torchrun --nproc_per_node 2 train.py /data/team/run.yaml",
+        {"train.py": _OF_ARGV},
+    ),
+    Case(
+        "config argument",
+        "written",
+        "not NO-GO",
+        "the program writes that file (GO would be exact)",
+        "python train.py out/run.json",
+        {
+            "train.py": "import json\nimport os\nimport sys\n\nos.makedirs('out', exist_ok=True)\n"
+            "with open(sys.argv[1], 'w') as file:\n    json.dump({}, file)\n"
+        },
+    ),
+    Case(
+        "config argument",
+        "where-there",
+        "not NO-GO",
+        "it is opened where it is there only (GO would be exact)",
+        "python train.py run.json",
+        {
+            "train.py": "import json\nimport os\nimport sys\n\nif os.path.exists(sys.argv[1]):\n"
+            "    print(json.load(open(sys.argv[1])))\n"
+        },
+    ),
+    # A script hands its own arguments on, and is given none.
+    Case(
+        "handed on",
+        "required",
+        "NO-GO",
+        "argparse wants --data",
+        "bash run.sh",
+        {"run.sh": 'torchrun --nproc_per_node 2 train.py "$@"\n', "train.py": _NEEDS_DATA},
+        _REFUSED,
+    ),
+    Case(
+        "handed on",
+        "unquoted",
+        "NO-GO",
+        "argparse wants --data; $* is nothing",
+        "bash run.sh",
+        {"run.sh": "torchrun --nproc_per_node 2 train.py --lr 1e-4 $*\n", "train.py": _NEEDS_DATA},
+        _REFUSED,
+    ),
+    Case(
+        "handed on",
+        "dataclass",
+        "NO-GO",
+        "the field data has no default",
+        "bash run.sh",
+        {"run.sh": 'torchrun --nproc_per_node 2 train.py "$@"\n', "train.py": _OF_HF},
+        _REFUSED,
+    ),
+    Case(
+        "handed on",
+        "positional",
+        "NO-GO",
+        'argparse wants the pictures" folder',
+        "bash run.sh",
+        {"run.sh": 'torchrun --nproc_per_node 2 train.py "$@"\n', "train.py": PARSER},
+        _REFUSED,
+    ),
+    Case(
+        "handed on",
+        "first-is-value",
+        "NO-GO",
+        "$1 is nothing, so that --data has no value",
+        "bash run.sh",
+        {"run.sh": "torchrun --nproc_per_node 2 train.py --data $1\n", "train.py": _NEEDS_DATA},
+        _REFUSED,
+    ),
+    Case(
+        "handed on",
+        "first-is-name",
+        "NO-GO",
+        "the program has no default for --data, and `${@:2}` is nothing",
+        "bash run.sh small",
+        {"run.sh": 'echo "$1"\ntorchrun --nproc_per_node 2 train.py "${@:2}"\n', "train.py": _NEEDS_DATA},
+        _REFUSED,
+    ),
+    Case(
+        "handed on",
+        "given",
+        "GO",
+        "it is given what the program wants",
+        "bash run.sh --data rows",
+        {"run.sh": 'torchrun --nproc_per_node 2 train.py "$@"\n', "train.py": _NEEDS_DATA},
+    ),
+    Case(
+        "handed on",
+        "nothing-required",
+        "GO",
+        "the program has a default for everything",
+        "bash run.sh",
+        {
+            "run.sh": 'torchrun --nproc_per_node 2 train.py "$@"\n',
+            "train.py": _NEEDS_DATA.replace("required=True", "default=None"),
+        },
+    ),
+    Case(
+        "handed on",
+        "of-the-caller",
+        "not NO-GO",
+        'a variable that the script doesn"t set may be set where it is started',
+        "bash run.sh",
+        {"run.sh": "torchrun --nproc_per_node 2 train.py $EXTRA\n", "train.py": _NEEDS_DATA},
     ),
 )

@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -23,7 +24,7 @@ from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.prepare import prompts
 from gonogo.prepare.packages import build_overlay, consent, packages_for
-from gonogo.prepare.packages.building import BUILD_PACKAGES
+from gonogo.prepare.packages.building import BUILD_PACKAGES, broken_by_own_packages
 from gonogo.prepare.packages.consent import InstallNotConfirmed
 from gonogo.prepare.packages.environment_build import GONOGO_DEPENDENCIES
 from gonogo.prepare.packages.full_environment import build_full_environment, existing_environment
@@ -466,3 +467,13 @@ def test_a_display_is_paused_while_the_user_is_told() -> None:
         prompts.print_lines([Text("a", "甲")])
     prompts.print_lines([Text("b", "乙")])
     assert done == ["paused", "goes on"]
+
+
+def test_a_build_that_sees_own_packages_gets_what_they_break(tmp_path: Path) -> None:
+    pytest_release = metadata.version("pytest")
+    rules = f"pytest<{pytest_release}\npackaging\nnot-installed-here<1\nmsgspec<0.1; python_version < '3'\n"
+    (tmp_path / "requires.txt").write_text(f"{rules}\n[dev]\nruff<0.1\n")
+    with tarfile.open(tmp_path / "old-1.0.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "requires.txt", "old-1.0/old.egg-info/requires.txt")
+    assert broken_by_own_packages(tmp_path / "old-1.0.tar.gz") == [f"pytest<{pytest_release}"]
+    assert broken_by_own_packages(tmp_path / "requires.txt") == []

@@ -13,10 +13,11 @@ import samples
 
 from gonogo.evidence.prepared import FOLDER, read_prepared
 from gonogo.evidence.rehearsal.record import Failure, MissingInput, RankRecord, RehearsalRecord
-from gonogo.finding import Verdict
+from gonogo.finding import Text, Verdict
 from gonogo.prepare.prepare import runs_of_command
 from gonogo.prepare.provided_files import AS_INSTALLED, describe_substitutes, find_prepared_folder
 from gonogo.rehearse.automatic_preparation import automatically_prepared, prepare_and_rehearse
+from gonogo.rehearse.launch.capture import LauncherLeftOut
 from gonogo.rehearse.ranks.auto import resolve_auto_ranks
 from gonogo.rehearse.ranks.rank_options import FIRST_AND_LAST, ROLES
 from gonogo.rehearse.request import RehearsalRequest
@@ -288,3 +289,18 @@ def test_a_missing_package_is_told_within_a_second_and_with_the_users_command(pr
     answer = json.loads(done.stdout)["answer"]
     assert answer["next"] == f"gonogo rehearse --gpus 8xH100-80G --with {ABSENT} -- {' '.join(LAUNCH)}"
     assert "COMMAND" not in done.stdout
+
+
+def test_a_launcher_that_the_environment_lacks_is_not_the_users_fault(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lacks(request: RehearsalRequest, on_progress: object = None) -> RehearsalRecord:
+        what, why = Text("deepspeed==0.11.1", "deepspeed==0.11.1"), Text("its build failed", "构建失败")
+        raise LauncherLeftOut("deepspeed", [(what, why)])
+
+    monkeypatch.setattr("gonogo.rehearse.run.rehearse", lacks)
+    record, report = prepare_and_rehearse(RehearsalRequest(command=LAUNCH, as_installed=True))
+    assert record is None
+    assert report.verdict is Verdict.CANNOT_TELL
+    first = report.skipped[0]
+    assert (first.what.en, first.why.en) == ("deepspeed==0.11.1", "its build failed")

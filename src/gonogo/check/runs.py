@@ -42,6 +42,7 @@ _SHELL_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch")
 _MAX_SCRIPT_BYTES = 1 << 20
 _PROGRAM_FROM_INPUT = translated("its program is read from standard input")
 _PROGRAM_NOT_HERE = translated("no such file: the program that the command starts was not checked")
+_FOLDER_NOT_HERE = translated("no such folder: {program}, which the command starts there, was not checked")
 _MODULE_NOT_HERE = translated("no such module in the project: the program that the command starts was not checked")
 FAULT = translated("internal error in gonogo ({what}); GONOGO_DEBUG=1 prints the traceback; please report it")
 _PROBLEM_AT_LINE = translated("line {line}: {problem}")
@@ -177,6 +178,10 @@ class _Gatherer:
             where = f"{launch.source.path}:{launch.line}"
             self.files.skipped.append(Skipped(Text(where, where), launch.program.reason))
         path = launch.path_of(launch.program) if launch.program_kind == "script" else None
+        named = launch.program.string if launch.program_kind == "script" else None
+        if path is None and named and self.typed and not launch.in_container and not is_folder(launch.cwd):
+            folder = self.files.display_path(launch.cwd)
+            self.files.skipped.append(Skipped(Text(folder, folder), _FOLDER_NOT_HERE.format(program=named)))
         if path is None or launch.heredoc is not None or launch.in_container:
             return
         if not exists(path) and os.path.normpath(path) not in launch.written_files:

@@ -33,6 +33,7 @@ from gonogo.prepare.project_requirements import ProjectPackages
 from gonogo.prepare.provided_files import AS_INSTALLED, find_prepared_folder, preparation_id
 from gonogo.prepare.user_cache import cache_folder
 from gonogo.rehearse.answer import rehearsed
+from gonogo.rehearse.launch.capture import LauncherLeftOut
 from gonogo.rehearse.probe_run import run_probe
 from gonogo.rehearse.progress import OnProgress, ProgressReporter
 from gonogo.rehearse.ranks.auto import resolve_auto_ranks
@@ -70,6 +71,15 @@ def prepare_and_rehearse(
 
     Raises what ``rehearse`` raises.
     """
+    try:
+        return _prepare_and_rehearse(request, on_progress)
+    except LauncherLeftOut as missing:
+        return None, _nothing_run_report(request, [Skipped(what, why) for what, why in missing.reasons])
+
+
+def _prepare_and_rehearse(
+    request: RehearsalRequest, on_progress: OnProgress | None
+) -> tuple[RehearsalRecord | None, Report]:
     folder = Path.cwd()
     say = ProgressReporter(on_progress, time.monotonic())
     say(_READING_INPUTS)
@@ -230,13 +240,18 @@ def _missing_packages_report(
         why = _ENVIRONMENT_NOT_CREATED.format(names=shown, files=", ".join(packages.files))
     else:
         why = _NOT_INSTALLED.format(names=shown, option=" ".join(f"--with {name}" for name in names))
+    return _nothing_run_report(request, [Skipped(_EVERYTHING, why)])
+
+
+def _nothing_run_report(request: RehearsalRequest, gaps: Sequence[Skipped]) -> Report:
+    """A report on the files alone, with what kept the program from being run."""
     files = check_project(request.command)
     return Report(
         command="rehearse",
         verdict=verdict_of(files.findings, complete=False),
         findings=files.findings,
         covered=files.covered,
-        skipped=(Skipped(_EVERYTHING, why), *files.skipped),
+        skipped=(*gaps, *files.skipped),
     )
 
 

@@ -7,6 +7,7 @@ import dataclasses
 import errno
 import functools
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from types import FrameType
 
 import msgspec
 from msgspec.structs import replace
+from packaging.utils import canonicalize_name
 
 from gonogo.confinement.confinement import Confinement, raise_if_ended
 from gonogo.confinement.messages import ONLY_LANDLOCK, UNCONFINED
@@ -41,6 +43,7 @@ from gonogo.prepare.provided_files import (
 )
 from gonogo.rehearse.interruptions import rehearse_interruptions, rehearse_later_interruptions
 from gonogo.rehearse.launch.build_tools import with_build_tools
+from gonogo.rehearse.launch.capture import LauncherLeftOut, LauncherNotInstalled
 from gonogo.rehearse.launch.launch import UNSPECIFIED_GPU_COUNT, LaunchMachine, ResolvedLaunch, is_unspecified_count
 from gonogo.rehearse.launch.torch_installed import check_torch
 from gonogo.rehearse.launch.worker_environment import in_environment, worker_environment
@@ -291,7 +294,13 @@ def _run_rehearsal(
             packages=overlay.folders,
             python=str(overlay.python or sys.executable),
         )
-        resolved = resolve(request.command, situation)
+        try:
+            resolved = resolve(request.command, situation)
+        except LauncherNotInstalled as missing:
+            reasons = [(what, why) for what, why in overlay.skipped if _is_about(what, missing.package)]
+            if not reasons:
+                raise
+            raise LauncherLeftOut(missing.package, reasons) from None
         gpus_assumed = None
         if requested_machine.count == UNSPECIFIED_GPU_COUNT and is_unspecified_count(
             resolved.launch.processes_per_node
@@ -449,6 +458,12 @@ class _Job:
             world=world,
             below=self.resolved.below,
         )
+
+
+def _is_about(what: Text, package: str) -> bool:
+    """Whether something that an environment lacks, such as ``deepspeed==0.11.1``, is that package."""
+    name = re.match(r"[\w.-]+", what.en)
+    return name is not None and canonicalize_name(name[0]) == canonicalize_name(package)
 
 
 def _confinement_notes(confinement: Confinement) -> Iterator[Text]:

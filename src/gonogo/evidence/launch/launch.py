@@ -11,6 +11,7 @@ import msgspec
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.command_line import CommandOptions, Word, quoted
 from gonogo.evidence.launch.command_words import ProgramKind
+from gonogo.evidence.shell.absent import Absent
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Edit, Text
 
@@ -88,6 +89,12 @@ class Launch(msgspec.Struct, frozen=True):
     """The function that one of the project's console scripts calls in the program's module."""
     heredoc: WrittenFile | None = None
     """The program's code, if given by ``python - <<EOF``."""
+    absent: tuple[Absent, ...] = ()
+    """What its script changes into or sources before, and is not here."""
+    never: Absent | None = None
+    """What is not here, if the launch is therefore never started."""
+    made_before: bool = False
+    """Whether something before it may have made files: a program, ``mkdir``, ``cp``, ``>``."""
 
     @property
     def line(self) -> int:

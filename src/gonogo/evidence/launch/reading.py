@@ -123,7 +123,8 @@ def _launches_of_commands(
         if call is None:
             continue
         if call.launcher == "shell":
-            found += _mark_in_container(call, command, _follow_script(call, command, source, slurm, depth, barren))
+            inside = _follow_script(call, command, source, slurm, depth, barren)
+            found += _mark_in_container(call, command, _mark_never_started(command, inside))
             continue
         key = (command.place.start, id(command.place.source), tuple(word.value for word in command.words))
         if key not in seen:
@@ -133,6 +134,16 @@ def _launches_of_commands(
             seen.add(key)
             found.append(_build_launch(call, command, slurm))
     return tuple(found)
+
+
+def _mark_never_started(command: ShellCommand, launches: tuple[Launch, ...]) -> tuple[Launch, ...]:
+    """The launches of a script, with what is not there for the command that runs the script."""
+    if not command.absent:
+        return launches
+    return tuple(
+        msgspec.structs.replace(one, never=command.never or one.never, absent=(*command.absent, *one.absent))
+        for one in launches
+    )
 
 
 def _mark_in_container(call: LauncherCall, command: ShellCommand, launches: tuple[Launch, ...]) -> tuple[Launch, ...]:
@@ -199,6 +210,8 @@ def _follow_script(
         arguments=call.script_arguments,
         environment=environment,
         initial_variables=given,
+        posix=_is_run_by_sh(command, script),
+        made_before=command.made_before,
     )
     if script.gap is not None and source.gap is None:
         source.gap = _SCRIPT_NOT_READ.format(path=script.path, why=script.gap)
@@ -206,6 +219,15 @@ def _follow_script(
     if not found:
         barren.add(key)
     return found
+
+
+def _is_run_by_sh(command: ShellCommand, script: SourceFile) -> bool:
+    """Whether ``sh`` runs a script rather than bash: by the command, or by the script's first line."""
+    names = [os.path.basename(word.value or "") for word in command.words]
+    if any(name in ("bash", "zsh") for name in names):
+        return False
+    first = script.data.partition(b"\n")[0]
+    return any(name in ("sh", "dash", "ash") for name in names) or first.rstrip().endswith((b"/sh", b"env sh"))
 
 
 def _caller_key(
@@ -351,6 +373,9 @@ def _build_launch(call: LauncherCall, command: ShellCommand, directive: Mapping[
         python_path_complete=path_complete,
         python_path_unread=path_unread,
         entry_function=own.partition(":")[2].partition(".")[0] if own is not None else "",
+        absent=command.absent,
+        never=command.never,
+        made_before=command.made_before,
     )
 
 

@@ -41,8 +41,18 @@ class Reading:
         """How many ``$(…)`` are being read, each inside the one before."""
         self.steps = 0
         """Statements and ``$(…)`` that were evaluated, of at most :data:`MAX_STEPS`."""
+        self.posix = False
+        """Run by ``sh``: it ends where ``.`` finds no file."""
+        self.made_before = False
+        """Whether a program has run that may have made files."""
+        self._main = source
         self.printed = get_command_output
         """What ``$(…)`` prints, where it is one of the few commands whose output the files settle."""
+
+    @property
+    def in_main_script(self) -> bool:
+        """Whether what is read is the script itself: nothing that it sources, evaluates or hands to a shell."""
+        return self.source is self._main and self.limit is None
 
     def note(self, place: Place, reason: Text) -> None:
         """Record something that can't be followed: kept where a whole script is read."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from gonogo.evidence.shell.compound import follow
 from gonogo.evidence.shell.shell import Shell, ShellCommand
 from gonogo.evidence.shell.state import State, Variable
 from gonogo.evidence.shell.substitution import output
 from gonogo.evidence.shell.text import ShellWord
-from gonogo.evidence.source_file import SourceFile
+from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text
 
 __all__ = ["ShellCommand", "read_shell", "read_word"]
@@ -26,30 +28,67 @@ def read_shell(
     initial_variables: dict[str, str] | None = None,
     part: tuple[int, int] | None = None,
     notes: list[Text] | None = None,
+    posix: bool = False,
+    made_before: bool = False,
 ) -> list[ShellCommand]:
     """The commands that a script runs, in order. If ``arguments`` is None, it is evaluated without any.
 
     If ``part`` is given, only these bytes of the source are the script. ``notes`` collects what wasn't followed.
+    ``posix``: ``sh`` runs it. ``made_before``: programs that have run before may have made files.
+
+    What it changes into or sources and is not here is taken to be where the run is, unless that can't be: then the
+    commands are those that a shell comes to without it, and the others are marked as never run.
     """
-    shell = Shell(source, initial_variables, output, follow)
-    state = State(cwd)
-    state.cwd_known = cwd_known
-    state.variables = dict(environment or {})
-    if arguments is not None:
-        state.positional, state.arguments_given = tuple(arguments), True
-    try:
-        if part is None:
-            shell.run(state)
-        else:
-            root = shell.parsed_part(*part)
-            with shell.limit_reading(part[1]):
-                shell.statements(root.children if root is not None else (), state)
-                shell.at_exit(state)
-    except RecursionError:
-        pass
+
+    def read(*, strict: bool) -> Shell:
+        shell = Shell(source, initial_variables, output, follow)
+        shell.strict, shell.posix, shell.made_before = strict, posix, made_before
+        state = State(cwd)
+        state.cwd_known = cwd_known
+        state.variables = dict(environment or {})
+        if arguments is not None:
+            state.positional, state.arguments_given = tuple(arguments), True
+        try:
+            if part is None:
+                shell.run(state)
+            else:
+                root = shell.parsed_part(*part)
+                with shell.limit_reading(part[1]):
+                    shell.statements(root.children if root is not None else (), state)
+                    shell.at_exit(state)
+        except RecursionError:
+            pass
+        return shell
+
+    shell = read(strict=False)
     if notes is not None:
         notes += shell.notes
+    if any(one.sure for one in shell.absent):
+        return _as_run_without(shell.commands, read(strict=True))
     return shell.commands
+
+
+def _as_run_without(commands: list[ShellCommand], strict: Shell) -> list[ShellCommand]:
+    """The commands as ``strict`` comes to them, and those that it never comes to, marked as such."""
+    reached: dict[tuple[str, int, int], list[ShellCommand]] = {}
+    for command in strict.commands:
+        reached.setdefault(_key(command.place), []).append(command)
+    failed = [_key(one.place) for one in strict.absent if one.sure]
+    found: list[ShellCommand] = []
+    taken: set[tuple[str, int, int]] = set()
+    for command in commands:
+        key = _key(command.place)
+        if key in reached:
+            found += reached[key] if key not in taken else []
+            taken.add(key)
+            continue
+        why = next((one for one in reversed(command.absent) if _key(one.place) in failed), None)
+        found.append(msgspec.structs.replace(command, never=why))
+    return found
+
+
+def _key(place: Place) -> tuple[str, int, int]:
+    return place.source.path, place.start, place.end
 
 
 def read_word(

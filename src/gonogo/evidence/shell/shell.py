@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from gonogo.evidence.shell.absent import Absent, absent_target, may_make_files
 from gonogo.evidence.shell.builtins import read_words, run_builtin
 from gonogo.evidence.shell.conditions import test_words
 from gonogo.evidence.shell.declarations import assigned, declare, unset
@@ -79,6 +80,12 @@ class ShellCommand(msgspec.Struct, frozen=True):
     """What could not be followed in the script before this command."""
     copied: dict[str, str] = {}
     """What the script has copied, moved or linked before: the new path, and the one that it is a copy of."""
+    absent: tuple[Absent, ...] = ()
+    """What the script has changed into or sourced before, and is not here."""
+    never: Absent | None = None
+    """What is not here, if the command is therefore never run."""
+    made_before: bool = False
+    """Whether programs have run before that may have made files."""
 
 
 class Shell(Reading):
@@ -105,6 +112,10 @@ class Shell(Reading):
         """What was not followed, with its line."""
         self.tested = 0
         """While above 0 a command's failure is asked for, and so ends nothing under ``set -e``."""
+        self.absent: list[Absent] = []
+        """What the script changes into or sources, and is not here."""
+        self.strict = False
+        """Fail where that is sure, as bash does; else it is taken to be where the run is."""
 
     def run(self, state: State) -> None:
         """Evaluate the script from its start."""
@@ -290,6 +301,13 @@ class Shell(Reading):
             return declare(self, simple, words, state)
         if name == "unset":
             return unset(words[1:], state)
+        absent = absent_target(self, words, state, node)
+        if absent is not None:
+            if absent not in self.absent:
+                self.absent.append(absent)
+            if self.strict and absent.sure:
+                state.ended = state.ended or (self.posix and name == ".")
+                return FAILURE
         lexed = [word for word in simple.words[1:] if isinstance(word, SyntaxWord)]
         if name in ("test", "[") and len(lexed) == len(simple.words) - 1:
             return test_words(self, lexed[:-1] if name == "[" else lexed, state)
@@ -340,6 +358,7 @@ class Shell(Reading):
         stdin: tuple[tuple[Piece, ...] | None, Place | None] = (None, None),
     ) -> None:
         """Record a command."""
+        made_before, self.made_before = self.made_before, self.made_before or may_make_files(words)
         if self.silent:
             return
         if len(self.commands) >= _MAX_COMMANDS:
@@ -362,6 +381,8 @@ class Shell(Reading):
                 cwd_assumed=state.cwd_assumed,
                 notes=tuple(self.notes),
                 copied=dict(state.copied),
+                absent=tuple(self.absent),
+                made_before=made_before or bool(state.made or state.written or state.copied),
             )
         )
 
@@ -395,7 +416,10 @@ class Shell(Reading):
         if name == "eval":
             return self.run_text(arguments, state, place)
         if name not in ("source", "."):
-            return run_builtin(name, arguments, state, place)
+            status = run_builtin(name, arguments, state, place)
+            if status is not None and may_make_files((ShellWord((), place), *arguments), name):
+                self.made_before = True
+            return status
         target = arguments[0].value if arguments else None
         handed = tuple(arguments[1:])
         if arguments and target is None:

@@ -14,6 +14,7 @@ from gonogo.evidence.run import Run
 from gonogo.evidence.script.identifiers import last_name, same_code
 from gonogo.evidence.script.python_file import PythonFile
 from gonogo.evidence.script.script import Call, Script
+from gonogo.hazards.facts.program_words import holds_for_words
 
 _HARMLESS_METHODS = frozenset(
     {
@@ -23,7 +24,7 @@ _HARMLESS_METHODS = frozenset(
 )
 """Methods of a parser that let it accept nothing more than what ``add_argument`` says."""
 _HARMLESS_CALLEES = frozenset({"print", "isinstance", "type", "id", "repr", "str", "hasattr", "super"})
-_LINE_CHANGED = re.compile(
+LINE_CHANGED = re.compile(
     rb"sys\.argv\s*(?:\[[^\]\n]*\]\s*)?(?:=(?!=)|\+=)|sys\.argv\.(?!index\b|count\b|copy\b)|del\s+sys\.argv"
     rb"|=\s*sys\.argv\s*$|from\s+sys\s+import[^\n]*argv",
     re.MULTILINE,
@@ -99,12 +100,12 @@ def program_parser(run: Run) -> ProgramParser | None:
     parses = [call for one in scripts for call in one.calls("*.parse_args") if run.reached.holds(one.path, call.line)]
     parses = [call for call in parses if _reads_the_line(call)]
     made = [call for one in scripts for call in one.calls("argparse.ArgumentParser")]
-    if not made or not parses or any(_is_reached(pattern, run) for pattern in (_FURTHER, _LINE_CHANGED)):
+    if not made or not parses or any(is_reached(pattern, run) for pattern in (_FURTHER, LINE_CHANGED)):
         return None
     own = {each.name for one in scripts for each in (*one.functions, *one.classes)}
     if any(next(one.subclasses("argparse.ArgumentParser"), None) is not None for one in scripts):
         return None
-    parse = next((call for call in parses if _made_here(call, own) and _surely_runs(call.script, call.node, run)), None)
+    parse = next((call for call in parses if _made_here(call, own) and surely_runs(call.script, call.node, run)), None)
     if parse is None:
         return None
     more: set[str] = set()
@@ -118,7 +119,7 @@ def program_parser(run: Run) -> ProgramParser | None:
     return ProgramParser(parse, tuple(visible), frozenset(more), len(made) == 1)
 
 
-def _is_reached(pattern: re.Pattern[bytes], run: Run) -> bool:
+def is_reached(pattern: re.Pattern[bytes], run: Run) -> bool:
     """Whether code that the launch can reach has such words."""
     return any(
         run.reached.holds(one.path, one.source.line_of(found.start()))
@@ -218,9 +219,11 @@ def _is_start(test: ast.expr) -> bool:
     )
 
 
-def _surely_runs(script: PythonFile, node: ast.AST, run: Run, depth: int = 0) -> bool:
-    """Whether the program comes to the node whatever it is given, as far as its calls are written out."""
-    if _guards(script, node) or script.enclosing_loop(node) is not None or depth > _LONGEST_CHAIN:
+def surely_runs(script: PythonFile, node: ast.AST, run: Run, depth: int = 0) -> bool:
+    """Whether the program comes to the node with this launch's words, as far as its calls are written out."""
+    if not all(holds_for_words(test, run) for test in _guards(script, node)):
+        return False
+    if script.enclosing_loop(node) is not None or depth > _LONGEST_CHAIN:
         return False
     if any(isinstance(one, ast.Try | ast.ExceptHandler | ast.Lambda) for one in script.ancestors(node)):
         return False
@@ -231,7 +234,7 @@ def _surely_runs(script: PythonFile, node: ast.AST, run: Run, depth: int = 0) ->
     if script is run.scripts[0] and launch is not None and launch.entry_function == around.name:
         return True
     return any(
-        _surely_runs(other, call, run, depth + 1)
+        surely_runs(other, call, run, depth + 1)
         for other in run.scripts
         for call in other.nodes(ast.Call)
         if _calls(other, call, around.name) and run.reached.holds(other.path, call.lineno)

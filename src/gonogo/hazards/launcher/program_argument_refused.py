@@ -2,6 +2,7 @@ import ast
 
 from gonogo.evidence.launch.command_line import Option
 from gonogo.hazards.facts.nearest import nearest
+from gonogo.hazards.facts.parsed_fields import parsed_fields
 from gonogo.hazards.facts.program_parser import DeclaredOption, ProgramParser, program_parser
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text, translated
 
@@ -17,6 +18,7 @@ class ProgramArgumentRefused(Hazard):
             return
         parser = program_parser(run)
         if parser is None:
+            yield from self._missing_fields(launch, run)
             return
         meant: set[str] = set()
         for option in launch.options:
@@ -40,6 +42,9 @@ class ProgramArgumentRefused(Hazard):
             return  # an unknown word may be it
         given = [word for word in map(_written, launch.options) if word is not None]
         missing: list[DeclaredOption] = []
+        positional = [one for one in parser.declared if not one.names and one.takes == "one" and one.surely]
+        if len(positional) > sum(not (word.value or "").startswith("-") for word in launch.options.words):
+            missing += positional
         for declared in parser.declared:
             required = declared.call.keyword_node("required")
             if not declared.names or not declared.surely or not isinstance(required, ast.Constant):
@@ -50,7 +55,7 @@ class ProgramArgumentRefused(Hazard):
                 missing.append(declared)
         if not missing:
             return
-        names = [max(declared.names, key=len) for declared in missing]
+        names = [max(declared.names or (declared.call.argument(0).string or "?",), key=len) for declared in missing]
         listed = ", ".join(names)
         yield self.finding(
             translated("The program requires {name}, which the command does not give.").format(name=listed),
@@ -58,6 +63,25 @@ class ProgramArgumentRefused(Hazard):
             cure=translated("Give {name} a value").format(name=listed),
             spans=(launch.place.span(), *(declared.call.place.span() for declared in missing)),
             parameter=names[0],
+        )
+
+    def _missing_fields(self, launch: Launch, run: Run) -> Findings:
+        """Fields without a default of the dataclasses that transformers' parser reads, which the command leaves out."""
+        parsed = parsed_fields(run)
+        if parsed is None:
+            return
+        given = [word.value or "" for word in launch.options.words]
+        options = [word.lstrip("-").partition("=")[0].replace("-", "_") for word in given if word.startswith("-")]
+        missing = [one for one in parsed.required if not any(one.name.startswith(option) for option in options)]
+        if not missing:
+            return
+        listed = ", ".join(f"--{one.name}" for one in missing)
+        yield self.finding(
+            translated("The program requires {name}, which the command does not give.").format(name=listed),
+            certainty=Certainty.CERTAIN,
+            cure=translated("Give {name} a value").format(name=listed),
+            spans=(launch.place.span(), *(one.place.span() for one in missing[:4])),
+            parameter=f"--{missing[0].name}",
         )
 
     def _refusal(

@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 import time
@@ -169,7 +170,8 @@ class _WheelBuild:
         with_own = self._name in BUILD_REQUIRES_TORCH
         if with_own:
             self._expose_own_packages()
-        self._require([*system["requires"], *(BUILD_PACKAGES if with_own else ())])
+        own_rules = [*BUILD_PACKAGES, *broken_by_own_packages(self._source.path)] if with_own else []
+        self._require([*system["requires"], *own_rules])
         try:
             return self._steps(backend, backend_path)
         except BuildFailed as error:
@@ -333,6 +335,37 @@ class _OutputTail:
     def text(self) -> str:
         self._thread.join(2)
         return self._kept.decode(errors="replace")
+
+
+def broken_by_own_packages(archive: Path) -> list[str]:
+    """What the sources say that the package needs, where this Python has another release of it.
+
+    A build that imports this Python's packages imports the package itself too, and so what the package needs: an
+    older DeepSpeed asks for pydantic below 2.
+    """
+    found = []
+    for line in _declared_needs(archive):
+        with contextlib.suppress(InvalidRequirement):
+            one = Requirement(line)
+            have = installed_version(one.name)
+            applies = one.marker is None or one.marker.evaluate({"extra": ""})
+            if have is not None and applies and one.url is None and one.name not in ("torch", "numpy"):
+                found += [] if one.specifier.contains(have, prereleases=True) else [line]
+    return found
+
+
+def _declared_needs(archive: Path) -> list[str]:
+    """The ``Requires-Dist`` of the sources' own metadata, or its ``requires.txt``; none if it can't be read."""
+    try:
+        with tarfile.open(archive) as content:
+            for member in content:
+                if member.isfile() and member.size <= _MAX_PYPROJECT_BYTES and member.name.endswith("/requires.txt"):
+                    file = content.extractfile(member)
+                    text = file.read(_MAX_PYPROJECT_BYTES).decode("utf-8", "replace") if file is not None else ""
+                    return [line for line in text.partition("\n[")[0].splitlines() if line.strip()]
+    except Exception:  # tarfile may raise anything: the file is untrusted
+        return []
+    return []
 
 
 def _build_system(table: bytes | None) -> dict[str, Any]:

@@ -46,6 +46,26 @@ class CapturedLaunch(msgspec.Struct, frozen=True):
     missing: str = ""
 
 
+class LauncherNotInstalled(UserError):
+    """The launcher, or a package that it imports, isn't installed for the program's Python."""
+
+    def __init__(self, package: str, text: Text) -> None:
+        super().__init__(text)
+        self.package = package
+
+
+class LauncherLeftOut(UserError):
+    """The same, since the environment that gonogo made doesn't have it: ``reasons`` says why, as (what, why)."""
+
+    def __init__(self, package: str, reasons: Sequence[tuple[Text, Text]]) -> None:
+        self.reasons = tuple(reasons)
+        what, why = self.reasons[0]
+        super().__init__(_LEFT_OUT.format(package=package, what=what, why=why))
+
+
+_LEFT_OUT = translated("the command needs {package}, which the created environment does not have: {what}: {why}")
+
+
 def capture_launch(
     launcher: Launcher,
     words: Sequence[str],
@@ -100,7 +120,8 @@ def capture_launch(
         if project is not None:
             raise UserError(project_not_installed(answer.missing, project))
         own = answer.missing == launcher.described.package
-        raise UserError(
+        raise LauncherNotInstalled(
+            answer.missing,
             translated(
                 "`{command}` needs {package}, which is not installed for {python}: {install} there, or start "
                 "gonogo from an environment that has it"
@@ -111,7 +132,7 @@ def capture_launch(
                 install=Text(f"pip install {answer.missing}", f"执行 pip install {answer.missing}")
                 if own
                 else translated("install it"),
-            )
+            ),
         )
     if answer.started is None:
         raise UserError(translated("`{command}` failed to start: {why}").format(command=command, why=answer.refusal))

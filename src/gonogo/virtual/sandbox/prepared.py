@@ -186,8 +186,10 @@ class PreparedNames:
                 return _copy_into(folder, kwargs.get("local_dir"), "")
             try:
                 return original(*args, **kwargs)
-            except Exception:
+            except Exception as error:
                 self.miss(kind, name)
+                if kind is None or kind == "model":
+                    questions.attach_hub_request(error, str(name), "")
                 raise
 
         return snapshot_download

@@ -75,8 +75,10 @@ def _wrap_method(names: _Names, original: Any, answer: Callable[..., Any]) -> An
             return False
         try:
             return original(api, repo_id, *args, **kwargs)
-        except Exception:
+        except Exception as error:
             names.miss(kind, repo_id)
+            if kind is None or kind == "model":
+                attach_hub_request(error, str(repo_id), "")
             raise
 
     return asked

@@ -1,0 +1,3 @@
+cd "$(dirname "$0")"
+source ./env.sh
+torchrun --nproc_per_node 2 train.py

@@ -1,0 +1,4 @@
+import torch
+
+torch.distributed.init_process_group("nccl")
+print(torch.ones(1))
