@@ -59,7 +59,7 @@ def _starts_deepspeed(launch: Launch, accelerate: AccelerateConfig | None) -> bo
 def project_root(launch: Launch, program: Path) -> Path:
     """The folder whose files are the project's own."""
     for folder in iter_parent_folders(program.parent):
-        if any((folder / name).exists() for name in _PROJECT_ROOT_MARKERS):
+        if any(os.path.exists(folder / name) for name in _PROJECT_ROOT_MARKERS):
             return folder
     shared = os.path.commonpath([os.path.realpath(launch.cwd), os.path.realpath(program.parent)])
     return Path(shared) if shared not in ("/", os.path.expanduser("~")) else program.parent

@@ -23,7 +23,7 @@ from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.field import Field
 from gonogo.evidence.files import Files
 from gonogo.evidence.launch.launch import Launch
-from gonogo.evidence.paths import is_file, resolved
+from gonogo.evidence.paths import is_file, is_folder, resolved
 from gonogo.evidence.run import ImportOutsideSysPath, Run
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile
@@ -371,7 +371,7 @@ def _program_of(launch: Launch) -> Path | None:
     if launch.program_kind == "script":
         return launch.path_of(launch.program)
     name = launch.program.string if launch.program_kind == "module" else None
-    if not name or not launch.cwd.is_dir():
+    if not name or not is_folder(launch.cwd):
         return None
     from gonogo.check.python_path import module_file
 

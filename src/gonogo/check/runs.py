@@ -332,7 +332,7 @@ class _Gatherer:
         folders = [self.files.base]
         if launch is not None:
             folders = [launch.cwd, *([Path(launch.source.path).absolute().parent] if launch.source.writable else [])]
-            folders = [folder for folder in folders if folder.is_dir()] or [self.files.base]
+            folders = [folder for folder in folders if is_folder(folder)] or [self.files.base]
         elif self.found[FileKind.ENVIRONMENT]:
             folders = [Path(self.found[FileKind.ENVIRONMENT][0].path).absolute().parent]
         if launch is None and not any(self.found.values()):

@@ -53,8 +53,9 @@ def absent_target(shell: Reading, words: Sequence[ShellWord], state: State, node
     if not written or written.startswith("-"):
         return None
     path = os.path.normpath(os.path.join(state.cwd, os.path.expanduser(written)))
-    made = {*state.made, *state.written, *state.copied}
-    if may_exist(path) or path in made or any(path.startswith(one + os.sep) for one in state.copied):
+    if path in state.made or path in state.written or path in state.copied or may_exist(path):
+        return None
+    if any(path.startswith(one + os.sep) for one in state.copied):
         return None
     sure = (
         state.cwd_known

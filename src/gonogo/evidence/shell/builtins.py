@@ -17,6 +17,8 @@ from gonogo.evidence.shell.text import Piece, ShellWord, text_of
 from gonogo.evidence.source_file import Place
 from gonogo.finding import translated
 
+_MAX_PATH = 1024
+"""Characters of a folder's path that are followed; Linux takes 4,096, and a script that gets there goes round in it."""
 _READ_FROM_STDIN = translated("`{name}` is read from standard input")
 _IGNORED_COMMANDS = """
     echo printf : true ulimit wait sleep rm cp mv ls chmod touch which type hash umask history alias
@@ -208,6 +210,8 @@ def _cd(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
         return SUCCESS  # bash doesn't change the folder
     absolute = os.path.isabs(target)
     moved = os.path.normpath(os.path.join(state.cwd, target))
+    if len(moved) > _MAX_PATH:
+        return FAILURE
     if not os.path.isdir(moved) and moved not in state.made:
         return _cd_elsewhere(target, moved, state, before, absolute=absolute)
     state.cwd, state.previous = Path(moved), before
@@ -235,7 +239,7 @@ def _start_of(target: str, state: State) -> Path | None:
     for folder in state.cwd.parents:
         if os.path.isdir(folder / target):
             return folder
-        if any((folder / name).exists() for name in (".git", "pyproject.toml", "setup.py")):
+        if any(os.path.exists(folder / name) for name in (".git", "pyproject.toml", "setup.py")):
             break
     return None
 
@@ -270,11 +274,14 @@ def _mkdir(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
     for word in arguments:
         value = word.value
         if value and not value.startswith("-"):
-            made = os.path.normpath(os.path.join(state.cwd, value))
-            state.made |= {
-                made,
-                *(str(folder) for folder in Path(made).parents if len(str(folder)) > len(str(state.cwd))),
-            }
+            folder = os.path.normpath(os.path.join(state.cwd, value))
+            if len(folder) > _MAX_PATH:
+                return FAILURE
+            made: list[str] = []
+            while len(folder) > len(str(state.cwd)) and folder not in state.made:
+                made.append(folder)
+                folder = os.path.dirname(folder)
+            state.made = state.made.union(made)
     return ASSUMED_SUCCESS
 
 

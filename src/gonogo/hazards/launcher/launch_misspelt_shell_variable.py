@@ -1,5 +1,6 @@
 from functools import lru_cache
 
+from gonogo.evidence.source_file import SourceFile
 from gonogo.hazards.facts.shell_lines import is_shell_script, lines_from
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, translated
 
@@ -21,18 +22,10 @@ class LaunchMisspeltShellVariable(Hazard):
         source = launch.source
         if not is_shell_script(source):
             return
-        known: set[str] | None = None
         for line in lines_from(source, source.line_of(launch.place.start)):
             for match in _VARIABLE_REFERENCE_PATTERN.finditer(line.code) if "$" in line.code else ():
                 name = match.group(1)
-                if known is None:
-                    known = {
-                        group
-                        for found in _SET_VARIABLE_PATTERN.finditer(source.text)
-                        for group in found.groups()
-                        if group
-                    }
-                if name in known or launch.variable(name).known:
+                if name in _set_names(source) or launch.variable(name).known:
                     continue
                 meant = next((one for one in _assigned_names(source.text) if _is_one_edit_apart(name, one)), None)
                 if meant is None:
@@ -59,6 +52,13 @@ def _certainty(before: str) -> Certainty:
     Of ``--output_dir runs/$tag/$task`` a usable path is left, of another folder.
     """
     return Certainty.POSSIBLE if before and before[-1] not in " \t\"'=" else Certainty.LIKELY
+
+
+@lru_cache(maxsize=8)
+def _set_names(source: SourceFile) -> frozenset[str]:
+    """The variables that a script may set anywhere, arguments such as ``lr=$LR`` among them."""
+    found = _SET_VARIABLE_PATTERN.finditer(source.text)
+    return frozenset(group for match in found for group in match.groups() if group)
 
 
 @lru_cache(maxsize=8)

@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from functools import lru_cache
 
 import msgspec
 
@@ -31,7 +31,9 @@ class LaunchVariableNotExported(Hazard):
         text = source.text
         first = launch.words[0].place if launch.words else launch.place
         command = source.place(first.start, launch.place.end) if first.source is source else first
-        for assignments in _unexported_assignments(source, command.start):
+        for assignments in _unexported_assignments(source):
+            if assignments.place.start >= command.start:
+                break
             names = [name for name in assignments.names if self._is_not_exported(name, launch, text, assignments)]
             if not names or _EXPORTS_ALL.search(text):
                 continue
@@ -77,12 +79,12 @@ class LaunchVariableNotExported(Hazard):
         return f"${name}" not in text and f"${{{name}" not in text
 
 
-def _unexported_assignments(source: SourceFile, end_offset: int) -> Iterator[_Assignments]:
-    """Such commands before byte ``end_offset``; one that continues over several lines counts as one."""
+@lru_cache(maxsize=8)
+def _unexported_assignments(source: SourceFile) -> tuple[_Assignments, ...]:
+    """All such commands of a script; one that continues over several lines counts as one."""
+    found: list[_Assignments] = []
     parts: list[ShellLine] = []
     for line in lines_from(source, 1):
-        if line.start >= end_offset:
-            return
         parts.append(line)
         if line.continues:
             continue
@@ -91,8 +93,9 @@ def _unexported_assignments(source: SourceFile, end_offset: int) -> Iterator[_As
             names = tuple(match.group(1) for match in _ASSIGNED_NAME_PATTERN.finditer(text))
             indent = len(parts[0].text) - len(parts[0].text.lstrip())
             last = next(part for part in reversed(parts) if part.text.strip(" \t\\"))
-            yield _Assignments(names, Place(source, parts[0].start + indent, last.end), parts[0].number)
+            found.append(_Assignments(names, Place(source, parts[0].start + indent, last.end), parts[0].number))
         parts = []
+    return tuple(found)
 
 
 def _empty_lines(assignments: _Assignments, end_offset: int) -> Place | None:
