@@ -143,7 +143,12 @@ class _Gatherer:
                 and (gap := _unreadable_reason(self.files.base / script)) is not None
             ):
                 raise UserError(_CANNOT_READ.format(path=script, why=gap))
-            if script == command[-1] and (parameter := _first_parameter(self.files.base / script)) is not None:
+            if (
+                script is not None
+                and script == command[-1]
+                and "-c" not in command
+                and (parameter := _first_parameter(self.files.base / script)) is not None
+            ):
                 raise UserError(_NEEDS_ARGUMENTS.format(command=" ".join(command)[:200], **parameter))
         if not launches:
             raise UserError(

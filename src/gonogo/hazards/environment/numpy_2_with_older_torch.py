@@ -27,7 +27,7 @@ class Numpy2WithOlderTorch(UnfitVersions):
             return
         yield self.finding(
             self.texts["cause_in_environment"].format(torch=torch.version, specifier=f"numpy{numpy.specifier}"),
-            certainty=_certainty(environment),
+            certainty=Certainty.LIKELY,
             cure=translated("Write numpy<2 in the requirements list"),
             spans=(numpy.place.span(), torch.place.span()),
             fixes=self.fix(translated("Limit numpy"), edit, safe=False)
@@ -39,7 +39,8 @@ class Numpy2WithOlderTorch(UnfitVersions):
     def _brought_by_another(self, environment: Environment, run: Run) -> Findings:
         """A numpy that no list names, though the program needs one: the packages that require it decide its release.
 
-        It isn't numpy 2 if one of them sets an upper limit.
+        It isn't numpy 2 if one of them sets an upper limit. That is in their metadata, which ``check`` does not
+        download.
         """
         torch = environment.packages["torch"]
         others = [name for name in environment.packages if name != "torch"]
@@ -49,25 +50,11 @@ class Numpy2WithOlderTorch(UnfitVersions):
             return
         yield self.finding(
             self.texts["brought_by_another_cause"].format(torch=torch.version, names=few(others)),
-            certainty=_certainty(environment),
+            certainty=Certainty.LIKELY,
             cure=translated("Write numpy<2 in the requirements list"),
             spans=(torch.place.span(),),
             confirm=translated("pip install reports numpy-2"),
         )
-
-
-def _certainty(environment: Environment) -> Certainty:
-    """Whether numpy 2 is what pip chooses, if nothing in the lists limits numpy.
-
-    The newest releases of other packages allow it. One that is held at an older release may not (gradio 4 requires
-    ``numpy~=1.0``): that is in its metadata, which ``check`` does not download.
-    """
-    held = any(
-        _may_exclude_numpy_2(package.specifier)
-        for name, package in environment.packages.items()
-        if name not in ("torch", "torchvision", "torchaudio", "numpy")  # these set no upper limit
-    )
-    return Certainty.POSSIBLE if held else Certainty.LIKELY
 
 
 def _converts_to_or_from_numpy(run: Run) -> bool:
@@ -75,5 +62,5 @@ def _converts_to_or_from_numpy(run: Run) -> bool:
 
 
 def _may_exclude_numpy_2(specifier: str) -> bool:
-    """Whether a specifier has an upper bound: numpy's own may exclude numpy 2, another package's an old release."""
+    """Whether a specifier has an upper bound, which may exclude numpy 2."""
     return any(sign in specifier for sign in ("<", "==", "~="))

@@ -11,14 +11,14 @@ import msgspec
 
 from gonogo.evidence.paths import may_exist
 from gonogo.evidence.run import Run
-from gonogo.evidence.script.identifiers import last_name
+from gonogo.evidence.script.identifiers import identifiers, last_name
 from gonogo.evidence.script.python_file import PythonFile
 from gonogo.evidence.script.script import Call
 from gonogo.evidence.source_file import Place
 from gonogo.hazards.facts.program_parser import LINE_CHANGED, is_reached, surely_runs
 
 _PARSER = "transformers.HfArgumentParser"
-_NO_OPTION = ("bool", "ClassVar", "InitVar")
+_NO_OPTION = frozenset({"bool", "ClassVar", "InitVar"})
 """Annotations of fields that are no option, or one that may be left out."""
 
 
@@ -80,8 +80,8 @@ def _required_of(script: PythonFile, name: ast.expr, settled: set[str]) -> Itera
         if not isinstance(each, ast.AnnAssign) or not isinstance(each.target, ast.Name) or each.target.id in settled:
             continue
         settled.add(each.target.id)
-        annotation = ast.unparse(each.annotation)
-        if _has_no_default(each.value) and not any(word in annotation for word in _NO_OPTION):
+        quoted = isinstance(each.annotation, ast.Constant)
+        if _has_no_default(each.value) and not quoted and _NO_OPTION.isdisjoint(identifiers(each.annotation)):
             yield RequiredField(each.target.id, owner.place(each))
     for base in node.bases:
         yield from _required_of(owner, base, settled)
