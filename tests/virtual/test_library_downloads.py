@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gonogo.virtual.sandbox import tiktoken_files, torchvision_datasets
+from gonogo.virtual.downloads import tiktoken_files, torchvision_datasets
 
 UTILS = """\
 import os

@@ -19,6 +19,7 @@ from gonogo.virtual.collectives import ddp, process_group
 from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.cuda import facade
 from gonogo.virtual.cuda.state import VirtualCuda
+from gonogo.virtual.downloads import tiktoken_files, torchvision_datasets
 from gonogo.virtual.hooks import older_deepspeed
 from gonogo.virtual.kernels import libraries
 from gonogo.virtual.kernels.async_io import NvmeTraffic
@@ -32,18 +33,7 @@ from gonogo.virtual.operators import flex_attention
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.protocol.plan import WorkerPlan
-from gonogo.virtual.sandbox import (
-    addresses,
-    file_copies,
-    hub,
-    metrics,
-    network,
-    prepared,
-    started_processes,
-    tiktoken_files,
-    torchvision_datasets,
-    trackers,
-)
+from gonogo.virtual.sandbox import addresses, file_copies, hub, metrics, network, prepared, started_processes, trackers
 from gonogo.virtual.sandbox.started_processes import StartedProcesses
 from gonogo.virtual.tensor import CPU, VirtualTensor
 from gonogo.virtual.tracing import work

@@ -15,23 +15,13 @@ from typing import Any
 
 from gonogo.evidence.rehearsal.record import Assumption, AssumptionKind
 from gonogo.finding import Text
+from gonogo.virtual.downloads import tiktoken_files, torchvision_datasets
 from gonogo.virtual.lookups import probe_reporting
 from gonogo.virtual.patching.after_import import after_import, import_within
 from gonogo.virtual.protocol.plan import WorkerPlan
 from gonogo.virtual.ranks import newer_python
 from gonogo.virtual.ranks.importing import hidden_accelerators
-from gonogo.virtual.sandbox import (
-    addresses,
-    file_copies,
-    hub,
-    metrics,
-    network,
-    prepared,
-    started_processes,
-    tiktoken_files,
-    torchvision_datasets,
-    trackers,
-)
+from gonogo.virtual.sandbox import addresses, file_copies, hub, metrics, network, prepared, started_processes, trackers
 from gonogo.virtual.sandbox.started_processes import StartedProcesses
 from gonogo.virtual.stack import OURS
 

@@ -1,0 +1,1 @@
+"""What libraries download by themselves at first use, generated instead: a rehearsal has no network."""
