@@ -74,6 +74,7 @@ SETTLED = {
     "reading to a delimiter": "if read -d , A <<< 'x y,z'; then C=found; fi; read -d , B <<< 'x' || show \"$A\" $C",
     "reading with a prompt": "read -p 'which? ' A <<< 'x y'; read <<< ' a b'; show \"$A\" \"$REPLY\"",
     "reading that fails": "read -d '' A <<E && show no\nx\nE\nshow $A",
+    "a name that goes on in the next line": 'A=1; AB=2; show $A\\\nB "$A\\\nB" "$A\\\n-B"',
     "counting up": "N=1; (( N++ )); ((N += 2)); show $N",
     "text in text": "A='--x 1'; B=\"$A --y 2\"; show $B",
 }
