@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +116,7 @@ def _is_told_of(path: str, written: str) -> bool:
     return _is_named_in(path, _TELLING)
 
 
+@lru_cache(maxsize=64)
 def _is_named_in(path: str, files: tuple[str, ...]) -> bool:
     missing = Path(path)
     while not may_exist(missing.parent):

@@ -34,6 +34,7 @@ _UNKNOWN_COMMAND = translated("what `{text}` runs can't be determined")
 _NOT_PARSED = translated("its syntax can't be read")
 _TOO_MANY_COMMANDS = translated("read up to {path}:{line}: it runs more than {limit} commands")
 _COMPOUND = re.compile(rb"(?:[{(]|\[\[|(?:if|for|while|until|case|function)\b)")
+_MAX_ABSENT = 100
 _MAX_NOTES = 5
 _MAX_WORDS = 4096
 _SPECIAL_CHARACTERS_PATTERN = re.compile(r"[;&|<>(){}$`'\"\\*?\[#~\n]")
@@ -303,7 +304,7 @@ class Shell(Reading):
             return unset(words[1:], state)
         absent = absent_target(self, words, state, node)
         if absent is not None:
-            if absent not in self.absent:
+            if len(self.absent) < _MAX_ABSENT and absent not in self.absent:
                 self.absent.append(absent)
             if self.strict and absent.sure:
                 state.ended = state.ended or (self.posix and name == ".")
