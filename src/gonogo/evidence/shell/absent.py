@@ -105,6 +105,7 @@ def is_made_by_users(path: str) -> bool:
     return _is_named_in(path, (".gitignore",))
 
 
+@lru_cache(maxsize=64)
 def _is_told_of(path: str, written: str) -> bool:
     """Whether the project says that somebody makes it: a README, .gitignore or the like names it.
 
