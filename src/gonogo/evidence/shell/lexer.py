@@ -15,8 +15,7 @@ import msgspec
 
 _BLANK = frozenset(b" \t")
 _WORD_ENDS = frozenset(b" \t\n;&|<>()")
-_NAME = re.compile(rb"[A-Za-z_](?:(?:\\\n)*[A-Za-z0-9_])*")
-"""A variable's name after ``$``; bash joins a continued line before it looks for the name's end."""
+_NAME = re.compile(rb"[A-Za-z_](?:(?:\\\n)*[A-Za-z0-9_])*")  # bash joins lines first
 _ASSIGNMENT_TARGET_PATTERN = re.compile(rb"([A-Za-z_][A-Za-z0-9_]*)(\[)?")
 _SPECIAL_PARAMETERS = b"@*#?$!-0123456789"
 _EXPANSION_OPERATORS = (
@@ -473,8 +472,7 @@ class Lexer:
             return None, offset + 1
         match = _NAME.match(data, offset + 1, self.limit)
         if match is not None:
-            name = match[0].replace(b"\\\n", b"").decode()
-            return [Parameter(offset, match.end(), quoted, name)], match.end()
+            return [Parameter(offset, match.end(), quoted, match[0].replace(b"\\\n", b"").decode())], match.end()
         if following in _SPECIAL_PARAMETERS:
             return [Parameter(offset, offset + 2, quoted, following.decode())], offset + 2
         if following == b"{":
