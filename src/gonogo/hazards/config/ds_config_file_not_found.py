@@ -5,6 +5,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.paths import is_folder, may_exist
+from gonogo.hazards.facts.nearest import similar_file_name
 from gonogo.hazards.rule import Certainty, Edit, Field, Finding, Findings, Hazard, Launch, Pattern, Run, translated
 
 _CONFIG_NOT_FOUND_MESSAGES = (
@@ -22,7 +23,6 @@ _CONFIG_NAME = Pattern(r"(?i)(?:deepspeed|(?:^|[/_.-])ds(?:[_-]|\.)|zero[_-]?[0-
 
 
 _SUFFIXES = (".json", ".jsonc", ".json5", ".yaml", ".yml")
-_MAX_NAMES = 400
 
 
 class DsConfigFileNotFound(Hazard):
@@ -37,7 +37,7 @@ class DsConfigFileNotFound(Hazard):
             return
         if os.path.isabs(os.path.expanduser(written)) and not is_folder(path.parent):
             return  # a path on another machine
-        alike = _similar_file_name(path)
+        alike = similar_file_name(path, _SUFFIXES)
         typed = not launch.source.writable
         elsewhere = _is_in_parent_folder(launch, written)
         if elsewhere and not typed:
@@ -107,18 +107,6 @@ def _is_in_parent_folder(launch: Launch, config_path: str) -> bool:
         if _may_be_present(folder / config_path):
             return True
     return False
-
-
-def _similar_file_name(path: Path) -> str:
-    """The most similar file name in the same folder; empty if there is none."""
-    import difflib
-
-    try:
-        names = [entry.name for entry in os.scandir(path.parent)][:_MAX_NAMES]
-    except OSError:
-        return ""
-    near = difflib.get_close_matches(path.name, [name for name in names if name.endswith(_SUFFIXES)], 1, 0.75)
-    return near[0] if near else ""
 
 
 def _replace_path(launch: Launch, field: Field, new: str) -> Edit | None:

@@ -1,14 +1,14 @@
 import ast
-import difflib
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from gonogo.evidence.paths import exists, may_exist
+from gonogo.evidence.paths import may_exist
 from gonogo.evidence.script.identifiers import last_name
 from gonogo.evidence.script.script import Call, Script
 from gonogo.evidence.shell.absent import is_made_by_users
+from gonogo.hazards.facts.nearest import similar_file_name
 from gonogo.hazards.facts.program_parser import LINE_CHANGED, is_reached, program_parser, surely_runs
 from gonogo.hazards.facts.program_words import index_of_word, words_of_program
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, translated
@@ -24,7 +24,6 @@ _READERS = {
 """What opens a file, and the name of the parameter that says which."""
 _LOOKS = ("*.exists", "*.isfile", "*.is_file", "*.isdir", "*.is_dir", "*.access")
 _TO_FILL_IN = re.compile(r"(?i)(?:^|[/_.-])(?:your|my|path[/_]to|xxx+)(?:[/_.-]|$)|[<>{}*]")
-_MAX_NAMES = 400
 
 
 class ProgramConfigNotFound(Hazard):
@@ -49,7 +48,7 @@ class ProgramConfigNotFound(Hazard):
             opens = next(_openings(run, number, given), None)
             if opens is None:
                 continue
-            near = _similar_file(path)
+            near = similar_file_name(path, _SUFFIXES)
             yield self.finding(
                 self.texts["cause"].format(path=path),
                 certainty=Certainty.CERTAIN,
@@ -132,15 +131,3 @@ def _is_word(
         bound = script.bound_to(node)
         return bound is not node and _is_word(script, bound, number, names, plain=plain, depth=depth + 1)
     return False
-
-
-def _similar_file(path: Path) -> str:
-    """The most similar file name in the same folder; empty if there is none."""
-    if not exists(path.parent):
-        return ""
-    try:
-        names = [entry.name for entry in os.scandir(path.parent)][:_MAX_NAMES]
-    except OSError:
-        return ""
-    near = difflib.get_close_matches(path.name, [name for name in names if name.endswith(_SUFFIXES)], 1, 0.75)
-    return near[0] if near else ""
