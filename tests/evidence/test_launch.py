@@ -464,3 +464,13 @@ def test_llamafactory_by_its_yaml(tmp_path: Path) -> None:
     config = "stage: sft\nfinetuning_type: full\nmodel_name_or_path: m\ndeepspeed: ds.json\n"
     launch = only(tmp_path, "torchrun --nproc_per_node 2 src/train.py a.yaml\n", a__yaml=config)
     assert (launch.framework, launch.deepspeed_config.value) == ("llamafactory", "ds.json")
+
+
+def test_ray_job_submit_has_no_option_with_a_value_that_is_not_known() -> None:
+    from gonogo.evidence.launch.launchers.runners import _RAY_JOB_OPTIONS
+
+    cli = pytest.importorskip("ray.dashboard.modules.job.cli")
+    taking = [one for one in cli.submit.params if not getattr(one, "is_flag", True) and not one.count]
+    with_value = {name for one in taking for name in one.opts}
+    assert {name for name in with_value if name.startswith("-")} <= _RAY_JOB_OPTIONS
+    assert "--runtime-env-json" in with_value
