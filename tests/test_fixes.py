@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gonogo.check.fixes import apply, apply_edits_to, diff_of, diff_of_plan, planned, with_diffs
@@ -153,6 +154,14 @@ def test_diffs_of_long_lines_are_left_to_diff(here: Path) -> None:
     shown = with_diffs([finding(Edit("t.py", 0, 1, b"x", b"y"))], {"t.py": long})
     assert shown[0].fixes[0].diff == ""
     assert shown[0].fixes[0].edits
+
+
+def test_a_fix_that_rewrites_hundreds_of_lines_is_not_offered(here: Path) -> None:
+    old = b"    loss = loss + 0.0 * term\n" * 1000
+    data = old + b"step()\n"
+    fixes = (*finding(Edit("t.py", 0, len(old), old, b"")).fixes, *finding(Edit("t.py", 0, 29, old[:29], b"")).fixes)
+    (shown,) = with_diffs([msgspec.structs.replace(finding(), fixes=fixes)], {"t.py": data})
+    assert [len(fix.edits[0].before) for fix in shown.fixes] == [29]
 
 
 def test_the_mode_stays_and_a_link_within_the_tree_stays_a_link(here: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +76,17 @@ def test_what_is_not_here_is_made_in_the_cache_and_said(project: Path, rehearsal
     assert sorted(os.listdir(project)) == [".git", "train.py"]  # the user's folder stays as it is
     assert find_prepared_folder(project) is None
     assert len(rehearsals) == 1
+
+
+def test_what_could_not_be_generated_is_reported(project: Path, rehearsals: list[RehearsalRequest]) -> None:
+    prepare_and_rehearse(RehearsalRequest(LAUNCH))
+    (generated,) = (project.parent / "cache").glob(f"gonogo/prepared/*/{FOLDER}")
+    shutil.rmtree(generated)
+    generated.write_text("in the way")
+    record, report = prepare_and_rehearse(RehearsalRequest(LAUNCH))
+    assert record is not None
+    skipped = {one.what.en: one.why.en for one in report.skipped}
+    assert skipped["inputs that are missing here"].startswith("not generated: gonogo-prepared")
 
 
 def test_a_folder_that_the_user_prepared_counts(project: Path, rehearsals: list[RehearsalRequest]) -> None:

@@ -29,6 +29,8 @@ _MAX_TOTAL_DIFF_LENGTH = 1 << 20
 """Maximum number of characters of all diffs of a report together."""
 _MAX_DIFF_LENGTH = 1 << 16
 """Maximum number of characters of a single diff."""
+_MAX_CHANGED_BYTES = 1 << 14
+"""Maximum number of bytes that one fix removes and inserts."""
 _CONTEXT_LINES = 3
 _HUNK = re.compile(r"@@ -(\d+)((?:,\d+)?) \+(\d+)((?:,\d+)?) @@")
 
@@ -144,11 +146,16 @@ def with_diffs(findings: Iterable[Finding], files: dict[str, bytes]) -> tuple[Fi
     left = _MAX_TOTAL_DIFF_LENGTH
     shown: list[Finding] = []
     for finding in findings:
-        fixes = tuple(_with_diff(fix, files) if left > 0 else fix for fix in finding.fixes)
+        offered = [fix for fix in finding.fixes if _changed_bytes(fix) <= _MAX_CHANGED_BYTES]
+        fixes = tuple(_with_diff(fix, files) if left > 0 else fix for fix in offered)
         # A diff that is left out for its length took as much time to make.
         left -= sum(len(fix.diff) or (_MAX_DIFF_LENGTH if fix.edits else 0) for fix in fixes)
-        shown.append(replace(finding, fixes=fixes) if fixes else finding)
+        shown.append(replace(finding, fixes=fixes))
     return tuple(shown)
+
+
+def _changed_bytes(fix: Fix) -> int:
+    return sum(len(edit.before) + len(edit.after) for edit in fix.edits)
 
 
 def _with_diff(fix: Fix, files: dict[str, bytes]) -> Fix:

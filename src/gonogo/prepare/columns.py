@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.training_arguments import Arguments
-from gonogo.prepare.generated.rows import TEMPLATE, kind_by_name
+from gonogo.prepare.generated.rows import TEMPLATE, choice_kind, kind_by_name
 from gonogo.prepare.named_inputs import argument_node
 
 _COLUMN_OPTION = re.compile(
@@ -72,6 +72,30 @@ def iterated_columns(scripts: Sequence[Script]) -> frozenset[str]:
             if name and name.endswith("s") and kind_by_name(name) == "text":
                 found.add(name)
     return frozenset(found)
+
+
+def looked_up_columns(scripts: Sequence[Script]) -> dict[str, str]:
+    """The columns whose value selects an entry of a dict, each with the keys as its kind: ``TEMPLATES[row["task"]]``.
+
+    A text that isn't among the keys would be a KeyError.
+    """
+    found: dict[str, str] = {}
+    for script in scripts:
+        for node in script.nodes(ast.Subscript):
+            key = script.bound_to(node.slice) if isinstance(node.ctx, ast.Load) else None
+            name = script.field(key.slice).string if isinstance(key, ast.Subscript) else None
+            entries = script.bound_to(node.value) if name else None
+            if name and isinstance(entries, ast.Dict):
+                keys = [one.value for one in entries.keys if isinstance(one, ast.Constant)]
+                if keys and len(keys) == len(entries.keys) and all(isinstance(one, str) for one in keys):
+                    found.setdefault(name, choice_kind([str(one) for one in keys]))
+    return found
+
+
+def with_kinds(names: Sequence[str], scripts: Sequence[Script]) -> list[str]:
+    """The columns, as ``name:kind`` if the scripts' use of their values determines the kind."""
+    kinds = {**dict.fromkeys(iterated_columns(scripts), "texts"), **looked_up_columns(scripts)} if names else {}
+    return [f"{name}:{kinds[name]}" if name in kinds else name for name in names]
 
 
 def columns_in_options(arguments: Arguments) -> tuple[str, ...]:

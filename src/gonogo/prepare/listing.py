@@ -22,10 +22,10 @@ from gonogo.prepare.columns import (
     columns_in,
     columns_in_options,
     csv_separator,
-    iterated_columns,
     rows_for_two_steps,
     selected_row_count,
     texts_in,
+    with_kinds,
 )
 from gonogo.prepare.generated.rows import format_from_columns
 from gonogo.prepare.inferred.producers import with_producer
@@ -290,8 +290,7 @@ def required_data(
     wanted.format = format_from_columns((*seen, *columns)) if seen else _detect_format(run, columns, hub)
     if not hub and not seen:
         wanted.format = {".bin": "token-numbers", ".txt": "text"}.get(os.path.splitext(path)[1], wanted.format)
-    lists = iterated_columns(run.scripts) if seen else frozenset()
-    wanted.columns = (*(f"{name}:texts" if name in lists else name for name in seen), *_media_columns(run, columns))
+    wanted.columns = (*with_kinds(seen, run.scripts), *_media_columns(run, columns))
     if wanted.format is None and not wanted.columns:
         wanted.columns = tuple(f"{name}:text" for name in texts_in(run.scripts))
     if wanted.format is None and not wanted.columns:

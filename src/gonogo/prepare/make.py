@@ -97,7 +97,7 @@ def _shape_text(required_input: RequiredInput) -> str:
     """
     layout = required_input.layout
     if layout is None:
-        names = (name.rpartition(":")[0] for name in required_input.columns)
+        names = (name.partition(":")[0] for name in required_input.columns)
         return columns_text(names) if required_input.format == TABLE_FORMAT else ""
     if required_input.stated:
         return str(layout)

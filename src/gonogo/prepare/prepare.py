@@ -31,7 +31,7 @@ from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Skipped, Text, translated
 from gonogo.finding.errors import UserError
-from gonogo.prepare.columns import columns_in, csv_separator
+from gonogo.prepare.columns import columns_in, csv_separator, with_kinds
 from gonogo.prepare.environment_mismatch import missing_packages
 from gonogo.prepare.folder import add_to_folder, check_folder, write_folder
 from gonogo.prepare.generated.rows import TEMPLATE
@@ -218,7 +218,7 @@ def prepare(
                 ]
             break
         options = msgspec.structs.replace(options, columns=columns)
-        done.wanted = _merge_inputs(done.wanted, more, columns)
+        done.wanted = _merge_inputs(done.wanted, more, columns, [one for run in runs for one in run.scripts])
     _note_version_differences(done, folder)
     return done
 
@@ -476,14 +476,19 @@ def _columns_of(runs: Sequence[Run]) -> tuple[str, ...]:
 
 
 def _merge_inputs(
-    required_inputs: list[RequiredInput], discovered: Sequence[RequiredInput], columns: dict[str, tuple[str, ...]]
+    required_inputs: list[RequiredInput],
+    discovered: Sequence[RequiredInput],
+    columns: dict[str, tuple[str, ...]],
+    scripts: Sequence[Script],
 ) -> list[RequiredInput]:
     """The list with new discoveries, which replace unknown inputs of the same kind."""
     kinds = {one.kind for one in discovered if one.state != "unknown"}
     kept = [one for one in required_inputs if not (one.state == "unknown" and one.kind in kinds)]
     for one in kept:
         if one.kind == "data" and one.state == "made":
-            one.columns = tuple(dict.fromkeys((*one.columns, *columns.get("*", ()))))
+            have = {column.partition(":")[0] for column in one.columns}
+            added = [name for name in columns.get("*", ()) if name not in have]
+            one.columns = (*one.columns, *with_kinds(added, scripts))
     return [*kept, *discovered]
 
 

@@ -61,6 +61,8 @@ _ENVIRONMENT_NOT_CREATED = translated(
 )
 
 
+_MISSING_INPUTS = translated("inputs that are missing here")
+_NOT_GENERATED = translated("not generated: {why}")
 _ONE_OF_EACH_ROLE = translated("ranks {ranks}: one for each role, since the model is divided among ranks")
 
 
@@ -93,9 +95,13 @@ def _prepare_and_rehearse(
         if find_prepared_folder(folder) is not None:
             record, report = rehearsed(request, on_progress)
             return record, _with_notes(report, said)
-        listed = _list_inputs(request, launches)
     except UserError:
         return rehearsed(request, on_progress)  # it understands commands that the files alone don't determine
+    try:
+        listed = _list_inputs(request, launches)
+    except UserError as error:
+        record, report = rehearsed(request, on_progress)
+        return record, _with_skipped(_with_notes(report, said), [_not_generated(error)])
     with _prepared_in_cache(request.command, folder, listed.packages):
         request, notes = _with_environment(request, listed)
         lacking = _missing_packages_report(request, launches[0], listed.packages, folder)
@@ -104,7 +110,7 @@ def _prepare_and_rehearse(
         wanted = [one.name for one in listed.wanted if one.state == "can-be-made"]
         if wanted:
             say(_GENERATING_MESSAGE.format(names=", ".join(wanted)))
-        _generate_missing(request, launches)
+        failed = _generate_missing(request, launches)
         record, report = _rehearse_or_use_installed(request, on_progress)
         if report.verdict is Verdict.CANNOT_TELL and _ended_early(record):
             before = preparation_id(folder)
@@ -113,18 +119,24 @@ def _prepare_and_rehearse(
             def seen() -> RankRecord:
                 return first.pop() if first else run_probe(request, on_progress)
 
-            _generate_missing(request, launches, seen)
+            failed = _generate_missing(request, launches, seen) or failed
             if preparation_id(folder) != before:
                 say(_SECOND_PASS)
                 if request.keep is not None:  # it was new or empty, so its content is from the first pass
                     shutil.rmtree(request.keep, ignore_errors=True)
                 record, report = _rehearse_or_use_installed(request, on_progress)
-    return record, _with_notes(report, [*notes, *said])
+    return record, _with_skipped(_with_notes(report, [*notes, *said]), failed)
 
 
 def _with_notes(report: Report, notes: Sequence[Text]) -> Report:
     """The report with further notes."""
     return msgspec.structs.replace(report, notes=(*report.notes, *notes)) if notes else report
+
+
+def _with_skipped(report: Report, skipped: Sequence[Skipped]) -> Report:
+    """The report with more that wasn't covered, unless it is there already."""
+    more = [one for one in skipped if one not in report.skipped]
+    return msgspec.structs.replace(report, skipped=(*report.skipped, *more)) if more else report
 
 
 @contextlib.contextmanager
@@ -160,9 +172,11 @@ def _rehearse_or_use_installed(
         if request.environment is not None:
             raise
         request = replace(request, as_installed=True)
-        with contextlib.suppress(UserError):
-            _generate_missing(request, runs_of_command(request.command))
-        return rehearsed(request, on_progress)
+        failed: list[Skipped] = []
+        with contextlib.suppress(UserError):  # without launches there is nothing to generate
+            failed = _generate_missing(request, runs_of_command(request.command))
+        record, report = rehearsed(request, on_progress)
+        return record, _with_skipped(report, failed)
 
 
 def _list_inputs(request: RehearsalRequest, launches: Launches) -> Preparation:
@@ -172,11 +186,18 @@ def _list_inputs(request: RehearsalRequest, launches: Launches) -> Preparation:
 
 def _generate_missing(
     request: RehearsalRequest, launches: Launches, run_probe: Callable[[], RankRecord] | None = None
-) -> None:
-    """Generate what is missing; if it can't be written, the rehearsal reports what it lacks."""
+) -> list[Skipped]:
+    """Generate what is missing; returns why it couldn't be, if so: the rehearsal then runs without it."""
     options = options_of(_GENERATED_ROWS, None, [])
-    with contextlib.suppress(UserError):
+    try:
         prepare(request.command, options, _environment_options(request), write=True, probe=run_probe, launches=launches)
+    except UserError as error:
+        return [_not_generated(error)]
+    return []
+
+
+def _not_generated(error: UserError) -> Skipped:
+    return Skipped(_MISSING_INPUTS, _NOT_GENERATED.format(why=error.text))
 
 
 def _environment_options(request: RehearsalRequest) -> InEnvironment:

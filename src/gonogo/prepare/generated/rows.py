@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import json
 import random
+from collections.abc import Sequence
 from typing import Any
 
 _FILLER_WORDS = tuple("of to in it is be as at so we he by or on do if me my up an go no us am".split())  # noqa: SIM905
@@ -16,7 +17,8 @@ _FILLER_WORDS = tuple("of to in it is be as at so we he by or on do if me my up 
 # The columns of each format and their kinds: text(s), int(s), float, flag(s), label, image(s) and so on; chat
 # (messages with role and content), message (one of them, an answer), parts (chat with content parts), asked, answered
 # (a chat of one message), turns (ShareGPT's from and value), exchanges (FineVision's user and assistant), tools and
-# calls (JSON of functions and of function calls).
+# calls (JSON of functions and of function calls), and
+# the values of which it holds one (``choice_kind``).
 TEMPLATE = "apply_chat_template"
 """Is one of the columns that a program reads if it applies a chat template to them."""
 FORMATS: dict[str, dict[str, str]] = {
@@ -101,6 +103,11 @@ def text(tokens: int, number: int) -> str:
     return " ".join(random.Random(number).choices(_FILLER_WORDS, k=max(1, tokens)))
 
 
+def choice_kind(values: Sequence[str]) -> str:
+    """The kind of a column that holds one of these values: they themselves, as JSON."""
+    return json.dumps(list(values), ensure_ascii=False)
+
+
 class Maker:
     """Generates rows with given columns. ``media`` maps image, audio and video to the path that all rows use."""
 
@@ -129,6 +136,9 @@ class Maker:
         }
 
     def _value(self, name: str, kind: str, tokens: int, number: int) -> Any:
+        if kind.startswith("["):
+            choices = json.loads(kind)
+            return choices[number % len(choices)]
         if kind == "turn":
             return {"from": "gpt", "value": text(tokens, number)}
         if kind == "message":

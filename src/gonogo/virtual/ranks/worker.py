@@ -16,6 +16,7 @@ import msgspec
 
 from gonogo.evidence.rehearsal.record import Outcome, RankRecord
 from gonogo.virtual.failure import main_thread_stack
+from gonogo.virtual.protocol.encoding import json_bytes
 from gonogo.virtual.protocol.plan import Progress, WorkerPlan
 from gonogo.virtual.ranks.session import Session
 from gonogo.virtual.tensor import CPU
@@ -64,7 +65,7 @@ def main(plan_path: str) -> NoReturn:
 
 def write(plan: WorkerPlan, record: RankRecord) -> None:
     """Write the record atomically."""
-    _write_atomically(plan.record, msgspec.json.encode(record))
+    _write_atomically(plan.record, json_bytes(record))
 
 
 def _write_trace(session: Session) -> None:
@@ -128,7 +129,7 @@ def _progress_of(session: Session) -> Progress:
 def _append_progress(session: Session, line: Progress) -> None:
     with contextlib.suppress(OSError):
         descriptor = os.open(session.plan.progress, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        os.write(descriptor, msgspec.json.encode(line) + b"\n")
+        os.write(descriptor, json_bytes(line) + b"\n")
         os.close(descriptor)
 
 

@@ -22,6 +22,7 @@ import gonogo
 from gonogo.evidence.rehearsal.record import Assumption, MissingInput
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
+from gonogo.virtual.protocol.encoding import json_bytes
 from gonogo.virtual.protocol.plan import WorkerPlan
 
 _MULTIPROCESSING_PACKAGES = ("multiprocessing", "multiprocess")
@@ -53,7 +54,7 @@ class StartedProcesses:
         shutil.copyfile(_SITECUSTOMIZE, os.path.join(self.folder, _SITECUSTOMIZE.name))
         Path(self.folder, "gonogo").write_text(_ROOT, encoding="utf-8")
         alone = msgspec.structs.replace(plan, exchange=None, trace="", life="")
-        Path(self.folder, _PLAN).write_bytes(msgspec.json.encode(alone))
+        Path(self.folder, _PLAN).write_bytes(json_bytes(alone))
 
     def plan(self) -> WorkerPlan:
         """The plan of the program's own rank."""
@@ -88,7 +89,7 @@ class StartedProcesses:
 
     def _tell(self, name: str, what: Any) -> None:
         with open(os.path.join(self.folder, name), "ab") as stream:
-            stream.write(msgspec.json.encode(what) + b"\n")
+            stream.write(json_bytes(what) + b"\n")
 
     def _told(self, name: str, kind: type[_Told]) -> list[_Told]:
         try:

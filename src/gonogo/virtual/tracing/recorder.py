@@ -7,12 +7,11 @@ import threading
 from array import array
 from types import CodeType, FrameType
 
-import msgspec
-
 from gonogo.evidence.rehearsal import trace
 from gonogo.evidence.rehearsal.trace import ACTIONS, NONE, TRACKS, DeviceEvents, RankTrace, StackFrame
 from gonogo.virtual.memory.blocks import Block
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
+from gonogo.virtual.protocol.encoding import messagepack_bytes
 from gonogo.virtual.stack import OURS
 
 PHASES, MODULES, OPERATORS, COLLECTIVES = range(len(TRACKS))
@@ -149,7 +148,7 @@ class Recorder:
                 for name, (allocator, rows) in self._devices.items()
             ],
         )
-        return msgspec.msgpack.encode(trace)
+        return messagepack_bytes(trace)
 
 
 def segments_of(allocator: CachingAllocator) -> list[trace.Segment]:
