@@ -10,8 +10,8 @@ from plan.facts import model_in
 from gonogo.evidence.environment.hardware import MATMUL_EFFICIENCY, Machine, find_accelerator
 from gonogo.finding import Report, Verdict
 from gonogo.finding.errors import UserError
-from gonogo.finding.planned import Model, Plan, StrategySummary
 from gonogo.finding.text import Text
+from gonogo.finding.trials.planned import Model, Plan, StrategySummary
 from gonogo.report import FORMATS, render
 from gonogo.trials.plan.answer import skipped_checks
 from gonogo.trials.plan.price import MAX_SLOWDOWN, read_price, tokens_of, with_costs

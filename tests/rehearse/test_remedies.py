@@ -196,6 +196,17 @@ def test_how_a_rank_ended_has_its_remedy(changes: dict[str, object], command: st
     assert (step.command, step.purpose) == (command, purpose)
 
 
+def test_a_known_reason_comes_before_more_time() -> None:
+    """A rank that timed out may have waited for the one that could not go on."""
+    unsupported = [Unsupported.of("KeyError: 'a'", "/work/train.py:3", Reason(Text("no", "否"), prepare_launch()))]
+    ranks = (
+        samples.rank_record(0, outcome="timed-out", phases=["load"]),
+        samples.rank_record(1, outcome="unsupported", unsupported=unsupported),
+    )
+    report = called(rehearsal_report(samples.rehearsal_record(*ranks), "/work"), CALL)
+    assert next_step(report).command == f"gonogo prepare {LAUNCH}"
+
+
 def test_more_time_is_more_than_it_took() -> None:
     record = samples.rehearsal_record(samples.rank_record(outcome="timed-out", phases=["load"]))
     record.seconds = 7201.0

@@ -13,7 +13,7 @@ from whole_runs import RUNS
 from gonogo.diagnose.findings import read_failure
 from gonogo.evidence.guarded.guarded_run import GuardedRun
 from gonogo.evidence.rehearsal.record import CATEGORIES, RehearsalRecord
-from gonogo.finding import Certainty, Finding, Fix, Report, Severity, Span, Text, Verdict, cured
+from gonogo.finding import Certainty, Finding, Fix, Report, Severity, Span, Text, Verdict
 from gonogo.finding.as_run import AsRun
 from gonogo.finding.call import Invocation
 from gonogo.finding.rehearsal import (
@@ -24,6 +24,7 @@ from gonogo.finding.rehearsal import (
     StepScaling,
     downsample_timeline,
 )
+from gonogo.finding.trials import cured
 from gonogo.guard.report import report_of
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.baseline import compare_with_baseline, read_baseline

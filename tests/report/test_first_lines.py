@@ -13,7 +13,7 @@ from whole_runs import CALLS, RUNS
 
 from gonogo.finding import Report, Text, Verdict
 from gonogo.finding.call import Invocation
-from gonogo.finding.cured import Cure, TrialOutcome
+from gonogo.finding.trials.cured import Cure, TrialOutcome
 from gonogo.prepare.output import write
 from gonogo.prepare.prepare import Preparation
 from gonogo.prepare.required_inputs import RequiredInput

@@ -7,16 +7,16 @@ from typing import Any
 import msgspec
 
 from gonogo.finding import Certainty, Level, Verdict
-from gonogo.finding.bisection import Bisection
-from gonogo.finding.cured import Cure
 from gonogo.finding.failure import FailureFacts
 from gonogo.finding.guarded_run import GuardedRunSummary
 from gonogo.finding.logs import Logs
-from gonogo.finding.planned import Plan
 from gonogo.finding.rehearsal import Rehearsal
 from gonogo.finding.remedy import GapRemedy, Purpose
 from gonogo.finding.second_opinion.model_reading import ModelReading
 from gonogo.finding.second_opinion.upstream import UpstreamFact
+from gonogo.finding.trials.bisection import Bisection
+from gonogo.finding.trials.cured import Cure
+from gonogo.finding.trials.planned import Plan
 from gonogo.report.json_ import SCHEMA
 
 _STRING: dict[str, Any] = {"type": "string"}

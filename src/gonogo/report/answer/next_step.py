@@ -19,6 +19,10 @@ _GIVEN_ONCE = frozenset({"--environment", "--gpus"})
 """Options of the machine of which a later one replaces an earlier one; the others add up."""
 
 
+_AFTER_OTHERS = frozenset({Purpose.EXTEND_TIMEOUT, Purpose.ONE_RANK})
+"""Remedies of how a rank ended, which may be due to another rank: those of a known reason come first."""
+
+
 class NextStep(msgspec.Struct, frozen=True):
     """A command and what it does; without a command, a text that says what to do instead, or that nothing is left."""
 
@@ -182,8 +186,9 @@ def _step_to_close_gap(report: Report, call: Invocation, *settings: str) -> Next
 
     ``settings`` are the rehearsal's ``--set`` options.
     """
-    for skipped in report.skipped:
-        if skipped.remedy is not None and (step := _remedy_step(skipped.remedy, call, *settings)) is not None:
+    remedies = [skipped.remedy for skipped in report.skipped if skipped.remedy is not None]
+    for remedy in sorted(remedies, key=lambda one: one.purpose in _AFTER_OTHERS):
+        if (step := _remedy_step(remedy, call, *settings)) is not None:
             return step
     command = _gonogo_command("rehearse", call, *settings, "--keep", _RECORDS_FOLDER)
     return _step(command, Purpose.KEEP_RECORDS)
