@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from plan.facts import request
-from plan.fake_meter import GIB, FakeMeter, allocated
+from plan_facts import request
+from plan_meter import GIB, FakeMeter, allocated
 
 from gonogo.finding import Verdict
 from gonogo.finding.errors import UserError

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-import sys
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+from plan_facts import request
+from plan_meter import FakeMeter
 from whole_runs import RUNS
 
 from gonogo.diagnose.findings import read_failure
@@ -142,10 +143,6 @@ def cured_report() -> Report:
 
 def solved_plan_report() -> Report:
     """The largest micro-batch that fits, searched for by ``plan --max micro-batch``."""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "plan"))
-    from facts import request
-    from fake_meter import FakeMeter
-
     return solved_report(solve("micro-batch", request(Path("model")), cast(Meter, FakeMeter()), lambda text: None))
 
 
