@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
 from string import Formatter
+from typing import Literal
 
 import jsonschema
 import msgspec
@@ -17,8 +19,16 @@ from lacking_worlds import World, rehearsed_lacking
 
 import gonogo
 from gonogo.cli.schemas.report import report_schema
-from gonogo.evidence.prepared import Prepared
-from gonogo.evidence.rehearsal.record import FailedLookup, Frame, MissingInput, RankRecord, RehearsalRecord, Unsupported
+from gonogo.evidence.prepared import Prepared, prepared_parent_override
+from gonogo.evidence.rehearsal.record import (
+    FailedLookup,
+    Failure,
+    Frame,
+    MissingInput,
+    RankRecord,
+    RehearsalRecord,
+    Unsupported,
+)
 from gonogo.finding import Report, Skipped, Text, Verdict
 from gonogo.finding.call import Invocation
 from gonogo.finding.remedy import GapRemedy, Purpose, Reason, prepare_launch, rehearse_again, run_command
@@ -287,6 +297,35 @@ def test_a_download_that_the_program_makes_is_the_next_command() -> None:
         command = f"{made}curl -L -o {into} https://example.org/val.jsonl"
         assert f"({command})" in reason.why.en
         assert next_of_rank(reason).command == command
+
+
+@pytest.mark.parametrize(("kind", "purpose"), [("file", Purpose.AFTER_FILES), ("address", Purpose.AFTER_CHANGE)])
+def test_what_was_prepared_in_the_same_call_is_not_prepared_again(
+    tmp_path: Path, kind: Literal["file", "address"], purpose: Purpose
+) -> None:
+    lookup = FailedLookup(kind, "data/rows.bin", Frame("/work/train.py", 3, "main", "", "user"))
+    before = absent._describe_lookup(lookup, is_prepared=False)
+    assert before.remedy == prepare_launch()
+    with prepared_parent_override(tmp_path):
+        after = absent._describe_lookup(lookup, is_prepared=False)
+    assert after.why == before.why
+    assert after.remedy is not None
+    assert after.remedy.purpose is purpose
+
+
+@pytest.mark.parametrize("automatically", [False, True])
+def test_a_file_that_a_message_names_is_put_there_if_none_is_generated(tmp_path: Path, automatically: bool) -> None:
+    place = Frame(str(tmp_path / "train.py"), 3, "main", "", "user")
+    message = "[Errno 2] No such file or directory: 'data/rows.bin'"
+    rank = samples.rank_record(outcome="raised", phases=["load"])
+    rank.failure = Failure("FileNotFoundError", message, (place,), "load", 0)
+    record = samples.rehearsal_record(rank)
+    table = Prepared(environment=synthetic_data_failures.NO_ENVIRONMENT)
+    with prepared_parent_override(tmp_path) if automatically else contextlib.nullcontext():
+        found = synthetic_data_failures.explain_data_failure(rank, table, record, tmp_path)
+    assert found is not None
+    put = rehearse_again(purpose=Purpose.AFTER_FILES, subject="data/rows.bin")
+    assert found[1].remedy == (put if automatically else prepare_launch())
 
 
 def test_a_failure_leads_to_the_next_command(tmp_path: Path) -> None:

@@ -76,6 +76,11 @@ def parent_of_prepared(folder: Path) -> Path:
     return folder if elsewhere is None or (folder / FOLDER / MANIFEST).is_file() else elsewhere
 
 
+def is_prepared_automatically() -> bool:
+    """Whether what can be generated is generated in this call, so that ``gonogo prepare`` would add nothing."""
+    return _PREPARED_PARENT.get() is not None
+
+
 def read_prepared(folder: Path) -> Prepared | None:
     """The table of a folder; None if there is none, or if it isn't compatible with this version."""
     try:

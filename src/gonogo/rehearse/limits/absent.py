@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gonogo.evidence.config.model import is_in_hub_cache
 from gonogo.evidence.library import is_library
+from gonogo.evidence.prepared import is_prepared_automatically
 from gonogo.evidence.rehearsal.failures import class_of
 from gonogo.evidence.rehearsal.influence import Influence, ProgramLine
 from gonogo.evidence.rehearsal.record import FailedLookup, Failure, RankRecord, RehearsalRecord
@@ -183,5 +184,10 @@ def _describe_lookup(lookup: FailedLookup, *, is_prepared: bool) -> Reason:
         why = _DOWNLOAD.format(address=lookup.name, path=lookup.into, command=command)
         return Reason(why, run_command(command))
     if lookup.kind == "address":
-        return (_NO_NETWORK_AFTER_PREPARE if is_prepared else _NO_NETWORK).format(name=lookup.name)
-    return (PATH_MISSING if is_prepared else NO_SUCH_FILE).format(path=lookup.name)
+        text, otherwise = (_NO_NETWORK_AFTER_PREPARE if is_prepared else _NO_NETWORK), _NO_NETWORK_AFTER_PREPARE
+    else:
+        text, otherwise = (PATH_MISSING if is_prepared else NO_SUCH_FILE), PATH_MISSING
+    reason = text.format(name=lookup.name, path=lookup.name)
+    if is_prepared_automatically():  # to prepare it once more would generate no more
+        return Reason(reason.why, otherwise.format(name=lookup.name, path=lookup.name).remedy)
+    return reason

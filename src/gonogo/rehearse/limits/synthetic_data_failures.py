@@ -9,7 +9,7 @@ import platform
 import re
 from pathlib import Path
 
-from gonogo.evidence.prepared import FOLDER, Prepared, parent_of_prepared, read_prepared
+from gonogo.evidence.prepared import FOLDER, Prepared, is_prepared_automatically, parent_of_prepared, read_prepared
 from gonogo.evidence.published.models import published_model
 from gonogo.evidence.rehearsal.chain import exception_chain
 from gonogo.evidence.rehearsal.failures import class_of
@@ -135,6 +135,7 @@ def explain_data_failure(
     if failure is None:
         return None
     is_prepared = table.environment != NO_ENVIRONMENT
+    was_tried = is_prepared or is_prepared_automatically()
     missed = next((one for one in rank.missed if _may_be_caused_by(one, failure, rank)), None)
     lacks = next((path for path in table.missing if not os.path.exists(path) and _mentions_path(failure, path)), None)
     if lacks is not None:
@@ -152,7 +153,7 @@ def explain_data_failure(
         return "missing", _NO_WEIGHTS.format(file=file[1], name=file[2])
     if missed is not None:  # the program caught that error and raised another one
         why = _NO_NETWORK_DOWNLOAD.format(name=missed.name)
-        return "missing", Reason(why, _fetch(missed) if is_prepared else prepare_launch())
+        return "missing", Reason(why, _fetch(missed) if was_tried else prepare_launch())
     if lacks is not None:
         return "missing", reason_with_producer(PATH_MISSING.format(path=lacks), lacks, folder)
     if found_no_files(failure) and not set(rank.phases) & _TRAINING_PHASES:
@@ -164,7 +165,7 @@ def explain_data_failure(
     made = [*table.datasets, *table.paths]
     if rank.empty_pass and not rank.steps and made:
         return "made", _TOO_FEW.format(names=", ".join(made[:3]))
-    if (elsewhere := explain_missing_file(failure, folder, record, is_prepared=is_prepared)) is not None:
+    if (elsewhere := explain_missing_file(failure, folder, record, is_prepared=was_tried)) is not None:
         return "missing", elsewhere
     if (pair := _find_substitute_model(table)) is not None and class_of(failure) in _ROW_ERRORS:
         return "made", _SUBSTITUTE_MODEL.format(name=pair[0], chosen=pair[1])
