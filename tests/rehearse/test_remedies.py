@@ -385,6 +385,15 @@ def test_a_comparison_says_what_the_later_report_suggests(
     assert (step.what.zh == "先放好 rows.jsonl，或其中几行") is in_chinese
 
 
+@pytest.mark.parametrize("details", [{}, {"command": "rm"}, {"self": "x", "subject": "y"}, {"subject": "{0}"}])
+def test_details_that_no_gonogo_wrote_are_no_error(tmp_path: Path, details: dict[str, str]) -> None:
+    said = written(report_on(gap(rehearse_again(purpose=Purpose.AFTER_COPY, subject="a"))), tmp_path / "now.json")
+    said["answer"]["next_details"] = details  # type: ignore[index]
+    (tmp_path / "now.json").write_text(json.dumps(said), encoding="utf-8")
+    step = next_step(compare_files(tmp_path / "now.json", tmp_path / "now.json", 2.0))
+    assert step.what.en == ("once {0} is there" if details.get("subject") == "{0}" else "once a is there")
+
+
 def test_a_report_without_an_answer_is_read(tmp_path: Path) -> None:
     said = written(report_on(gap(None)), tmp_path / "now.json")
     del said["answer"]

@@ -17,8 +17,6 @@ from gonogo.report.answer.purposes import PURPOSE_TEXTS
 _RECORDS_FOLDER = "rehearsal-records"
 _GIVEN_ONCE = frozenset({"--environment", "--gpus"})
 """Options of the machine of which a later one replaces an earlier one; the others add up."""
-
-
 _AFTER_OTHERS = frozenset({Purpose.EXTEND_TIMEOUT, Purpose.ONE_RANK})
 """Remedies of how a rank ended, which may be due to another rank: those of a known reason come first."""
 
@@ -82,11 +80,14 @@ def _gonogo_command(
 
 
 def _without(options: Sequence[str], names: Set[str]) -> Sequence[str]:
-    """Options, each followed by its value, without those of these names."""
-    if not names:
-        return options
-    pairs = zip(options[::2], options[1::2], strict=True)
-    return [word for name, value in pairs if name not in names for word in (name, value)]
+    """Options without those of these names and the values after them."""
+    kept, words = [], iter(options)
+    for word in words:
+        if word in names:
+            next(words, None)
+        else:
+            kept.append(word)
+    return kept
 
 
 def _step_to_explain(report: Report) -> NextStep:
@@ -144,7 +145,7 @@ def _after_comparison(report: Report, call: Invocation) -> NextStep:
 def _recorded_step(comparison: RehearsalComparison) -> NextStep:
     """The later report's next step: in both languages if it states the purpose, else as it is written there."""
     command, does = comparison.next_command, comparison.next_does
-    with contextlib.suppress(ValueError, KeyError):  # a purpose of a newer gonogo
+    with contextlib.suppress(ValueError, KeyError, TypeError):  # of a newer gonogo, or not written by one
         return _step(command, Purpose(comparison.next_purpose), **comparison.next_details)
     return NextStep(command, Text(does, does))
 
