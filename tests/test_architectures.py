@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmark_modules import benchmark
 
 ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
 def table() -> Any:
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        return importlib.import_module("architecture_table")
-    finally:
-        sys.path.pop(0)
+    return benchmark("architecture_table")
 
 
 @pytest.fixture(scope="module")

@@ -72,8 +72,9 @@ def test_against_judges_alike_and_says_it_first(tmp_path: Path) -> None:
     alone = compare_files(tmp_path / "before.json", tmp_path / "after.json", 2.0)
     assert gate.comparison is not None
     assert alone.comparison is not None
-    same = msgspec.structs.replace(gate.comparison, after=alone.comparison.after, next_command="", next_does="")
-    assert same == msgspec.structs.replace(alone.comparison, next_command="", next_does="")
+    suggests_nothing = {"next_command": "", "next_does": "", "next_purpose": ""}
+    same = msgspec.structs.replace(gate.comparison, after=alone.comparison.after, **suggests_nothing)
+    assert same == msgspec.structs.replace(alone.comparison, **suggests_nothing)
     assert gate.exit_status == 1
     written = render(gate, "text", "en").splitlines()
     assert written[0].startswith(" REGRESSED (GO, but worse than before)")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import subprocess
 import sys
@@ -10,15 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmark_modules import benchmark
 from operators_in_python import path_without_compiling
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "benchmarks"))
-try:
-    memory: Any = importlib.import_module("memory")
-    cells: Any = importlib.import_module("memory_cells")
-finally:
-    sys.path.pop(0)
+memory, cells = benchmark("memory"), benchmark("memory_cells")
 Cell, all_cells = cells.Cell, cells.all_cells
 GONOGO, EXTENDED, DEEPSPEED, ACCELERATE = memory.TOOLS
 

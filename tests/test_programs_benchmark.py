@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+from benchmark_modules import benchmark
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
-try:
-    programs: Any = importlib.import_module("programs")
-finally:
-    sys.path.pop(0)
+programs = benchmark("programs")
 
 
 @pytest.mark.parametrize("program", programs.programs([]), ids=lambda program: program.stem)

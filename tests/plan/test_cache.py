@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from plan.facts import model_in, request
+from plan_facts import model_in, request
 
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.finding.errors import UserError

@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from plan.facts import model_in
-
-
-def gonogo_plan(folder: Path, *words: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gonogo", "plan", *words], cwd=folder, capture_output=True, text=True, timeout=timeout,
-        env={**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), "LANG": "C"},
-    )  # fmt: skip
+from plan_facts import gonogo_plan, model_in
 
 
 @pytest.mark.parametrize(

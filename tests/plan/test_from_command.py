@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from plan.facts import model_in
+from plan_facts import model_in
 
 from gonogo.finding.errors import UserError
 from gonogo.trials.plan.from_command import TrainingCommand, read_training_command

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from plan.facts import model_in
+from plan_facts import model_in
 
 from gonogo.evidence.environment.hardware import MATMUL_EFFICIENCY, Machine, find_accelerator
 from gonogo.finding import Report, Verdict
 from gonogo.finding.errors import UserError
-from gonogo.finding.planned import Model, Plan, StrategySummary
 from gonogo.finding.text import Text
+from gonogo.finding.trials.planned import Model, Plan, StrategySummary
 from gonogo.report import FORMATS, render
 from gonogo.trials.plan.answer import skipped_checks
 from gonogo.trials.plan.price import MAX_SLOWDOWN, read_price, tokens_of, with_costs
@@ -89,7 +89,7 @@ def test_hours_and_cost_are_a_range_in_every_format(tmp_path: Path) -> None:
 
 
 def test_the_command_says_what_is_wrong_with_prices(tmp_path: Path) -> None:
-    from plan.test_command import gonogo_plan
+    from plan_facts import gonogo_plan
 
     model_in(tmp_path / "model")
     table(tmp_path, "A100-80G: 1\n")

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from plan.facts import request
-from plan.fake_meter import GIB, FakeMeter, allocated
+from plan_facts import request
+from plan_meter import GIB, FakeMeter, allocated
 
 from gonogo.finding import Verdict
 from gonogo.finding.errors import UserError
-from gonogo.finding.planned import SolutionSummary
+from gonogo.finding.trials.planned import SolutionSummary
 from gonogo.trials.plan.answer import plan_report
 from gonogo.trials.plan.answer_solved import solved_report
 from gonogo.trials.plan.choice import UNCERTAINTY_BY_SOURCE, Choice, capacity_of

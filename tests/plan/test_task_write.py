@@ -14,8 +14,7 @@ import pytest
 from frameworks_installed import framework
 from launchers.small_project import make_project
 from msgspec.structs import replace
-from plan.facts import SEVEN_BILLION, model_in
-from plan.test_tasks import ENGINES
+from plan_facts import ENGINES, SEVEN_BILLION, model_in
 
 from gonogo.check.findings import check
 from gonogo.finding import Verdict

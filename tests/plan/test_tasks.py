@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from plan.facts import SEVEN_BILLION, model_in, request
-from plan.fake_meter import FakeMeter
+from plan_facts import ENGINES, SEVEN_BILLION, model_in, request
+from plan_meter import FakeMeter
 
 from gonogo.finding import Verdict
 from gonogo.finding.errors import UserError
@@ -27,17 +27,10 @@ from gonogo.trials.plan.solve import Unknown, solve
 from gonogo.trials.plan.strategy import Family, Strategy
 from gonogo.trials.plan.task.rollout import RolloutChoice, memory_of, shares, with_engine
 from gonogo.trials.plan.task.settings import TaskOptions, TaskSettings
-from gonogo.virtual.measuring.jobs import EngineFacts, Facts, PhasePeak
+from gonogo.virtual.measuring.jobs import Facts, PhasePeak
 from gonogo.virtual.measuring.post_training import synthetic_rows, tokenizer_of, words_of
 
 GIB = 1 << 30
-ENGINES = tuple(
-    EngineFacts(
-        tp=tp, weights=15_231_233_024 // tp, cache_of_token=57_344 // tp, forward=GIB // 2,
-        sampler_of_sequence=3_345_408, graphs=480 << 20, graphs_in_share=True,
-    )
-    for tp in (1, 2, 4)
-)  # fmt: skip
 FACTS = replace(SEVEN_BILLION, engine=ENGINES)
 
 

@@ -13,7 +13,7 @@ import pytest
 from frameworks_installed import framework
 from launchers.small_project import make_project
 from msgspec.structs import replace
-from plan.facts import SEVEN_BILLION, model_in, request
+from plan_facts import SEVEN_BILLION, model_in, request
 
 from gonogo.check.findings import check
 from gonogo.finding import Verdict

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import functools
-import sys
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+from plan_facts import request
+from plan_meter import FakeMeter
 from whole_runs import RUNS
 
 from gonogo.diagnose.findings import read_failure
 from gonogo.evidence.guarded.guarded_run import GuardedRun
 from gonogo.evidence.rehearsal.record import CATEGORIES, RehearsalRecord
-from gonogo.finding import Certainty, Finding, Fix, Report, Severity, Span, Text, Verdict, cured
+from gonogo.finding import Certainty, Finding, Fix, Report, Severity, Span, Text, Verdict
 from gonogo.finding.as_run import AsRun
 from gonogo.finding.call import Invocation
 from gonogo.finding.rehearsal import (
@@ -24,6 +25,7 @@ from gonogo.finding.rehearsal import (
     StepScaling,
     downsample_timeline,
 )
+from gonogo.finding.trials import cured
 from gonogo.guard.report import report_of
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.baseline import compare_with_baseline, read_baseline
@@ -141,10 +143,6 @@ def cured_report() -> Report:
 
 def solved_plan_report() -> Report:
     """The largest micro-batch that fits, searched for by ``plan --max micro-batch``."""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "plan"))
-    from facts import request
-    from fake_meter import FakeMeter
-
     return solved_report(solve("micro-batch", request(Path("model")), cast(Meter, FakeMeter()), lambda text: None))
 
 

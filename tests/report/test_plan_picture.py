@@ -13,7 +13,7 @@ from msgspec.structs import asdict, replace
 
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.finding.planned import Model, Plan, SolutionSummary, StrategySummary, TooLarge
+from gonogo.finding.trials.planned import Model, Plan, SolutionSummary, StrategySummary, TooLarge
 from gonogo.report import drawing
 from gonogo.report.trials import plan_picture
 from gonogo.report.trials.plan_picture import COLOURS, MAX_FITTING, check_picture, draw, write_picture

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,8 @@ from unittest.mock import patch
 
 import msgspec
 from packaging.version import Version
+from plan_facts import request
+from plan_meter import FakeMeter
 
 from gonogo.check.environment import environment_report
 from gonogo.check.findings import check
@@ -87,10 +88,6 @@ def _bisected() -> Report:
 
 
 def _planned() -> Report:
-    sys.path.insert(0, str(TESTS / "plan"))
-    from facts import request
-    from fake_meter import FakeMeter
-
     plan = search(request(Path("model")), cast(Meter, FakeMeter()), lambda text: None)
     return plan_report(replace(plan, seconds=30.0))
 

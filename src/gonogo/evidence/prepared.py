@@ -46,6 +46,8 @@ class Prepared(msgspec.Struct, frozen=True):
     the program doesn't determine; of tables that pandas reads, the columns."""
     missing: tuple[str, ...] = ()
     """Absolute paths that the launch opens, that don't exist here and couldn't be generated."""
+    spelled: dict[str, str] = {}
+    """By the name of a model or data set in lower case: the name as the program writes it."""
     chosen: dict[str, str] = {}
     """By the name or path of a model: the published model that the user chose for it."""
     environment: str = ""
@@ -72,6 +74,11 @@ def parent_of_prepared(folder: Path) -> Path:
     """The folder that contains, or would contain, the prepared folder of launches typed in ``folder``."""
     elsewhere = _PREPARED_PARENT.get()
     return folder if elsewhere is None or (folder / FOLDER / MANIFEST).is_file() else elsewhere
+
+
+def is_prepared_automatically() -> bool:
+    """Whether what can be generated is generated in this call, so that ``gonogo prepare`` would add nothing."""
+    return _PREPARED_PARENT.get() is not None
 
 
 def read_prepared(folder: Path) -> Prepared | None:

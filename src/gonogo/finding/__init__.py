@@ -7,23 +7,24 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gonogo.finding.remedy import GapRemedy
 from gonogo.finding.text import Text as Text
 from gonogo.finding.text import translated as translated
 
 if TYPE_CHECKING:
     # Each is only imported by the code that creates or renders it.
-    from gonogo.finding.bisection import Bisection
     from gonogo.finding.call import Invocation
-    from gonogo.finding.cured import Cure
     from gonogo.finding.environment import EnvironmentFacts
     from gonogo.finding.failure import FailureFacts
     from gonogo.finding.guarded_run import GuardedRunSummary
     from gonogo.finding.log_answer import Answer, Clue, SimilarThread
     from gonogo.finding.logs import Logs
-    from gonogo.finding.planned import Plan
     from gonogo.finding.rehearsal import Rehearsal, RehearsalComparison
     from gonogo.finding.second_opinion.model_reading import ModelReading
     from gonogo.finding.second_opinion.upstream import UpstreamFact
+    from gonogo.finding.trials.bisection import Bisection
+    from gonogo.finding.trials.cured import Cure
+    from gonogo.finding.trials.planned import Plan
 
 
 class Certainty(str, Enum):
@@ -140,6 +141,8 @@ class Skipped(msgspec.Struct, frozen=True):
 
     what: Text
     why: Text
+    remedy: GapRemedy | None = None
+    """What would close the gap; only of a gap that keeps the verdict from being GO or NO-GO, if anything is known."""
 
 
 class Report(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gonogo.finding import Report, translated
-from gonogo.finding.bisection import Bisection
+from gonogo.finding.trials.bisection import Bisection
 from gonogo.report.as_run import as_run_table
 from gonogo.report.environment_tables import environment_tables
 from gonogo.report.guarded import guarded_summary, guarded_tables

@@ -9,19 +9,20 @@ import platform
 import re
 from pathlib import Path
 
-from gonogo.evidence.prepared import FOLDER, Prepared, parent_of_prepared, read_prepared
+from gonogo.evidence.prepared import FOLDER, Prepared, is_prepared_automatically, parent_of_prepared, read_prepared
 from gonogo.evidence.published.models import published_model
 from gonogo.evidence.rehearsal.chain import exception_chain
 from gonogo.evidence.rehearsal.failures import class_of
 from gonogo.evidence.rehearsal.record import Failure, MissingInput, RankRecord, RehearsalRecord
-from gonogo.finding import Text, translated
+from gonogo.finding import translated
+from gonogo.finding.remedy import GapRemedy, Purpose, Reason, prepare_launch, rehearse_again, run_command
 from gonogo.prepare.environment_mismatch import (
     distribution_of,
     is_project_module,
     suggested_packages,
     unavailable_packages,
 )
-from gonogo.prepare.inferred.producers import with_producer
+from gonogo.prepare.inferred.producers import reason_with_producer
 from gonogo.prepare.missing_files import explain_missing_file
 from gonogo.prepare.named_inputs import is_hub_name
 from gonogo.prepare.project_requirements import COMMON_PACKAGES, FILE
@@ -37,13 +38,19 @@ _ROW_ERRORS = frozenset({
 _ROW_READING_PATH_PATTERN = re.compile(r"-packages/datasets/|/torch/utils/data/|-packages/pyarrow/")
 _DATA_FUNCTION_NAME = re.compile(r"__getitem__|.*collat.*|.*dataset.*|.*preprocess.*|.*tokeniz.*", re.IGNORECASE)
 _DEVICE_ASSERT_MESSAGE = "device-side assert triggered"
-PATH_MISSING = translated(
-    "{path} does not exist here, and gonogo prepare could not determine its format: put the file or "
-    "folder there, or one with a few rows in the same format"
+PATH_MISSING = Reason(
+    translated(
+        "{path} does not exist here, and gonogo prepare could not determine its format: put the file or "
+        "folder there, or one with a few rows in the same format"
+    ),
+    rehearse_again(purpose=Purpose.AFTER_FILES, subject="{path}"),
 )
-_NO_DATA_FILES = translated(
-    "the data files that it looks for are not here: put a few there, in the format that the project's "
-    "preceding steps produce"
+_NO_DATA_FILES = Reason(
+    translated(
+        "the data files that it looks for are not here: put a few there, in the format that the project's "
+        "preceding steps produce"
+    ),
+    rehearse_again(purpose=Purpose.AFTER_DATA),
 )
 _TRAINING_PHASES = frozenset({"forward", "backward", "step"})
 _NO_DATA_PATTERN = re.compile(r"(?:any data file|any data|data files?) at (\S+?)\.?(?:$|\s)")
@@ -54,48 +61,71 @@ _MUTABLE = re.compile(r"^mutable default <class '(?!list|dict|set)")
 NO_ENVIRONMENT = "none"
 """Used as a table's environment if nothing was prepared."""
 _NOT_GENERATED_PATTERN = re.compile(r"(\S+) is not among what gonogo prepare made for (\S+)")
-_NO_WEIGHTS = translated(
-    "the program opens {file} of {name} itself, which gonogo prepare does not generate: hf download "
-    "{name}, and use that folder in the command"
+WITHOUT_WEIGHTS = run_command("hf download {name} --exclude '*.safetensors' --exclude '*.bin'")
+"""Fetches what a model is rehearsed with: its config and tokenizer."""
+_NO_WEIGHTS = Reason(
+    translated(
+        "the program opens {file} of {name} itself, which gonogo prepare does not generate: hf download "
+        "{name}, and use that folder in the command"
+    ),
+    run_command("hf download {name}"),
 )
 _NO_NETWORK_DOWNLOAD = translated(
     "it tried to download {name}, but rehearsals run without network access: gonogo prepare -- COMMAND generates "
     "what it can; otherwise download it first and use that folder"
 )
-_NOT_LISTED = translated(
-    "{name} is in none of the requirements from which gonogo prepare built this environment, but may be "
-    "installed on the target machine: gonogo rehearse --with {name} -- COMMAND (or its pip name), or "
-    "--environment FILE with all packages of the run"
+_NOT_LISTED = Reason(
+    translated(
+        "{name} is in none of the requirements from which gonogo prepare built this environment, but may be "
+        "installed on the target machine: gonogo rehearse --with {name} -- COMMAND (or its pip name), or "
+        "--environment FILE with all packages of the run"
+    ),
+    rehearse_again("--with", "{name}", purpose=Purpose.INSTALL_PACKAGE),
 )
-_OTHER_PYTHON = translated(
-    "Python has rejected this since 3.11, and this is {here}: with an older Python the run would continue; "
-    "install gonogo for that Python too (python3.10 -m venv VENV, then VENV/bin/pip install as you did here), "
-    "and rehearse with VENV/bin/gonogo"
+_OTHER_PYTHON = Reason(
+    translated(
+        "Python has rejected this since 3.11, and this is {here}: with an older Python the run would continue; "
+        "install gonogo for that Python too (python3.10 -m venv VENV, then VENV/bin/pip install as you did here), "
+        "and rehearse with VENV/bin/gonogo"
+    ),
+    rehearse_again(purpose=Purpose.OTHER_PYTHON, subject="3.10"),
 )
-_GUESSED = translated(
-    "the rows of {names} were generated by gonogo prepare with the columns that the program seems to "
-    "read, and may be the reason for this error: put a few real rows there (or use --rows N if there are "
-    "too few)"
+_GUESSED = Reason(
+    translated(
+        "the rows of {names} were generated by gonogo prepare with the columns that the program seems to "
+        "read, and may be the reason for this error: put a few real rows there (or use --rows N if there are "
+        "too few)"
+    ),
+    rehearse_again(purpose=Purpose.AFTER_FILES, subject="{names}"),
 )
-_SUBSTITUTE_MODEL = translated(
-    "{chosen} was used in place of {name}, which has a different tokenizer and modules; this may be the "
-    "reason for the error: download its config and tokenizer (hf download {name} --exclude *.safetensors "
-    "*.bin), and use that folder in the command"
+_SUBSTITUTE_MODEL = Reason(
+    translated(
+        "{chosen} was used in place of {name}, which has a different tokenizer and modules; this may be the "
+        "reason for the error: download its config and tokenizer (hf download {name} --exclude '*.safetensors' "
+        "--exclude '*.bin'), and use that folder in the command"
+    ),
+    WITHOUT_WEIGHTS,
 )
-_SHAPE_INFERRED = translated(
-    "{path} was generated by gonogo prepare as {shape}, which is inferred from the code that reads it and may be the "
-    "reason for this error: put a few real files there"
+_SHAPE_INFERRED = Reason(
+    translated(
+        "{path} was generated by gonogo prepare as {shape}, which is inferred from the code that reads it and may be "
+        "the reason for this error: put a few real files there"
+    ),
+    rehearse_again(purpose=Purpose.AFTER_FILES, subject="{path}"),
 )
 _DATA_INDEPENDENT_ERRORS = frozenset({"NameError", "ImportError", "ModuleNotFoundError"})
-_TOO_FEW = translated(
-    "the rows of {names} that gonogo prepare generated are too few for one batch: generate more with "
-    "gonogo prepare --rows N"
+_TOO_FEW = Reason(
+    translated(
+        "the rows of {names} that gonogo prepare generated are too few for one batch: generate more with "
+        "gonogo prepare --rows N"
+    ),
+    prepare_launch("--rows", "1024", purpose=Purpose.GENERATE_ROWS),
 )
 
 
 def explain_data_failure(
     rank: RankRecord, table: Prepared, record: RehearsalRecord, folder: Path
-) -> tuple[str, Text] | None:
+) -> tuple[str, Reason] | None:
     """Which missing or generated input may have caused the failure; None if nothing suggests one.
 
     The first item is the obligation: ``missing``, ``made`` or ``packages``. ``folder`` is the working directory of
@@ -104,12 +134,14 @@ def explain_data_failure(
     failure = rank.failure
     if failure is None:
         return None
-    missed = next((one.name for one in rank.missed if _may_be_caused_by(one, failure, rank)), None)
+    is_prepared = table.environment != NO_ENVIRONMENT
+    was_tried = is_prepared or is_prepared_automatically()
+    missed = next((one for one in rank.missed if _may_be_caused_by(one, failure, rank)), None)
     lacks = next((path for path in table.missing if not os.path.exists(path) and _mentions_path(failure, path)), None)
     if lacks is not None:
         lacks = _opened_path(failure, lacks, record.cwd)
     if (
-        table.environment != NO_ENVIRONMENT
+        is_prepared
         and lacks is None
         and (match := _NO_DATA_PATTERN.search(failure.message))
         and not os.path.exists(match[1])
@@ -120,9 +152,10 @@ def explain_data_failure(
     if (file := _NOT_GENERATED_PATTERN.search(f"{failure.message} {failure.cause}")) is not None:
         return "missing", _NO_WEIGHTS.format(file=file[1], name=file[2])
     if missed is not None:  # the program caught that error and raised another one
-        return "missing", _NO_NETWORK_DOWNLOAD.format(name=missed)
+        why = _NO_NETWORK_DOWNLOAD.format(name=missed.name)
+        return "missing", Reason(why, _fetch(missed) if was_tried else prepare_launch())
     if lacks is not None:
-        return "missing", with_producer(PATH_MISSING.format(path=lacks), lacks, folder)
+        return "missing", reason_with_producer(PATH_MISSING.format(path=lacks), lacks, folder)
     if found_no_files(failure) and not set(rank.phases) & _TRAINING_PHASES:
         return "missing", _NO_DATA_FILES
     if (packages := _explain_package_failure(failure, table, record, folder)) is not None:
@@ -132,7 +165,7 @@ def explain_data_failure(
     made = [*table.datasets, *table.paths]
     if rank.empty_pass and not rank.steps and made:
         return "made", _TOO_FEW.format(names=", ".join(made[:3]))
-    if (elsewhere := explain_missing_file(failure, folder, record)) is not None:
+    if (elsewhere := explain_missing_file(failure, folder, record, is_prepared=was_tried)) is not None:
         return "missing", elsewhere
     if (pair := _find_substitute_model(table)) is not None and class_of(failure) in _ROW_ERRORS:
         return "made", _SUBSTITUTE_MODEL.format(name=pair[0], chosen=pair[1])
@@ -141,6 +174,14 @@ def explain_data_failure(
     if made and _DEVICE_ASSERT_MESSAGE in failure.message:
         return "made", _GUESSED.format(names=", ".join(made[:3]))  # a generated label may be out of range
     return None
+
+
+def _fetch(missing_input: MissingInput) -> GapRemedy:
+    """How to get an input that ``gonogo prepare`` has not generated."""
+    if missing_input.files or not is_hub_name(missing_input.name):
+        return rehearse_again(purpose=Purpose.AFTER_FILES, subject=missing_input.name)
+    data = "--repo-type dataset " if missing_input.kind == "data" else ""
+    return run_command(f"hf download {data}{{name}}").format(name=missing_input.name)
 
 
 def _inferred_file_read(rank: RankRecord, table: Prepared) -> str | None:
@@ -171,7 +212,7 @@ def _may_be_caused_by(missing_input: MissingInput, failure: Failure, rank: RankR
     return named or (missing_input.kind == "data" and not set(rank.phases) & _TRAINING_PHASES)
 
 
-def _explain_package_failure(failure: Failure, table: Prepared, record: RehearsalRecord, folder: Path) -> Text | None:
+def _explain_package_failure(failure: Failure, table: Prepared, record: RehearsalRecord, folder: Path) -> Reason | None:
     """Why the failure may be due to packages or a Python that no file declares; None if it isn't."""
     if table.environment not in ("", FILE):  # the user's own requirements
         return None

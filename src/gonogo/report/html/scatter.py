@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gonogo.finding import translated
-from gonogo.finding.planned import Plan, StrategySummary
+from gonogo.finding.trials.planned import Plan, StrategySummary
 from gonogo.finding.words import size
 from gonogo.report.html.finding_markup import copyable
 from gonogo.report.html.markup import element, heading, text

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from packaging.version import InvalidVersion, Version
 
 from gonogo.finding import Report, Verdict, translated
-from gonogo.finding.bisection import Bisection, TriedRelease
 from gonogo.finding.finding_groups import group_findings, grouped_notes, grouped_skipped
 from gonogo.finding.log_answer import SimilarThread
+from gonogo.finding.trials.bisection import Bisection, TriedRelease
 from gonogo.report.answer.headline import Figure, badge, make_headline
 from gonogo.report.html.charts import has_modules, timelines
 from gonogo.report.html.curves import curve_sections

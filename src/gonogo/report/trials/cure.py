@@ -7,7 +7,7 @@ import shlex
 import msgspec
 
 from gonogo.finding import Text, translated
-from gonogo.finding.cured import Cure, CureStep, TrialOutcome
+from gonogo.finding.trials.cured import Cure, CureStep, TrialOutcome
 from gonogo.finding.words import size
 from gonogo.report.table import Table
 from gonogo.report.untrusted import clean, clean_line

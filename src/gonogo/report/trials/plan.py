@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from gonogo.finding import Text, translated
-from gonogo.finding.planned import SAME_SPEED, Cost, Plan, SolutionSummary, StrategySummary
+from gonogo.finding.trials.planned import SAME_SPEED, Cost, Plan, SolutionSummary, StrategySummary
 from gonogo.finding.words import CATEGORIES, OPTIONAL_CATEGORIES, size
 from gonogo.report.table import Table
 from gonogo.report.untrusted import clean_line

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
-from gonogo.finding.planned import Plan, StrategySummary, TooLarge
+from gonogo.finding.trials.planned import Plan, StrategySummary, TooLarge
 from gonogo.finding.words import size
 from gonogo.report.atomic import write_atomically
 from gonogo.report.drawing import Box, Drawing, Line, Words, as_png, as_svg, check_suffix, chinese_font

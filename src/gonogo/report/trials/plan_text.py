@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gonogo.finding import translated
-from gonogo.finding.planned import Plan
+from gonogo.finding.trials.planned import Plan
 from gonogo.finding.words import size
 from gonogo.report.page import Page, Styled
 from gonogo.report.trials.plan import MAX_EXPLAINED_STRATEGIES, bar, legend, plan_tables, reasons

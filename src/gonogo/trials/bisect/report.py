@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gonogo.finding import Report, Skipped, Text, Verdict, translated
-from gonogo.finding.bisection import Bisection, TriedRelease
+from gonogo.finding.trials.bisection import Bisection, TriedRelease
 from gonogo.trials.bisect.bisect import BisectState, ReleaseTrial
 
 _BREAKS = translated("{package} {bad} breaks the run: {good} is the last release that works")

@@ -8,7 +8,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.finding import Edit, Finding, Report, Skipped, Text, Verdict, cured, translated
+from gonogo.finding import Edit, Finding, Report, Skipped, Text, Verdict, translated
+from gonogo.finding.trials import cured
 from gonogo.judge.rehearsal_summary import host_per_node, own_device
 from gonogo.rehearse.lives import ran_to_the_end
 from gonogo.rehearse.ranks.rank_options import LIFE_DEFAULT

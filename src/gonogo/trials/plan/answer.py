@@ -9,8 +9,9 @@ from typing import Any
 from msgspec.structs import asdict
 
 from gonogo.evidence.environment.hardware import Accelerator, all_accelerators
-from gonogo.finding import Report, Skipped, Text, Verdict, planned, translated
+from gonogo.finding import Report, Skipped, Text, Verdict, translated
 from gonogo.finding.text import join_texts
+from gonogo.finding.trials import planned
 from gonogo.trials.plan import roofline
 from gonogo.trials.plan.choice import UNCERTAINTY_BY_SOURCE, Choice
 from gonogo.trials.plan.fits import HOST_RESERVE_SHARE

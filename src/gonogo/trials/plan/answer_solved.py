@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import asdict
 
-from gonogo.finding import Report, Text, Verdict, planned, translated
+from gonogo.finding import Report, Text, Verdict, translated
+from gonogo.finding.trials import planned
 from gonogo.trials.plan.answer import (
     covered,
     files_to_show,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gonogo.finding.planned import SAME_SPEED
+from gonogo.finding.trials.planned import SAME_SPEED
 from gonogo.trials.plan.choice import Choice, capacity_of, estimate_by_formula, estimate_from_peak
 from gonogo.trials.plan.closed_form import Calibration, buffers, lower_bound
 from gonogo.trials.plan.extrapolation import Peak, extrapolate, peak_of

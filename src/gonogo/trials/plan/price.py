@@ -13,8 +13,9 @@ from gonogo.evidence.document.yaml_file import YamlFile
 from gonogo.evidence.environment.hardware import find_accelerator
 from gonogo.evidence.environment.instances import rented
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import Text, planned, translated
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
+from gonogo.finding.trials import planned
 
 MAX_SLOWDOWN = 2.0
 """Upper bound relative to the estimated time: data loading, Python and network are not in the roofline."""

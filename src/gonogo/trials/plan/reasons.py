@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.finding import Text, translated
-from gonogo.finding.planned import SAME_SPEED
+from gonogo.finding.trials.planned import SAME_SPEED
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.task_notes import task_notes

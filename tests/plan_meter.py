@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from plan.facts import SEVEN_BILLION
+from plan_facts import SEVEN_BILLION
 
 from gonogo.evidence.rehearsal.record import DeviceMemory, HostMemory, RankRecord
 from gonogo.trials.plan.measure import Measurement, NotMeasured

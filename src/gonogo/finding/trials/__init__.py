@@ -1,0 +1,1 @@
+"""What the commands report that need many rehearsals: bisect, cure, plan."""
