@@ -101,6 +101,7 @@ SCRIPTS = {
         + b"accelerate launch --config_file a.yaml t.py\n" * 200,
         "",
     ),
+    "brackets before words": (b"[]" * 400 + b" lambda:" * 3000 + b"\n" + START, ""),
     "options": (b"torchrun t.py " + lines(lambda n: f"--o{n} {n} ", 500_000), ""),
 }
 

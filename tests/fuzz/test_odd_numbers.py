@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ from gonogo.check.findings import check
 from gonogo.diagnose.findings import read_failure
 from gonogo.evidence.failure.message import sizes_in
 from gonogo.evidence.number import whole_number_in
+from gonogo.finding.errors import UserError
 
 HUGE = "9" * 5000
+TESTS = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +54,21 @@ def test_a_launch_script_with_a_huge_number_is_read(lines: str) -> None:
     Path("train.py").write_text("import torch\n")
     Path("launch.sh").write_text(lines)
     assert not check(["launch.sh"], use_installed=False).report.findings
+
+
+@pytest.mark.slow
+def test_a_log_with_huge_numbers_is_diagnosed() -> None:
+    logs = sorted((TESTS / "hazards").glob("*/*.log"))
+    assert len(logs) > 1000
+    for log in logs:
+        text = log.read_text(encoding="utf-8", errors="replace")
+        Path("train.log").write_text(re.sub(r"\d+", lambda found: found[0] + "0" * 400, text), encoding="utf-8")
+        try:
+            read_failure(["train.log"]).report()
+        except UserError:  # nothing of it is a log any more
+            continue
+        except Exception as error:
+            raise AssertionError(f"{log}: {error!r}") from error
 
 
 @pytest.mark.parametrize("shape", ["6-1", "0, -1, 128", "1 2, 3, 4, 5", " , , , ", "2, 0, 8, 4"])

@@ -18,6 +18,8 @@ _NUMERIC_OPERATORS = ("-eq", "-ne", "-lt", "-gt", "-le", "-ge")
 _BINARY_OPERATORS = frozenset({*_NUMERIC_OPERATORS, "=", "==", "!=", "<", ">", "-nt", "-ot", "-ef", "=~"})
 _UNARY_OPERATORS = frozenset({f"-{letter}" for letter in "abcdefghknoprstuvwxzGLNORS"})
 _MAX_DEPTH = 24
+_MAX_TEST_WORDS = 64
+"""A test with more words isn't evaluated: in broken syntax, each of many would be read to the script's end."""
 _SIMPLE_REGEX = re.compile(r"[\w .,:/@%=~^$*+?|()\[\]-]*")
 
 
@@ -47,7 +49,7 @@ def evaluate_test_at(shell: Reading, start: int, state: State) -> ExitStatus:
         return UNSURE if number is None else ExitStatus(number != 0)
     if data.startswith(b"[[", start):
         return _DoubleBracketTest(shell, state, lexer, start + 2).answer()
-    words = lexer.words(start)
+    words = lexer.words(start, _MAX_TEST_WORDS)
     if not words or data[words[-1].start_byte : words[-1].end_byte] != b"]":
         return UNSURE
     return test_words(shell, words[1:-1], state)

@@ -167,11 +167,11 @@ class Lexer:
             words.append(word)
         return SimpleCommand(tuple(assignments), tuple(words), tuple(redirects), end)
 
-    def words(self, start: int) -> tuple[SyntaxWord, ...]:
-        """The words from ``start`` to the end of the enclosing command."""
+    def words(self, start: int, limit: int = _MAX_WORDS) -> tuple[SyntaxWord, ...]:
+        """The words from ``start`` to the end of the enclosing command, the first ``limit`` of them."""
         found: list[SyntaxWord] = []
         at = self.blanks(start)
-        while at < self.limit and len(found) < _MAX_WORDS and not self._is_end(at):
+        while at < self.limit and len(found) < limit and not self._is_end(at):
             word = self.word(at)
             if word.end_byte == at:
                 break

@@ -3,8 +3,8 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Text, translated
 
 _METADATA_DIFFERS_PATTERN = Pattern(r"Recomputed values\s+for the following tensors\s+have different metadata")
-_MAX_ROW_DIFFERENCE = 0.2
-"""The largest difference between two routings of the same tokens, as a share of the rows."""
+_ROWS_PER_DIFFERENCE = 5
+"""Two routings of the same tokens differ by at most one row in as many."""
 
 
 class CheckpointRecomputeRoutesDifferently(Hazard):
@@ -43,5 +43,7 @@ _SIZE_GROUP_NAMES = ("first", "width", "second", "again")
 
 def _differs_by_few_rows(first: int, width: int, second: int, recomputed_rows: int) -> bool:
     return (
-        width == recomputed_rows and first != second and abs(first - second) <= _MAX_ROW_DIFFERENCE * max(first, second)
+        width == recomputed_rows
+        and first != second
+        and abs(first - second) * _ROWS_PER_DIFFERENCE <= max(first, second)
     )
