@@ -47,7 +47,7 @@ def _explain_consumed_input(exception: RaisedException, versions: Mapping[str, s
         for frame in exception.frames
     )
     if not again:
-        return (translated("{name} is empty when this line takes an entry out of it").format(name=name), None)
+        return (translated("{name} is empty when this line pops an item from it").format(name=name), None)
     return (
         translated(
             "gradient checkpointing runs this forward a second time in backward (the recomputation), and the first "

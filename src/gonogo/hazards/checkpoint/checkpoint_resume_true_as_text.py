@@ -35,7 +35,7 @@ class CheckpointResumeTrueAsText(Hazard):
                 ),
                 self.texts["cure"],
             ),
-            spans=(given.span(), handed[0].place.span(translated("passed on as text"))),
+            spans=(given.span(), handed[0].place.span(translated("passed on as a string"))),
         )
 
 

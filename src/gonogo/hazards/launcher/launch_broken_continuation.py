@@ -60,7 +60,7 @@ class LaunchBrokenContinuation(Hazard):
                     one.cut_off.place().span(cut_off.format(word=one.cut_off.text.split()[0])),
                 )
             ),
-            fixes=self.fix(translated("join the command's lines again"), *(edits if len(edits) <= _MAX_EDITS else ())),
+            fixes=self.fix(translated("repair the line continuation"), *(edits if len(edits) <= _MAX_EDITS else ())),
         )
 
 

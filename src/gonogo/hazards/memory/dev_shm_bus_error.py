@@ -114,7 +114,9 @@ class DevShmBusError(Hazard):
             self.texts["cause_in_log"],
             cure=self.cures,
             certainty=certainty,
-            confirm=translated("df -h /dev/shm shows 64 MiB, or 100 %; the run passes with dataloader_num_workers: 0"),
+            confirm=translated(
+                "df -h /dev/shm shows a size of 64M, or Use% at 100%; the run passes with dataloader_num_workers: 0"
+            ),
         )
 
 

@@ -310,7 +310,8 @@ _UNKNOWN_DATASET_LENGTH = translated("the data set has no length: equal batch co
 _SKIPPED_EVALUATION_BATCHES = translated("{place}: evaluation batches beyond the first {given} of {total}")
 _SKIPPED_BATCHES = translated("{place}: batches beyond the first {given} of {total}")
 _UNKNOWN_BATCH_COUNT = translated(
-    "the data doesn't show how many batches there are: memory that grows from batch to batch is not counted"
+    "the data loader has no length, so the number of batches is unknown: memory that grows from batch to batch is "
+    "not counted"
 )
 _LATER_BATCHES_ASSUMPTION = translated(
     "they are assumed to be like the first ones; the growth of GPU memory from batch to batch is counted for all "
