@@ -12,7 +12,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from case_kinds import CASES, answer
+from case_kinds import CASES
+from case_kinds.case import answer
 
 
 def main() -> None:

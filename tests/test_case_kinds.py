@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from case_kinds import CASES, Case, answer
+from case_kinds import CASES
+from case_kinds.case import Case, answer
 
 
 def _name(case: Case) -> str:

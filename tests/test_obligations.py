@@ -7,6 +7,8 @@ from pathlib import Path
 from test_explanations import FRAME, SITE, report_on
 
 from gonogo.finding import Certainty, Finding
+from gonogo.hazards.index import all_hazards
+from gonogo.judge.obligations import _MENTIONS
 
 
 def found(tmp_path: Path, log: str, name: str, launch: str = "") -> Finding | None:
@@ -58,3 +60,16 @@ def test_a_setting_that_nothing_shows_is_not_likely_the_cause(tmp_path: Path) ->
     shown = found(tmp_path, log, name, "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True torchrun train.py\n")
     assert shown is not None
     assert shown.certainty is Certainty.LIKELY
+
+
+def test_a_hazard_that_is_named_after_a_library_declares_it() -> None:
+    """The name decides nothing: what a log has to mention stands on the page."""
+    hazards = all_hazards()
+    subjects = {subject for hazard in hazards for subject in hazard.about}
+    assert set(_MENTIONS) <= subjects, "each subject that has other words is one that some hazard declares"
+    for hazard in hazards:
+        assert len(set(hazard.about)) == len(hazard.about), hazard.name
+        named = {subject for subject in subjects - {"zero"} if f"-{subject}-" in f"-{hazard.name}-"}
+        if hazard.theme == "zero3" and hazard.name.endswith("-hang"):
+            named.add("zero")  # a timeout is all that such a hang leaves in a log
+        assert named <= set(hazard.about), hazard.name

@@ -456,4 +456,4 @@ def test_a_file_that_lacks_is_named_where_the_program_looked_for_it(project: Pat
     whole = RehearsalRecord(["python"], str(project), 1, 1, 1, AcceleratorFacts("H100", "cuda", 80, 0), 1, None)
     found = explain_data_failure(record, Prepared(missing=(str(project / "traffic.csv"),)), whole, project)
     assert found is not None
-    assert found[1].en.startswith(f"{project / told} does not exist here")
+    assert found[1].why.en.startswith(f"{project / told} does not exist here")

@@ -23,6 +23,7 @@ from gonogo.evidence.rehearsal.record import (
     RehearsalRecord,
 )
 from gonogo.finding import Certainty, Text, Verdict
+from gonogo.finding.remedy import Reason
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards
 from gonogo.judge.rehearsal_findings import fallback_findings, findings_from_traceback
@@ -99,7 +100,7 @@ def test_a_failure_under_assumed_gpus_may_be_of_their_number(tmp_path: Path) -> 
     (tmp_path / "train.py").write_text("raise ValueError('batch of 12 for 8 ranks')\n")
     record = rehearsed_lacking(tmp_path, {})
     assert record is not None
-    world = ProjectWorld(tmp_path, tmp_path, gpus_assumed=Text("assuming 8", "假定 8 个"))
+    world = ProjectWorld(tmp_path, tmp_path, gpus_assumed=Reason(Text("assuming 8", "假定 8 个")))
     apply_limits(record, world)
     (rank,) = record.ranks
     assert not is_certain(rank)

@@ -11,13 +11,12 @@ import pytest
 from pages import compared_report, parted_report, rehearsed_report
 from whole_runs import CALLS, RUNS
 
-from gonogo.finding import Report, Skipped, Text, Verdict
+from gonogo.finding import Report, Text, Verdict
 from gonogo.finding.call import Invocation
 from gonogo.finding.cured import Cure, TrialOutcome
 from gonogo.prepare.output import write
 from gonogo.prepare.prepare import Preparation
 from gonogo.prepare.required_inputs import RequiredInput
-from gonogo.rehearse.limits.absent import _DOWNLOAD
 from gonogo.report import render
 from gonogo.report.answer.command_placeholders import called
 from gonogo.report.answer.headline import badge, make_headline
@@ -117,11 +116,3 @@ def test_a_preparation_answers_first_too(done: Preparation, made: bool, lines: l
     stream = io.StringIO()
     write(stream, done, ["bash", "launch.sh"], "text", "en", made)
     assert stream.getvalue().splitlines()[:3] == lines
-
-
-@pytest.mark.parametrize("folder", ["", "mkdir -p cache && "])
-def test_a_download_that_the_program_makes_is_the_next_command(folder: str) -> None:
-    command = f"{folder}curl -L -o cache/val.jsonl https://example.org/val.jsonl"
-    why = _DOWNLOAD.format(address="https://example.org/val.jsonl", path="cache/val.jsonl", command=command)
-    report = Report("rehearse", Verdict.CANNOT_TELL, skipped=(Skipped(Text("rank 0", "rank 0"), why),))
-    assert make_headline(called(report, COMMAND)).next.command == command

@@ -46,6 +46,8 @@ class Prepared(msgspec.Struct, frozen=True):
     the program doesn't determine; of tables that pandas reads, the columns."""
     missing: tuple[str, ...] = ()
     """Absolute paths that the launch opens, that don't exist here and couldn't be generated."""
+    spelled: dict[str, str] = {}
+    """By the name of a model or data set in lower case: the name as the program writes it."""
     chosen: dict[str, str] = {}
     """By the name or path of a model: the published model that the user chose for it."""
     environment: str = ""

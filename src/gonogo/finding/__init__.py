@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gonogo.finding.remedy import GapRemedy
 from gonogo.finding.text import Text as Text
 from gonogo.finding.text import translated as translated
 
@@ -140,6 +141,8 @@ class Skipped(msgspec.Struct, frozen=True):
 
     what: Text
     why: Text
+    remedy: GapRemedy | None = None
+    """What would close the gap; only of a gap that keeps the verdict from being GO or NO-GO, if anything is known."""
 
 
 class Report(msgspec.Struct, frozen=True):

@@ -456,3 +456,6 @@ class RehearsalComparison(msgspec.Struct, frozen=True):
     next_command: str = ""
     """The next command that the later report suggests."""
     next_does: str = ""
+    next_purpose: str = ""
+    """What :attr:`next_does` says, as one of ``Purpose``; empty if the report is of an older gonogo."""
+    next_details: dict[str, str] = {}

@@ -24,6 +24,7 @@ from gonogo.evidence.rehearsal.record import Failure, RankRecord, RehearsalRecor
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
+from gonogo.finding.remedy import Purpose, Reason, prepare_launch, rehearse_again
 from gonogo.prepare.packages.installed import installed_version
 
 _PIP_INSTALL_PATTERN = re.compile(r"\b(?:pip3?|uv pip) install (?P<words>[^\n`&|;]+)")
@@ -60,33 +61,51 @@ _QUOTED_REQUIREMENT_PATTERN = re.compile(
 )
 
 _MISSING_NAME_PATTERN = re.compile(r"cannot import name '\w+' from '([\w.]+)'|module '([\w.]+)' has no attribute")
-_NOT_INSTALLED = translated(
-    "{package} is not installed here, but {file} requires it: pip install {package}, or rehearse with "
-    "--environment {file}"
+_NOT_INSTALLED = Reason(
+    translated(
+        "{package} is not installed here, but {file} requires it: pip install {package}, or rehearse with "
+        "--environment {file}"
+    ),
+    rehearse_again("--environment", "{file}", purpose=Purpose.BUILD_ENVIRONMENT),
 )
-_NO_VERSION_DECLARED = translated(
-    "{package} is not installed here, and no file of the project lists the run's packages: pip install "
-    "{package} (or its pip name), or rehearse with --environment FILE, a list of the run's packages"
+_NO_VERSION_DECLARED = Reason(
+    translated(
+        "{package} is not installed here, and no file of the project lists the run's packages: pip install "
+        "{package} (or its pip name), or rehearse with --environment FILE, a list of the run's packages"
+    ),
+    rehearse_again("--with", "{package}", purpose=Purpose.INSTALL_PACKAGE),
 )
 _PROJECT_NOT_INSTALLED = translated(
     "{package} is this project itself ({file}), which is not installed here: pip install -e {folder}, or "
     "run gonogo prepare -- COMMAND once"
 )
-_REQUIRES_OTHER_VERSION = translated(
-    "{file} requires {wanted}, but {have} is installed here: rehearse with --environment {file}, or "
-    "--with {name}==VERSION"
+_REQUIRES_OTHER_VERSION = Reason(
+    translated(
+        "{file} requires {wanted}, but {have} is installed here: rehearse with --environment {file}, or "
+        "--with {name}==VERSION"
+    ),
+    rehearse_again("--environment", "{file}", purpose=Purpose.BUILD_ENVIRONMENT),
 )
-_NIGHTLY = translated(
-    "{file} requires a nightly build of torch, but {have} is installed here: rehearse in an environment "
-    "with that build, with --environment none"
+_NIGHTLY = Reason(
+    translated(
+        "{file} requires a nightly build of torch, but {have} is installed here: rehearse in an environment "
+        "with that build, with --environment none"
+    ),
+    rehearse_again("--environment", "none", purpose=Purpose.OWN_ENVIRONMENT),
 )
-_VERSION_MISMATCH = translated(
-    "{file} requires {wanted}, but {have} is installed here: this is not the run's Python, so its {package} may "
-    "be a different version too; run gonogo prepare -- COMMAND, or rehearse with --environment {file}"
+_VERSION_MISMATCH = Reason(
+    translated(
+        "{file} requires {wanted}, but {have} is installed here: this is not the run's Python, so its {package} may "
+        "be a different version too; run gonogo prepare -- COMMAND, or rehearse with --environment {file}"
+    ),
+    rehearse_again("--environment", "{file}", purpose=Purpose.BUILD_ENVIRONMENT),
 )
-_LAID_OVER = translated(
-    "{laid} was installed over this Python's other packages, which may be too new for it: pin those too "
-    "(--with), or rehearse in the run's own environment"
+_LAID_OVER = Reason(
+    translated(
+        "{laid} was installed over this Python's other packages, which may be too new for it: pin those too "
+        "(--with), or rehearse in the run's own environment"
+    ),
+    rehearse_again("--environment", "none", purpose=Purpose.OWN_ENVIRONMENT),
 )
 
 
@@ -158,10 +177,8 @@ def _specifier(text: str) -> SpecifierSet:
         return SpecifierSet()
 
 
-def explain_package_mismatch(
-    rank: RankRecord, requirements: Requirements, record: RehearsalRecord
-) -> tuple[Text, str] | None:
-    """The mismatch between these packages and the run's that explains the failure, and the file with the latter."""
+def explain_package_mismatch(rank: RankRecord, requirements: Requirements, record: RehearsalRecord) -> Reason | None:
+    """The mismatch between these packages and the run's that explains the failure; None if there is none."""
     return None if rank.failure is None else _explain(rank.failure, requirements, rank.versions, record)
 
 
@@ -184,27 +201,26 @@ def unavailable_packages(failure: Failure, record: RehearsalRecord) -> list[str]
 
 def _explain(
     failure: Failure, requirements: Requirements, versions: Mapping[str, str], record: RehearsalRecord
-) -> tuple[Text, str] | None:
-    """The mismatch that explains the failure, and the requirements file that would fix it (empty if there is none);
-    else None."""
+) -> Reason | None:
+    """The mismatch that explains the failure, or None."""
     said = "\n".join(f"{told.type}: {told.message}" for told in exception_chain(failure))
     for match in _MISSING_PACKAGE_PATTERN.finditer(said):
         name = distribution_of(match[match.lastindex or 0])
         if _rehearsed_version(name, record):
             continue
         if (project := find_project_file(match[1] or match[3] or "", Path(record.cwd))) is not None:
-            return project_not_installed(match[1] or match[3], project), ""
+            return Reason(project_not_installed(match[1] or match[3], project), prepare_launch())
         if name in requirements:
-            return _NOT_INSTALLED.format(package=name, file=requirements[name][1]), requirements[name][1]
+            return _NOT_INSTALLED.format(package=name, file=requirements[name][1])
         if (
             match[1]
             and not requirements
             and not record.whole_environment
             and not is_project_module(match[1], Path(record.cwd))
         ):
-            return _NO_VERSION_DECLARED.format(package=name), ""
+            return _NO_VERSION_DECLARED.format(package=name)
     if _is_named_or_called("torch", failure, said) and (page := find_nightly_torch_page(Path(record.cwd))) is not None:
-        return _NIGHTLY.format(file=display_path(page), have=f"torch {versions.get('torch', '')}".rstrip()), ""
+        return _NIGHTLY.format(file=display_path(page), have=f"torch {versions.get('torch', '')}".rstrip())
     if not _API_ERROR_PATTERN.search(said):
         return None
     others = []
@@ -213,14 +229,14 @@ def _explain(
         if have and is_excluded_by(have, specifier):
             others.append({"file": file, "wanted": f"{name}{specifier}", "have": have})
             if _is_named_or_called(name, failure, said):
-                return _REQUIRES_OTHER_VERSION.format(**others[-1], name=name), file
+                return _REQUIRES_OTHER_VERSION.format(**others[-1], name=name)
     unlisted = _unlisted_package(said, requirements, Path(record.cwd))
     if others and unlisted is not None and not record.whole_environment:
-        return _VERSION_MISMATCH.format(**others[0], package=unlisted), others[0]["file"]
+        return _VERSION_MISMATCH.format(**others[0], package=unlisted)
     frame = last_frame_outside_torch(failure)
     if record.laid_over and not record.whole_environment and frame is not None and frame.owner == "library":
         laid = ", ".join(f"{name} {version}" for name, version in record.laid_over.items())
-        return _LAID_OVER.format(laid=laid), ""
+        return _LAID_OVER.format(laid=laid)
     return None
 
 

@@ -18,7 +18,7 @@ from gonogo.finding.errors import UserError
 _KEPT_FOLDERS = ("models", "data", "media")
 """The subfolders to which a table's names point; packages belong to a single launch."""
 _INPUT_TABLES = ("models", "datasets", "paths", "addresses")
-_TABLE_FIELDS = (*_INPUT_TABLES, "shapes", "chosen")
+_TABLE_FIELDS = (*_INPUT_TABLES, "shapes", "spelled", "chosen")
 _NOT_OURS = translated(
     "{folder} exists but was not created by gonogo prepare (it has no {manifest}): move it away, or prepare elsewhere"
 )

@@ -66,8 +66,8 @@ _GENERATED_FROM_PUBLISHED = translated(
 _WITHOUT_TOKENIZER = translated("{name} from its published config, without weights")
 _NOT_PUBLISHED = translated(
     "not in gonogo's table of published models{close}: choose a similar one (--model "
-    "{name}=PUBLISHED-NAME), or download its config and tokenizer (hf download {name} --exclude "
-    "*.safetensors *.bin)"
+    "{name}=PUBLISHED-NAME), or download its config and tokenizer (hf download {name} "
+    "--exclude '*.safetensors' --exclude '*.bin')"
 )
 _FILES_NOT_PUBLISHED = translated(
     "not in gonogo's table of published models{close}: choose a similar one (--model "

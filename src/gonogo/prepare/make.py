@@ -86,6 +86,7 @@ def make(
         shapes={one.path: text for one in data if one.state == "made" and one.path and (text := _shape_text(one))},
         guessed=tuple(one.path or one.name for one in data if one.state == "made" and not _is_known(one)),
         missing=tuple(one.path for one in data if one.path and one.state in ("missing", "unknown")),
+        spelled={one.name.lower(): one.name for one in required_inputs if one.name.lower() in {*models, *datasets}},
         chosen=chosen,
     )
 

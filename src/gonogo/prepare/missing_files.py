@@ -11,8 +11,9 @@ import re
 from pathlib import Path
 
 from gonogo.evidence.rehearsal.record import Failure, RehearsalRecord
-from gonogo.finding import Text, translated
-from gonogo.prepare.inferred.producers import with_producer
+from gonogo.finding import translated
+from gonogo.finding.remedy import Purpose, Reason, prepare_launch, rehearse_again
+from gonogo.prepare.inferred.producers import reason_with_producer
 
 PROJECT_FILE_SUFFIXES = (".yaml", ".yml", ".py", ".toml", ".sh", ".args")
 """Suffixes of files that come with a project's code."""
@@ -30,24 +31,36 @@ _MISSING_FILE_PATTERN = re.compile(
     r"|Unable to find ['\"](?P<sought>/[^'\"\n]+)['\"]"  # datasets
     r"|['\"](?P<tested>[^'\"\s]*/[^'\"\s]*)['\"] (?:does not|doesn't) exist"  # checks that programs make themselves
 )
-_NO_CHECKPOINT = translated(
-    "it resumes from {path}, which has no checkpoint on this machine but may have one on the target "
-    "machine: copy the checkpoint there, or rehearse without resuming (on a first start, the real run "
-    "would fail the same way)"
+_NO_CHECKPOINT = Reason(
+    translated(
+        "it resumes from {path}, which has no checkpoint on this machine but may have one on the target "
+        "machine: copy the checkpoint there, or rehearse without resuming (on a first start, the real run "
+        "would fail the same way)"
+    ),
+    rehearse_again(purpose=Purpose.AFTER_COPY, subject="{path}"),
 )
-NO_SUCH_FILE = translated(
-    "{path} does not exist on this machine, but may on the target machine: copy it, or a few rows in the "
-    "same format, to that path (gonogo prepare -- COMMAND generates what it can)"
+NO_SUCH_FILE = Reason(
+    translated(
+        "{path} does not exist on this machine, but may on the target machine: copy it, or a few rows in the "
+        "same format, to that path (gonogo prepare -- COMMAND generates what it can)"
+    ),
+    prepare_launch(),
 )
-NO_PROGRAM = translated(
-    "the program {path} is not installed on this machine, but may be on the target machine: install it here too"
+NO_PROGRAM = Reason(
+    translated(
+        "the program {path} is not installed on this machine, but may be on the target machine: install it here too"
+    ),
+    rehearse_again(purpose=Purpose.AFTER_INSTALL, subject="{path}"),
 )
 
 
-def explain_missing_file(failure: Failure, folder: Path, record: RehearsalRecord) -> Text | None:
+def explain_missing_file(
+    failure: Failure, folder: Path, record: RehearsalRecord, *, is_prepared: bool = False
+) -> Reason | None:
     """Why a failure before training says nothing about the run: the missing file may be there. None if it can't.
 
-    ``folder`` is the working directory of the launch.
+    ``folder`` is the working directory of the launch; ``is_prepared``: whether ``gonogo prepare`` has generated what it
+    can.
     """
     if failure.phase in _TRAINING_PHASES or failure.step:
         return None
@@ -64,7 +77,12 @@ def explain_missing_file(failure: Failure, folder: Path, record: RehearsalRecord
     whole = Path(os.path.normpath(folder / path))
     if os.path.lexists(whole) or record.was_written_before(str(whole)):
         return None  # it exists, or only the run writes it: something else is wrong
-    return None if is_repository_file(whole, folder) else with_producer(NO_SUCH_FILE.format(path=path), path, folder)
+    if is_repository_file(whole, folder):
+        return None
+    why = NO_SUCH_FILE.format(path=path)
+    if is_prepared:
+        why = Reason(why.why, rehearse_again(purpose=Purpose.AFTER_FILES, subject=path))
+    return reason_with_producer(why, path, folder)
 
 
 def _named_file(match: re.Match[str]) -> str:

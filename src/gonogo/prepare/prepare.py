@@ -25,12 +25,13 @@ from gonogo.evidence.prepared import FOLDER, Prepared, is_data_file_url, parent_
 from gonogo.evidence.published.datasets import published_dataset
 from gonogo.evidence.published.models import published_model
 from gonogo.evidence.rehearsal.failures import shorten
-from gonogo.evidence.rehearsal.record import Failure, MissingInput, RankRecord
+from gonogo.evidence.rehearsal.record import Failure, MissingInput, RankRecord, Unsupported
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Skipped, Text, translated
 from gonogo.finding.errors import UserError
+from gonogo.finding.remedy import Purpose
 from gonogo.prepare.columns import columns_in, csv_separator, with_kinds
 from gonogo.prepare.environment_mismatch import missing_packages
 from gonogo.prepare.folder import add_to_folder, check_folder, write_folder
@@ -184,7 +185,7 @@ def prepare(
         record = probe()
         done.looked = record.outcome
         done.ended = _failure_texts(record)
-        done.environment = next((one.environment for one in record.unsupported if one.environment), None)
+        done.environment = next(filter(None, map(_environment_file, record.unsupported)), None)
         if record.failure is not None:
             if (needed := asked_of(record.failure, packages.absent)) is not None:  # the run has it after all
                 packages.absent = tuple(name for name in packages.absent if name != needed)
@@ -221,6 +222,14 @@ def prepare(
         done.wanted = _merge_inputs(done.wanted, more, columns, [one for run in runs for one in run.scripts])
     _note_version_differences(done, folder)
     return done
+
+
+def _environment_file(unsupported: Unsupported) -> str | None:
+    """The project's file with whose packages it could be rehearsed; None if other packages wouldn't help."""
+    remedy = unsupported.remedy
+    if remedy is None or remedy.purpose is not Purpose.BUILD_ENVIRONMENT:
+        return None
+    return remedy.value_of("--environment")
 
 
 def _module_not_found(failure: Failure) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from gonogo.evidence.rehearsal.record import Phase, RankRecord, RehearsalRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, translated, verdict_of
 from gonogo.finding.ranks import ranks_text
+from gonogo.finding.remedy import GapRemedy, Purpose, Reason, prepare_launch, rehearse_again
 from gonogo.finding.words import PHASE_NAMES
 from gonogo.judge.explained import FindingPlaces
 from gonogo.judge.merge import merge_findings
@@ -42,11 +44,17 @@ _REASONS_BY_OUTCOME = {
     "interrupted": translated("the rehearsal was interrupted before reaching it"),
     "completed": translated("the program ended without reaching it"),
 }
-_TOO_FEW_ROWS = translated(
-    "not enough training data for one batch: there are fewer rows than all ranks need for a batch; add more, or "
-    "run gonogo prepare --rows N"
+_TOO_FEW_ROWS = Reason(
+    translated(
+        "not enough training data for one batch: there are fewer rows than all ranks need for a batch; add more, or "
+        "run gonogo prepare --rows N"
+    ),
+    prepare_launch("--rows", "1024", purpose=Purpose.GENERATE_ROWS),
 )
 
+_SIGNAL_OF_OOM_KILLER = "SIGKILL"
+_SHORTEST_EXTENSION = 3600
+"""Seconds: what ``--timeout`` is raised to at least."""
 _OOM_KILLER_HINT = translated(
     "usually the system's OOM killer: rehearse fewer ranks (--ranks 0), or use a machine with more memory"
 )
@@ -287,12 +295,12 @@ _STARTED_BY_PROGRAM = translated(
 
 
 def _skipped_items(record: RehearsalRecord, explained_ranks: set[int], folder: str) -> Iterator[Skipped]:
-    alike: dict[tuple[Text, Text], list[int]] = {}
+    alike: dict[Skipped, list[int]] = {}
     for rank in record.ranks:
-        for one in _skipped_by(rank, explained_ranks, folder):
+        for one in _skipped_by(rank, record, explained_ranks, folder):
             alike.setdefault(one, []).append(rank.rank)
-    for (what, why), ranks in alike.items():  # what several ranks lack is reported once
-        yield Skipped(translated("{ranks}: {what}").format(ranks=ranks_text(ranks), what=what), why)
+    for one, ranks in alike.items():  # what several ranks lack is reported once
+        yield replace(one, what=translated("{ranks}: {what}").format(ranks=ranks_text(ranks), what=one.what))
     for cut in dict.fromkeys(cut for rank in record.ranks for cut in rank.left_out):
         path, colon, rest = cut.what.partition(":")
         shown = f"{seen_from(folder, path)}{colon}{rest}" if os.path.isabs(path) else cut.what
@@ -336,11 +344,12 @@ def _skipped_items(record: RehearsalRecord, explained_ranks: set[int], folder: s
         yield Skipped(Text(what_en, what_zh), Text(why_en, why_zh))
 
 
-def _skipped_by(rank: RankRecord, explained_ranks: set[int], folder: str) -> Iterator[tuple[Text, Text]]:
-    """What a rank did not reach, and why."""
+def _skipped_by(rank: RankRecord, record: RehearsalRecord, explained_ranks: set[int], folder: str) -> Iterator[Skipped]:
+    """What a rank did not reach, why, and what would let it."""
     for unsupported in rank.unsupported:
         what = f"{unsupported.what} ({seen_from(folder, unsupported.where)})"
-        yield Text(what, what), Text(unsupported.why, unsupported.why_zh or unsupported.why)
+        why = Text(unsupported.why, unsupported.why_zh or unsupported.why)
+        yield Skipped(Text(what, what), why, unsupported.remedy)
     missing: Text | None = _phase_names(_missing_phases(rank)) if _missing_phases(rank) else None
     if missing is None and not _reached_exit(rank):  # it ended before its settings could be read
         last = _phase_names(rank.phases[-1:]) if rank.phases else translated("startup")
@@ -349,18 +358,19 @@ def _skipped_by(rank: RankRecord, explained_ranks: set[int], folder: str) -> Ite
         why = (
             _REASONS_BY_OUTCOME[rank.outcome] if rank.stopped_by is None else _describe_blocking_rank(*rank.stopped_by)
         )
+        remedy = _remedy_by_outcome(rank, record)
         if rank.outcome == "completed" and rank.empty_pass and not rank.steps:
-            why = _TOO_FEW_ROWS
+            why, remedy = _TOO_FEW_ROWS.why, _TOO_FEW_ROWS.remedy
         if rank.last_activity and rank.outcome != "completed":
             why = translated("{why}; last activity: {activity}").format(
                 why=why, activity=_describe_activity(rank.last_activity, _user_line(rank, folder))
             )
-        yield missing, why
+        yield Skipped(missing, why, remedy)
     if rank.outcome == "killed" and rank.events:  # how the worker ended, and its last output
         last_words = "; ".join([rank.events[0], *rank.events[1:][-3:]])
-        todo = _OOM_KILLER_HINT if "SIGKILL" in rank.events[0] else _KEEP
+        todo = _OOM_KILLER_HINT if _SIGNAL_OF_OOM_KILLER in rank.events[0] else _KEEP
         why = translated("{words}; {todo}").format(words=last_words, todo=todo.format(rank=rank.rank))
-        yield translated("a record"), why
+        yield Skipped(translated("a record"), why)
     if rank.failure and rank.rank not in explained_ranks and not rank.unsupported:
         frame = rank.failure.innermost("user") or rank.failure.innermost("library")
         why = translated("it ended with {type} at {place}, which matches no known hazard: {message}").format(
@@ -368,7 +378,19 @@ def _skipped_by(rank: RankRecord, explained_ranks: set[int], folder: str) -> Ite
             place=f"{seen_from(folder, frame.path)}:{frame.line}" if frame else "?",
             message=rank.failure.message,
         )
-        yield translated("a verdict"), why
+        yield Skipped(translated("a verdict"), why)
+
+
+def _remedy_by_outcome(rank: RankRecord, record: RehearsalRecord) -> GapRemedy | None:
+    """What would let a rank get further, if how it ended tells; an exception or a gap of its own has its own remedy."""
+    if rank.outcome == "timed-out":
+        seconds = max(_SHORTEST_EXTENSION, math.ceil(2 * record.seconds / _SHORTEST_EXTENSION) * _SHORTEST_EXTENSION)
+        return rehearse_again("--timeout", str(seconds), purpose=Purpose.EXTEND_TIMEOUT)
+    if rank.outcome == "interrupted":
+        return rehearse_again()
+    if rank.outcome == "killed" and rank.events and _SIGNAL_OF_OOM_KILLER in rank.events[0] and len(record.ranks) > 1:
+        return rehearse_again("--ranks", "0", purpose=Purpose.ONE_RANK)
+    return None
 
 
 def pinned_version_notes(record: RehearsalRecord, runs: Sequence[Run]) -> Iterator[Text]:

@@ -24,6 +24,7 @@ from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import Report, Skipped, Text, Verdict, translated, verdict_of
 from gonogo.finding.errors import UserError
+from gonogo.finding.remedy import Purpose, rehearse_again
 from gonogo.prepare.environment_mismatch import declared_requirements
 from gonogo.prepare.missing_imports import missing_imports
 from gonogo.prepare.packages.consent import InstallNotConfirmed, has_consent_or_terminal
@@ -76,7 +77,8 @@ def prepare_and_rehearse(
     try:
         return _prepare_and_rehearse(request, on_progress)
     except LauncherLeftOut as missing:
-        return None, _nothing_run_report(request, [Skipped(what, why) for what, why in missing.reasons])
+        own = rehearse_again("--environment", str(AS_INSTALLED), purpose=Purpose.OWN_ENVIRONMENT)
+        return None, _nothing_run_report(request, [Skipped(what, why, own) for what, why in missing.reasons])
 
 
 def _prepare_and_rehearse(
@@ -259,9 +261,12 @@ def _missing_packages_report(
     shown = ", ".join(names)
     if all(name in packages.lines for name in names) and request.environment is None:
         why = _ENVIRONMENT_NOT_CREATED.format(names=shown, files=", ".join(packages.files))
+        remedy = rehearse_again("--yes", purpose=Purpose.BUILD_ENVIRONMENT)
     else:
         why = _NOT_INSTALLED.format(names=shown, option=" ".join(f"--with {name}" for name in names))
-    return _nothing_run_report(request, [Skipped(_EVERYTHING, why)])
+        options = (word for name in names for word in ("--with", name))
+        remedy = rehearse_again(*options, purpose=Purpose.INSTALL_PACKAGE)
+    return _nothing_run_report(request, [Skipped(_EVERYTHING, why, remedy)])
 
 
 def _nothing_run_report(request: RehearsalRequest, gaps: Sequence[Skipped]) -> Report:

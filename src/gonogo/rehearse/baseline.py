@@ -94,6 +94,8 @@ class _Skipped(msgspec.Struct):
 class _Answer(msgspec.Struct):
     next: str = ""
     next_does: str = ""
+    next_purpose: str = ""
+    next_details: dict[str, str] = {}
 
 
 class BaselineReport(msgspec.Struct):
@@ -104,7 +106,7 @@ class BaselineReport(msgspec.Struct):
     findings: list[_Finding] = []
     covered: list[str] = []
     skipped: list[_Skipped] = []
-    answer: _Answer | None = None
+    answer: _Answer = msgspec.field(default_factory=_Answer)
     command: str = ""
     path: str = ""
 
@@ -195,8 +197,10 @@ def compared(was: BaselineReport, now: BaselineReport, growth: float) -> Rehears
         tuple(_differences(was, now)),
         _has_complete_rank(before, after),
         _curves(before, after),
-        now.answer.next if now.answer is not None else "",
-        now.answer.next_does if now.answer is not None else "",
+        now.answer.next,
+        now.answer.next_does,
+        now.answer.next_purpose,
+        now.answer.next_details,
     )
 
 

@@ -11,6 +11,7 @@ from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.rehearsal.result_table import result_report
 from gonogo.finding import Skipped, Text, translated
 from gonogo.finding.lives.life_report import LifeReport
+from gonogo.finding.remedy import Purpose, Reason, rehearse_again
 from gonogo.rehearse.lives import CHECKPOINT_PROGRAMS_MODULE, has_saved_checkpoint, ran_to_the_end
 
 _RESUME = translated("whether the run can be resumed")
@@ -41,10 +42,14 @@ _NO_FOLDER = translated(
 )
 _NOT_CALLED = translated("the program called no model: have it run the model once")
 _NAMES_DIFFER = translated("they come from flat partitions, and the loaded model has no weights with these names")
-_WRITTEN_BY_UNTRACKED_PROCESS = translated(
-    "{files} was created by a process that was not tracked: have the program convert in its own process"
+_WRITTEN_BY_UNTRACKED_PROCESS = Reason(
+    translated("{files} was created by a process that was not tracked: have the program convert in its own process"),
+    rehearse_again(purpose=Purpose.AFTER_CHANGE),
 )
-_SENT_BY_UNREHEARSED_RANK = translated("they were sent by a rank that was not rehearsed (--ranks all)")
+_SENT_BY_UNREHEARSED_RANK = Reason(
+    translated("they were sent by a rank that was not rehearsed (--ranks all)"),
+    rehearse_again("--ranks", "all", purpose=Purpose.ALL_RANKS),
+)
 
 
 def is_life_complete(record: RehearsalRecord) -> bool:
@@ -93,8 +98,9 @@ def skipped_life_checks(record: RehearsalRecord) -> Iterator[Skipped]:
     if record.life_part == "first" and ("resume" in stages or not has_saved_checkpoint(record)):
         failed = any(rank.outcome not in ("completed", "out-of-memory") for rank in record.ranks)
         resumes = "resume" in stages
-        reason = (_FAILED_BEFORE_KILL if resumes else _FAILED_BEFORE) if failed else _NOTHING_SAVED
-        yield Skipped(_RESUME if resumes else _RESULT_STAGES_TEXT, reason)
+        why = (_FAILED_BEFORE_KILL if resumes else _FAILED_BEFORE) if failed else _NOTHING_SAVED
+        remedy = None if failed else rehearse_again("--steps", str(10 * record.steps), purpose=Purpose.MORE_STEPS)
+        yield Skipped(_RESUME if resumes else _RESULT_STAGES_TEXT, why, remedy)
         return
     yield from _skipped_result_stages(record)
     life = life_report(record)
@@ -105,10 +111,11 @@ def skipped_life_checks(record: RehearsalRecord) -> Iterator[Skipped]:
     elif record.resumes_as_given and not any(
         row.status in ("restored", "partly", "other-state", "other-dtype", "unknown") for row in life.states
     ):
-        yield Skipped(_RESUME, _RESUMES_FROM_NOTHING)
+        options = "--resume-with=--resume_from_checkpoint FOLDER"
+        yield Skipped(_RESUME, _RESUMES_FROM_NOTHING, rehearse_again(options, purpose=Purpose.NAME_OPTIONS))
     unknown = [row for row in life.states if row.status == "unknown"]
     files = dict.fromkeys(os.path.basename(file) for row in unknown for file in row.read_from)
-    for rows, why in (
+    for rows, reason in (
         (
             [row for row in unknown if row.read_from],
             _WRITTEN_BY_UNTRACKED_PROCESS.format(files=", ".join([*files][:3])),
@@ -116,7 +123,8 @@ def skipped_life_checks(record: RehearsalRecord) -> Iterator[Skipped]:
         ([row for row in unknown if not row.read_from], _SENT_BY_UNREHEARSED_RANK),
     ):
         if rows:
-            yield Skipped(translated("{count} states of the resumed run").format(count=len(rows)), why)
+            what = translated("{count} states of the resumed run").format(count=len(rows))
+            yield Skipped(what, reason.why, reason.remedy)
 
 
 def _skipped_result_stages(record: RehearsalRecord) -> Iterator[Skipped]:

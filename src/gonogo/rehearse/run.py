@@ -33,6 +33,7 @@ from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, Rehea
 from gonogo.finding import Text, translated
 from gonogo.finding.divergence import CollectiveCall, Divergence, Side
 from gonogo.finding.errors import UserError
+from gonogo.finding.remedy import Purpose, Reason, rehearse_again
 from gonogo.prepare.packages import PackageOverlay, packages_for
 from gonogo.prepare.provided_files import (
     describe_substitutes,
@@ -93,9 +94,12 @@ _SCRIPT_TIMEOUT = 150.0
 _MAX_RETRIES = 2
 _ASSUMED_GPUS = 8
 """The accelerators of a node, if neither the command nor the user says how many there are."""
-_GPUS_ASSUMED = translated(
-    "neither the command nor --gpus says how many GPUs each node has: assuming {count}; --gpus {half}x{name}, for "
-    "example, says otherwise"
+_GPUS_ASSUMED = Reason(
+    translated(
+        "neither the command nor --gpus says how many GPUs each node has: assuming {count}; --gpus {half}x{name}, for "
+        "example, says otherwise"
+    ),
+    rehearse_again("--gpus", "{half}x{name}", purpose=Purpose.COUNT_OF_NODE),
 )
 
 
@@ -243,7 +247,7 @@ def _run_result_stages(
     return record
 
 
-def _apply_limits(record: RehearsalRecord, request: RehearsalRequest, gpus_assumed: Text | None) -> None:
+def _apply_limits(record: RehearsalRecord, request: RehearsalRequest, gpus_assumed: Reason | None) -> None:
     """Mark failures that this machine's packages, data or confinement may have caused as limits of the rehearsal."""
     if any(rank.outcome in ("raised", "diverged") for rank in record.ranks):
         whole = record.whole_environment
@@ -312,7 +316,7 @@ def _run_rehearsal(
             gpus_assumed = _GPUS_ASSUMED.format(
                 count=_ASSUMED_GPUS, half=_ASSUMED_GPUS // 2, name=requested_machine.accelerator.name
             )
-            notes.append(gpus_assumed)
+            notes.append(gpus_assumed.why)
         machine = machine_for(resolved.launch, request, requested_machine)
         ranks = ranks_to_run(
             request.ranks, resolved.launch, machine, program_may_start_more=may_start_processes(resolved.launch)

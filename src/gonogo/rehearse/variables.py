@@ -11,17 +11,24 @@ from gonogo.confinement.variables import ProgramEnvironment, program_environment
 from gonogo.evidence.rehearsal.chain import exception_chain
 from gonogo.evidence.rehearsal.failures import class_of
 from gonogo.evidence.rehearsal.record import Failure, RankRecord, RehearsalRecord, Unsupported
-from gonogo.finding import Text, translated
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.redaction import MIN_SECRET_LENGTH, Redactor
+from gonogo.finding.remedy import Purpose, Reason, rehearse_again
 from gonogo.finding.secret_formats import is_secret
 from gonogo.rehearse.launch.launch_texts import launch_source_texts
 from gonogo.rehearse.request import RehearsalRequest
 
-WITHHELD = translated("the environment variable {name} is set here but was not passed on: add --env {name}")
-REPLACED = translated(
-    "the environment variable {name} contains a secret, so the program got a placeholder: set a value "
-    "with --env {name}=VALUE"
+WITHHELD = Reason(
+    translated("the environment variable {name} is set here but was not passed on: add --env {name}"),
+    rehearse_again("--env", "{name}", purpose=Purpose.PASS_VARIABLE),
+)
+REPLACED = Reason(
+    translated(
+        "the environment variable {name} contains a secret, so the program got a placeholder: set a value "
+        "with --env {name}=VALUE"
+    ),
+    rehearse_again("--env", "{name}=VALUE", purpose=Purpose.PASS_VARIABLE),
 )
 _VARIABLE_NOT_SET_PATTERN = re.compile(
     r"\bnot (?:been )?(?:set|defined|provided|specified|found|exported)\b|n't (?:been )?(?:set|defined|found)\b"
@@ -74,7 +81,7 @@ class ProgramVariables:
             text = error.text
             why = self.explain_missing_variable(text.en.split("; "))
             if why is not None:
-                text = translated("{text}; {why}").format(text=text, why=why)
+                text = translated("{text}; {why}").format(text=text, why=why.why)
             raise UserError(self._redactor.tree(text)) from None
 
     def settled(self, record: RehearsalRecord) -> RehearsalRecord:
@@ -82,19 +89,19 @@ class ProgramVariables:
         for rank in record.ranks:
             why = self._why(rank)
             if why is not None:
-                rank.unsupported.append(Unsupported(_what(rank), _failure_location(rank.failure), why.en, why.zh))
+                rank.unsupported.append(Unsupported.of(_what(rank), _failure_location(rank.failure), why))
                 if rank.outcome == "raised":
                     rank.outcome = "unsupported"
         return self._redactor.tree(record)
 
-    def _why(self, rank: RankRecord) -> Text | None:
+    def _why(self, rank: RankRecord) -> Reason | None:
         if rank.outcome == "killed":
             return self.explain_missing_variable(rank.events)
         if rank.failure is None or rank.outcome != "raised":
             return None
         return self._explain_failure(rank.failure)
 
-    def _explain_failure(self, failure: Failure) -> Text | None:
+    def _explain_failure(self, failure: Failure) -> Reason | None:
         for told in exception_chain(failure):
             key = told.message.strip().strip("'\"")
             if told.type.rpartition(".")[2] == "KeyError" and key in self._given.withheld:
@@ -110,7 +117,7 @@ class ProgramVariables:
                     return WITHHELD.format(name=name)
         return None
 
-    def explain_missing_variable(self, lines: Sequence[str]) -> Text | None:
+    def explain_missing_variable(self, lines: Sequence[str]) -> Reason | None:
         """The withheld or replaced variable to which the last lines of a program's output point; None if none."""
         for line in lines:
             line = line[:_MAX_LINE_LENGTH]

@@ -45,7 +45,11 @@ def report_object(report: Report, language: str) -> dict[str, Any]:
         "findings": [_finding_object(finding, language) for finding in report.findings],
         "covered": [text.in_language(language) for text in report.covered],
         "skipped": [
-            {"what": skipped.what.in_language(language), "why": skipped.why.in_language(language)}
+            {
+                "what": skipped.what.in_language(language),
+                "why": skipped.why.in_language(language),
+                **({"remedy": msgspec.to_builtins(skipped.remedy)} if skipped.remedy is not None else {}),
+            }
             for skipped in report.skipped
         ],
         "notes": [text.in_language(language) for text in report.notes],
@@ -65,6 +69,8 @@ def _answer_object(report: Report, language: str) -> dict[str, Any]:
         "reason": answer.reason.in_language(language),
         "next": answer.next.command,
         "next_does": answer.next.what.in_language(language),
+        **({"next_purpose": answer.next.purpose.value} if answer.next.purpose is not None else {}),
+        **({"next_details": answer.next.details} if answer.next.details else {}),
         "figures": [
             {"name": figure.name.in_language(language), "value": figure.value.in_language(language)}
             for figure in answer.figures

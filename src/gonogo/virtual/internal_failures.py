@@ -23,71 +23,108 @@ import torch
 from gonogo.evidence.published.models import published_model
 from gonogo.evidence.rehearsal.record import Failure
 from gonogo.finding import Text, translated
+from gonogo.finding.remedy import Purpose, Reason, rehearse_again, run_command
 from gonogo.virtual.sandbox.questions import asked_for
 from gonogo.virtual.stack import OURS
 from gonogo.virtual.tensor import VirtualTensor
-from gonogo.virtual.weights.model_folders import NOT_CACHED, ModelNotDownloaded
+from gonogo.virtual.weights.model_folders import ModelNotDownloaded, model_not_cached
 
 
 class InternalFailure(NamedTuple):
     """Evidence of gonogo in an exception, and why this can't be rehearsed, with what to do."""
 
     what: str
-    why: Text
+    reason: Reason
+
+    @property
+    def why(self) -> Text:
+        """The reason's sentence."""
+        return self.reason.why
 
 
-_NETWORK = translated(
-    "it needs the network, which a rehearsal does not use, and gonogo could not generate what it "
-    "fetches: download that beforehand to where the program looks first (a cache, the data folder), or "
-    "turn off whatever only sends data (an upload, a tracker)"
+_NETWORK = Reason(
+    translated(
+        "it needs the network, which a rehearsal does not use, and gonogo could not generate what it "
+        "fetches: download that beforehand to where the program looks first (a cache, the data folder), or "
+        "turn off whatever only sends data (an upload, a tracker)"
+    ),
+    rehearse_again(purpose=Purpose.AFTER_CHANGE),
 )
-_HUB_FILE_MISSING = translated(
-    "it requests {file} of {name} from the hub, but the file is not on this machine, and a rehearsal does not "
-    "use the network: hf download {name} {file} (in place of a weights file, one with tensors of the same names "
-    "and shapes is enough)"
+_HUB_FILE_MISSING = Reason(
+    translated(
+        "it requests {file} of {name} from the hub, but the file is not on this machine, and a rehearsal does not "
+        "use the network: hf download {name} {file} (in place of a weights file, one with tensors of the same names "
+        "and shapes is enough)"
+    ),
+    run_command("hf download {name} {file}"),
 )
-_UNKNOWN_HUB_MODEL = translated(
-    "it requests {name} from the hub, but that is neither on this machine nor in gonogo's table of published "
-    "models, and a rehearsal does not use the network: hf download {name}, or give the folder of a similar one"
+_UNKNOWN_HUB_MODEL = Reason(
+    translated(
+        "it requests {name} from the hub, but that is neither on this machine nor in gonogo's table of published "
+        "models, and a rehearsal does not use the network: hf download {name}, or give the folder of a similar one"
+    ),
+    run_command("hf download {name}"),
 )
-_STAND_IN_INCOMPLETE = translated(
-    "gonogo's stand-in for {package}, which is not installed here, lacks it: install the package itself if this "
-    "machine can (its Python code is enough), or report it"
+_STAND_IN_INCOMPLETE = Reason(
+    translated(
+        "gonogo's stand-in for {package}, which is not installed here, lacks it: install the package itself if this "
+        "machine can (its Python code is enough), or report it"
+    ),
+    rehearse_again(purpose=Purpose.AFTER_INSTALL, subject="{package}"),
 )
-_FACADE_INCOMPLETE = translated("gonogo's stand-in for the accelerators lacks it: please report it with this line")
-_META_TENSOR_USED = translated(
-    "a tensor without data, which exists only in a rehearsal, is used where the run has real data: please report "
-    "it with this line; reading that data in a DataLoader usually works around it"
+_FACADE_INCOMPLETE = Reason(
+    translated("gonogo's stand-in for the accelerators lacks it: please report it with this line")
 )
-_GONOGO_FAULT = translated("a bug in gonogo itself: please report it with this line")
-_REHEARSAL_FILE_FAULT = translated(
-    "one of the rehearsal's own files, which the real run doesn't have: please report it with this line"
+_META_TENSOR_USED = Reason(
+    translated(
+        "a tensor without data, which exists only in a rehearsal, is used where the run has real data: please report "
+        "it with this line; reading that data in a DataLoader usually works around it"
+    )
 )
-_LIBRARY_NOT_LOADABLE = translated(
-    "a compiled library does not load on this machine with the installed torch (usually the library is "
-    "built for CUDA and this torch is not): install its CPU build, or rehearse where the run's own "
-    "packages are installed"
+_GONOGO_FAULT = Reason(translated("a bug in gonogo itself: please report it with this line"))
+_REHEARSAL_FILE_FAULT = Reason(
+    translated("one of the rehearsal's own files, which the real run doesn't have: please report it with this line")
 )
-_CUDA_TOOLKIT_MISSING = translated(
-    "it looks for the CUDA toolkit, which this machine doesn't have: set CUDA_HOME to one, or build the kernel "
-    "beforehand"
+_LIBRARY_NOT_LOADABLE = Reason(
+    translated(
+        "a compiled library does not load on this machine with the installed torch (usually the library is "
+        "built for CUDA and this torch is not): install its CPU build, or rehearse where the run's own "
+        "packages are installed"
+    ),
+    rehearse_again("--environment", "none", purpose=Purpose.OWN_ENVIRONMENT),
 )
-_WEIGHTS_FILE_MISSING = translated(
-    "weights that the program looks for itself, which are not on this machine: copy the file here; one with "
-    "tensors of the same names and shapes is enough (torch.save of torch.zeros(()).expand(shape) takes no space)"
+_CUDA_TOOLKIT_MISSING = Reason(
+    translated(
+        "it looks for the CUDA toolkit, which this machine doesn't have: set CUDA_HOME to one, or build the kernel "
+        "beforehand"
+    ),
+    rehearse_again(purpose=Purpose.AFTER_CHANGE),
 )
-_CHECKPOINT_OF_FEWER_STEPS = translated(
-    "a rehearsal trains for fewer steps, and wrote {sibling} next to it: rehearse the same number of "
-    "steps with --steps, or load what was written last"
+_WEIGHTS_FILE_MISSING = Reason(
+    translated(
+        "weights that the program looks for itself, which are not on this machine: copy the file here; one with "
+        "tensors of the same names and shapes is enough (torch.save of torch.zeros(()).expand(shape) takes no space)"
+    ),
+    rehearse_again(purpose=Purpose.AFTER_COPY, subject="{path}"),
 )
-_CUDA_DRIVER_CALLED = translated("it called the real CUDA driver, which has no device here")
+_CHECKPOINT_OF_FEWER_STEPS = Reason(
+    translated(
+        "a rehearsal trains for fewer steps, and wrote {sibling} next to it: rehearse the same number of "
+        "steps with --steps, or load what was written last"
+    ),
+    rehearse_again(purpose=Purpose.AFTER_CHANGE),
+)
+_CUDA_DRIVER_CALLED = Reason(translated("it called the real CUDA driver, which has no device here"))
 
-_STRIDED_NESTED_UNSUPPORTED = translated(
-    "nested tensors in the strided layout, which C++ keeps in memory that a rehearsal doesn't have: use "
-    "layout=torch.jagged"
+_STRIDED_NESTED_UNSUPPORTED = Reason(
+    translated(
+        "nested tensors in the strided layout, which C++ keeps in memory that a rehearsal doesn't have: use "
+        "layout=torch.jagged"
+    ),
+    rehearse_again(purpose=Purpose.AFTER_CHANGE),
 )
-_UNKNOWN_DEVICE = translated(
-    "C++ code looked for a device that this build of torch doesn't know: please report it with this line"
+_UNKNOWN_DEVICE = Reason(
+    translated("C++ code looked for a device that this build of torch doesn't know: please report it with this line")
 )
 
 _NETWORK_ERROR_PATTERN = re.compile(
@@ -146,7 +183,7 @@ def find_internal_failure(
     for one in chain(error):
         message = str(one)
         if isinstance(one, ModelNotDownloaded):
-            return InternalFailure(one.name, one.text)
+            return InternalFailure(one.name, model_not_cached(one.name))
         told = f"{type(one).__name__}: {message}"
         if is_real_driver_error(message):
             return InternalFailure(failure.operator or failure.type, _CUDA_DRIVER_CALLED)
@@ -176,7 +213,7 @@ def find_internal_failure(
             return later
         path = _missing_weights_file(one, message) if failure.phase == "load" else None
         if path and os.path.dirname(os.path.abspath(path)) not in written_folders:
-            return InternalFailure(path, _WEIGHTS_FILE_MISSING)
+            return InternalFailure(path, _WEIGHTS_FILE_MISSING.format(path=path))
     devices = [operand.device for operand in failure.operands]
     if any(device.startswith("meta:") for device in devices) or ("meta" in devices and not uses_meta):
         return InternalFailure(failure.operator or failure.type, _META_TENSOR_USED)
@@ -267,7 +304,7 @@ def _network(error: BaseException, message: str) -> InternalFailure | None:
         if asked is not None:
             name, file = asked
             if published_model(name) is not None:  # asked for only where it was not prepared
-                return InternalFailure(name, NOT_CACHED.format(name=name))
+                return InternalFailure(name, model_not_cached(name))
             if not file:
                 return InternalFailure(name, _UNKNOWN_HUB_MODEL.format(name=name))
             return InternalFailure(f"{name}, {file}", _HUB_FILE_MISSING.format(name=name, file=file))

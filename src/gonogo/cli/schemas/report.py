@@ -14,6 +14,7 @@ from gonogo.finding.guarded_run import GuardedRunSummary
 from gonogo.finding.logs import Logs
 from gonogo.finding.planned import Plan
 from gonogo.finding.rehearsal import Rehearsal
+from gonogo.finding.remedy import GapRemedy, Purpose
 from gonogo.finding.second_opinion.model_reading import ModelReading
 from gonogo.finding.second_opinion.upstream import UpstreamFact
 from gonogo.report.json_ import SCHEMA
@@ -38,8 +39,10 @@ _SECTION_TYPES = {
 
 def report_schema() -> dict[str, Any]:
     """The schema, in draft 2020-12. Keys may be added to reports; none is removed."""
-    seen, definitions = msgspec.json.schema_components(
-        _SECTION_TYPES.values(), schema_hook=lambda _: {"description": "any value"}, ref_template="#/$defs/{name}"
+    (*seen, remedy), definitions = msgspec.json.schema_components(
+        (*_SECTION_TYPES.values(), GapRemedy),
+        schema_hook=lambda _: {"description": "any value"},
+        ref_template="#/$defs/{name}",
     )
     for definition in definitions.values():
         if definition.get("properties", {}).pop("timelines", None) is not None:
@@ -62,6 +65,8 @@ def report_schema() -> dict[str, Any]:
                         "reason": _STRING,
                         "next": _STRING,
                         "next_does": _STRING,
+                        "next_purpose": {"enum": [purpose.value for purpose in Purpose]},
+                        "next_details": {"type": "object", "additionalProperties": _STRING},
                         "figures": {"type": "array", "items": _object_schema({"name": _STRING, "value": _STRING})},
                         "regressed": _STRING_ARRAY,
                         # Only for diagnose: the parts of the answer's sentence.
@@ -76,7 +81,13 @@ def report_schema() -> dict[str, Any]:
             },
             "findings": {"type": "array", "items": {"$ref": "#/$defs/Finding"}},
             "covered": _STRING_ARRAY,
-            "skipped": {"type": "array", "items": _object_schema({"what": _STRING, "why": _STRING})},
+            "skipped": {
+                "type": "array",
+                "items": {
+                    **_object_schema({"what": _STRING, "why": _STRING, "remedy": remedy}),
+                    "required": ["what", "why"],
+                },
+            },
             "notes": _STRING_ARRAY,
             "similar": {"type": "array", "items": {"type": "object"}},
             "clues": {"type": "array", "items": _object_schema({"text": _STRING, "places": _PLACES})},

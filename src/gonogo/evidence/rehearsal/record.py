@@ -31,6 +31,7 @@ from gonogo.finding.rehearsal import Obligation as Obligation
 from gonogo.finding.rehearsal import Operand as Operand
 from gonogo.finding.rehearsal import Phase as Phase
 from gonogo.finding.rehearsal import PhaseMemory as PhaseMemory
+from gonogo.finding.remedy import GapRemedy, Reason
 from gonogo.finding.words import OPTIONAL_CATEGORIES
 
 Outcome = Literal[
@@ -199,8 +200,13 @@ class Unsupported(msgspec.Struct, frozen=True):
     why: str
     why_zh: str = ""
     """:attr:`why` in Chinese; empty if the reason comes from an operator and only exists in English."""
-    environment: str = ""
-    """The project's file that lists the packages that it needs; empty if missing packages aren't the reason."""
+    remedy: GapRemedy | None = None
+    """What would let it be rehearsed; None if nothing is known, and in a record of an older gonogo."""
+
+    @classmethod
+    def of(cls, what: str, where: str, reason: Reason) -> Unsupported:
+        """The gap with its reason in both languages."""
+        return cls(what, where, reason.why.en, reason.why.zh, reason.remedy)
 
 
 class MissingInput(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from gonogo.evidence.script.script import Call, Script
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
+from gonogo.finding.remedy import Purpose, Reason, rehearse_again
 
 _WRITERS = (
     "numpy.save", "numpy.savez", "numpy.savez_compressed", "numpy.memmap", "torch.save", "pickle.dump", "json.dump",
@@ -33,6 +34,15 @@ def with_producer(text: Text, path: str, folder: Path) -> Text:
     """A sentence about a missing file or folder, with the place in the project at which it is written, if any is."""
     place = producer_of(os.path.normpath(folder / path), folder)
     return text if place is None else _PRODUCED.format(text=text, place=place)
+
+
+def reason_with_producer(reason: Reason, path: str, folder: Path) -> Reason:
+    """As :func:`with_producer`, where the next step then is to run what writes the file."""
+    place = producer_of(os.path.normpath(folder / path), folder)
+    if place is None:
+        return reason
+    after = rehearse_again(purpose=Purpose.AFTER_STEP, subject=place)
+    return Reason(_PRODUCED.format(text=reason.why, place=place), after)
 
 
 @functools.lru_cache(maxsize=64)

@@ -12,10 +12,11 @@ from gonogo.evidence.library import is_library
 from gonogo.evidence.rehearsal.failures import class_of
 from gonogo.evidence.rehearsal.influence import Influence, ProgramLine
 from gonogo.evidence.rehearsal.record import FailedLookup, Failure, RankRecord, RehearsalRecord
-from gonogo.finding import Text, translated
+from gonogo.finding import translated
 from gonogo.finding.ranks import ranks_text
+from gonogo.finding.remedy import Purpose, Reason, prepare_launch, rehearse_again, run_command
 from gonogo.prepare.environment_mismatch import distribution_of, is_project_module
-from gonogo.prepare.inferred.producers import with_producer
+from gonogo.prepare.inferred.producers import reason_with_producer
 from gonogo.prepare.missing_files import NO_PROGRAM, NO_SUCH_FILE, is_repository_file
 from gonogo.rehearse.limits.synthetic_data_failures import NO_ENVIRONMENT, PATH_MISSING
 from gonogo.rehearse.limits.world import ProjectWorld
@@ -28,46 +29,62 @@ _METADATA = frozenset({".dist-info", ".egg-info"})
 """Metadata folders of installed packages, in which files such as entry_points.txt are optional."""
 _IMPORT_ERROR_TYPES = frozenset({"ModuleNotFoundError", "ImportError"})
 
-_MODULE_NOT_INSTALLED = translated(
-    "the program looked for the module {name}, which is not installed here, and continued without it; the target "
-    "machine may have it: pip install {package} here too, or rehearse with --with {package}"
+_MODULE_NOT_INSTALLED = Reason(
+    translated(
+        "the program looked for the module {name}, which is not installed here, and continued without it; the target "
+        "machine may have it: pip install {package} here too, or rehearse with --with {package}"
+    ),
+    rehearse_again("--with", "{package}", purpose=Purpose.INSTALL_PACKAGE),
 )
-_NO_LIBRARY = translated(
-    "the library {name} does not load on this machine, but may on the target machine, with the CUDA packages: "
-    "rehearse where it is installed"
+_NO_LIBRARY = Reason(
+    translated(
+        "the library {name} does not load on this machine, but may on the target machine, with the CUDA packages: "
+        "rehearse where it is installed"
+    ),
+    rehearse_again(purpose=Purpose.AFTER_INSTALL, subject="{name}"),
 )
-_NO_NETWORK = translated(
-    "the program tried to get {name} over the network, which a rehearsal does not use: download what it needs "
-    "beforehand (gonogo prepare -- COMMAND generates what it can)"
+_NO_NETWORK = Reason(
+    translated(
+        "the program tried to get {name} over the network, which a rehearsal does not use: download what it needs "
+        "beforehand (gonogo prepare -- COMMAND generates what it can)"
+    ),
+    prepare_launch(),
 )
-_NO_NETWORK_AFTER_PREPARE = translated(
-    "the program tried to get {name} over the network, but gonogo prepare generated nothing for it: download "
-    "what it needs, and use its folder in the command"
+_NO_NETWORK_AFTER_PREPARE = Reason(
+    translated(
+        "the program tried to get {name} over the network, but gonogo prepare generated nothing for it: download "
+        "what it needs, and use its folder in the command"
+    ),
+    rehearse_again(purpose=Purpose.AFTER_CHANGE),
 )
 _DOWNLOAD = translated(
     "the program downloads {address}, which a rehearsal does not: put the file where it looks for it, in {path} "
     "({command})"
 )
-_GENERATED_FILE = translated(
-    "the program read {name}, which gonogo generated in place of a file that is not here, before it failed: put the "
-    "real file there, or a few rows of it"
+_GENERATED_FILE = Reason(
+    translated(
+        "the program read {name}, which gonogo generated in place of a file that is not here, before it failed: put "
+        "the real file there, or a few rows of it"
+    ),
+    rehearse_again(purpose=Purpose.AFTER_FILES, subject="{name}"),
 )
-_OTHER_RANKS = translated(
-    "it reads what all ranks write ({name}), but only {ranks} of {world} were rehearsed: use --ranks all"
+_OTHER_RANKS = Reason(
+    translated("it reads what all ranks write ({name}), but only {ranks} of {world} were rehearsed: use --ranks all"),
+    rehearse_again("--ranks", "all", purpose=Purpose.ALL_RANKS),
 )
 
 
-def explain_missing_inputs(rank: RankRecord, record: RehearsalRecord, world: ProjectWorld) -> Iterator[Text]:
+def explain_missing_inputs(rank: RankRecord, record: RehearsalRecord, world: ProjectWorld) -> Iterator[Reason]:
     """The missing inputs that contributed to a rank's failure, the last lookup first."""
     failure = rank.failure
     assert failure is not None
     for one in rank.absent[:_MAX_LOOKUPS]:
         if _is_machine_specific(one, failure, record, world) and _is_related_to_failure(one, failure):
             told = _describe_lookup(one, is_prepared=world.prepared.environment != NO_ENVIRONMENT)
-            yield with_producer(told, one.name, world.cwd) if one.kind == "file" else told
+            yield reason_with_producer(told, one.name, world.cwd) if one.kind == "file" else told
 
 
-def explain_generated_files(rank: RankRecord) -> Text | None:
+def explain_generated_files(rank: RankRecord) -> Reason | None:
     """The file that gonogo generated and whose content may have led to a rank's failure while it loaded; None: none."""
     failure = rank.failure
     assert failure is not None
@@ -79,7 +96,7 @@ def explain_generated_files(rank: RankRecord) -> Text | None:
     return None
 
 
-def explain_missing_rank_output(rank: RankRecord, record: RehearsalRecord) -> Text | None:
+def explain_missing_rank_output(rank: RankRecord, record: RehearsalRecord) -> Reason | None:
     """Missing output of other ranks that contributed to a rank's failure; None if there is none."""
     failure = rank.failure
     assert failure is not None
@@ -152,7 +169,7 @@ def _leads_to_failure(lookup: FailedLookup, failure: Failure) -> bool:
     )
 
 
-def _describe_lookup(lookup: FailedLookup, *, is_prepared: bool) -> Text:
+def _describe_lookup(lookup: FailedLookup, *, is_prepared: bool) -> Reason:
     if lookup.kind == "module":
         return _MODULE_NOT_INSTALLED.format(name=lookup.name, package=distribution_of(lookup.name))
     if lookup.kind == "program":
@@ -163,7 +180,8 @@ def _describe_lookup(lookup: FailedLookup, *, is_prepared: bool) -> Text:
         folder = os.path.dirname(lookup.into)
         made = f"mkdir -p {shlex.quote(folder)} && " if folder else ""
         command = f"{made}curl -L -o {shlex.quote(lookup.into)} {shlex.quote(lookup.name)}"
-        return _DOWNLOAD.format(address=lookup.name, path=lookup.into, command=command)
+        why = _DOWNLOAD.format(address=lookup.name, path=lookup.into, command=command)
+        return Reason(why, run_command(command))
     if lookup.kind == "address":
         return (_NO_NETWORK_AFTER_PREPARE if is_prepared else _NO_NETWORK).format(name=lookup.name)
     return (PATH_MISSING if is_prepared else NO_SUCH_FILE).format(path=lookup.name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from gonogo.evidence.rehearsal.failures import (
@@ -23,13 +24,15 @@ from gonogo.evidence.rehearsal.failures import (
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.evidence.rehearsal.record import Obligation, RankRecord, RehearsalRecord, Unsupported
 from gonogo.finding import Certainty, Severity, Text, translated
+from gonogo.finding.remedy import GapRemedy, Purpose, Reason, rehearse_again, run_command
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards
 from gonogo.judge.rehearsal_findings import findings_from_traceback, findings_in_record
-from gonogo.prepare.environment_mismatch import explain_package_mismatch, is_excluded_by
+from gonogo.prepare.environment_mismatch import display_path, explain_package_mismatch, is_excluded_by
+from gonogo.prepare.named_inputs import is_hub_name
 from gonogo.rehearse.limits.absent import explain_generated_files, explain_missing_inputs, explain_missing_rank_output
 from gonogo.rehearse.limits.confinement_failures import explain_denied_access
-from gonogo.rehearse.limits.synthetic_data_failures import explain_data_failure
+from gonogo.rehearse.limits.synthetic_data_failures import WITHOUT_WEIGHTS, explain_data_failure
 from gonogo.rehearse.limits.version_mismatch import explain_version_mismatch
 from gonogo.rehearse.limits.world import ProjectWorld
 
@@ -39,15 +42,14 @@ _ENVIRONMENT_OBLIGATIONS = frozenset({"packages", "python", "missing", "made"})
 _TOOLING_PACKAGES = frozenset({"pip", "setuptools", "wheel", "uv", "gonogo"})
 """Installers, and gonogo itself: they are in every environment but part of no run."""
 _MAX_MESSAGE_LENGTH = 160
+_DATASET_CLASS = "Dataset"
 
 
 class BrokenObligation(NamedTuple):
-    """An obligation that is not met: the reason, with the command that would meet it."""
+    """An obligation that is not met: the reason, with what would meet it."""
 
     name: str
-    why: Text
-    environment: str = ""
-    """The file whose packages would meet it."""
+    reason: Reason
     named: bool = True
     """Whether the failure itself points to it. Otherwise it is a fact about the whole environment.
 
@@ -59,22 +61,34 @@ class BrokenObligation(NamedTuple):
         return self.named or self.name in needed_conditions
 
 
-_PACKAGE_VERSION_DIFFERS = translated(
-    "the environment is not the declared one: {file} requires {wanted}, but {have} was imported before this "
-    "failure: run gonogo prepare -- COMMAND, or rehearse with --environment {file}"
+_PACKAGE_VERSION_DIFFERS = Reason(
+    translated(
+        "the environment is not the declared one: {file} requires {wanted}, but {have} was imported before this "
+        "failure: run gonogo prepare -- COMMAND, or rehearse with --environment {file}"
+    ),
+    rehearse_again("--environment", "{file}", purpose=Purpose.BUILD_ENVIRONMENT),
 )
-_PACKAGE_VERSION_STILL_DIFFERS = translated(
-    "the environment is not the declared one: {file} requires {wanted}, but {have} was installed here instead "
-    "and imported before this failure: rehearse in the run's own environment, with --environment none"
+_PACKAGE_VERSION_STILL_DIFFERS = Reason(
+    translated(
+        "the environment is not the declared one: {file} requires {wanted}, but {have} was installed here instead "
+        "and imported before this failure: rehearse in the run's own environment, with --environment none"
+    ),
+    rehearse_again("--environment", "none", purpose=Purpose.OWN_ENVIRONMENT),
 )
-_REPLACED = translated(
-    "the environment is not the declared one: {name} was replaced or left out here (see below), and the program "
-    "had requested it before this failure: rehearse in the run's own environment, with --environment none"
+_REPLACED = Reason(
+    translated(
+        "the environment is not the declared one: {name} was replaced or left out here (see below), and the program "
+        "had requested it before this failure: rehearse in the run's own environment, with --environment none"
+    ),
+    rehearse_again("--environment", "none", purpose=Purpose.OWN_ENVIRONMENT),
 )
-_PYTHON_VERSION_DIFFERS = translated(
-    "{file} requires Python {wanted}, but this is Python {have}: create an environment with the required Python "
-    "(uv venv --python VERSION), install the run's packages and gonogo there, and rehearse with --environment "
-    "none"
+_PYTHON_VERSION_DIFFERS = Reason(
+    translated(
+        "{file} requires Python {wanted}, but this is Python {have}: create an environment with the required Python "
+        "(uv venv --python VERSION), install the run's packages and gonogo there, and rehearse with --environment "
+        "none"
+    ),
+    rehearse_again("--environment", "none", purpose=Purpose.OTHER_PYTHON, subject="{wanted}"),
 )
 _GENERATED_OPERAND = translated(
     "{names}, generated by gonogo, is used in the statement that failed: replace it with the real one (hf "
@@ -107,7 +121,7 @@ def apply_limits(record: RehearsalRecord, world: ProjectWorld) -> None:
             why = explain_denied_access(rank, world.folder)
             if why is not None:
                 rank.outcome = "unsupported"
-                rank.unsupported.append(Unsupported("the ranks diverged", "unknown", why.en, why.zh))
+                rank.unsupported.append(Unsupported.of("the ranks diverged", "unknown", why))
                 record.divergence = None
         elif rank.outcome == "diverged":
             rank.certificate = _assemble_certificate(
@@ -156,7 +170,7 @@ def _assemble_certificate(
         if for_divergence and name not in _DIVERGENCE_OBLIGATIONS:
             continue
         one = lacking.get(name)
-        text = one.why if one is not None else _MET_OBLIGATION_TEXTS[declared.get(name, name)]
+        text = one.reason.why if one is not None else _MET_OBLIGATION_TEXTS[declared.get(name, name)]
         found.append(
             Obligation(
                 name, one is None, name in needed_conditions or (one is not None and one.named), text.en, text.zh
@@ -181,7 +195,7 @@ def _obligations_in_failure(
         yield BrokenObligation("confinement", why)
     found = []
     if (packages := explain_package_mismatch(rank, world.requirements, record)) is not None:
-        found.append(BrokenObligation("packages", *packages))
+        found.append(BrokenObligation("packages", packages))
     if (data := explain_data_failure(rank, world.prepared, record, world.folder)) is not None:
         found.append(BrokenObligation(*data))
     if rank.failure is not None and rank.failure.type == "FileNotFoundError":
@@ -199,7 +213,7 @@ def _unmet_obligations(rank: RankRecord, record: RehearsalRecord, world: Project
     failure = rank.failure
     assert failure is not None
     if rank.made_operands and CALL_SIGNATURE_ERROR_PATTERN.search(failure.message) is None:
-        yield BrokenObligation("made", _GENERATED_OPERAND.format(names=", ".join(rank.made_operands[:3])), named=False)
+        yield BrokenObligation("made", _generated_operands(rank, world), named=False)
     generated = explain_generated_files(rank)
     if generated is not None and CALL_SIGNATURE_ERROR_PATTERN.search(failure.message) is None:
         yield BrokenObligation("made", generated, named=False)
@@ -207,10 +221,34 @@ def _unmet_obligations(rank: RankRecord, record: RehearsalRecord, world: Project
     if assumed is not None:
         what = Text(assumed.what, assumed.what_zh or assumed.what)
         if is_generated_data(assumed):
-            rows = _GENERATED_ROWS_READ.format(what=what, where=assumed.where)
+            rows = Reason(_GENERATED_ROWS_READ.format(what=what, where=assumed.where), _put_real_data(world))
             yield BrokenObligation("made", rows, named=assumed.kind == "guessed")
         else:
-            yield BrokenObligation("assumed", what, named=False)
+            yield BrokenObligation("assumed", Reason(what), named=False)
+
+
+def _generated_operands(rank: RankRecord, world: ProjectWorld) -> Reason:
+    """The generated objects in the statement that failed, and how to get the real ones, where that is known."""
+    table = world.prepared
+    why = _GENERATED_OPERAND.format(names=", ".join(rank.made_operands[:3]))
+    package, dot, _ = rank.made_operands[0].partition(".")  # the class of a stand-in is named with its module
+    if dot:
+        return Reason(why, rehearse_again(purpose=Purpose.AFTER_INSTALL, subject=package))
+    if rank.made_operands[0] == _DATASET_CLASS:
+        return Reason(why, _put_real_data(world))
+    models = [table.spelled.get(name, name) for name in table.models if is_hub_name(name)]
+    return Reason(why, WITHOUT_WEIGHTS.format(name=models[0]) if len(models) == 1 else None)
+
+
+def _put_real_data(world: ProjectWorld) -> GapRemedy:
+    """The real data in place of the rows that were generated: fetched, if it is one data set of the Hub."""
+    table = world.prepared
+    if len(table.datasets) == 1 and is_hub_name(name := next(iter(table.datasets))):
+        return run_command("hf download --repo-type dataset {name}").format(name=table.spelled.get(name, name))
+    names = [*table.datasets, *(display_path(Path(path)) for path in table.paths)]
+    if not names:
+        return rehearse_again(purpose=Purpose.AFTER_DATA)
+    return rehearse_again(purpose=Purpose.AFTER_FILES, subject=", ".join(names[:3]))
 
 
 def _check_python(rank: RankRecord, world: ProjectWorld) -> Iterator[BrokenObligation]:
@@ -241,14 +279,14 @@ def _check_packages(rank: RankRecord, record: RehearsalRecord, world: ProjectWor
             continue
         text = _PACKAGE_VERSION_STILL_DIFFERS if world.is_given else _PACKAGE_VERSION_DIFFERS
         why = text.format(file=file, wanted=f"{name}{specifier}", have=f"{name} {have}")
-        yield BrokenObligation("packages", why, file, named=False)
+        yield BrokenObligation("packages", why, named=False)
 
 
 def _check_divergence(record: RehearsalRecord) -> list[BrokenObligation]:
     found = rank_divergence(record)
     assumed = found.assumed if found is not None else None
     return (
-        [BrokenObligation("assumed", Text(assumed.what, assumed.what_zh or assumed.what))]
+        [BrokenObligation("assumed", Reason(Text(assumed.what, assumed.what_zh or assumed.what)))]
         if assumed is not None
         else []
     )
@@ -282,9 +320,7 @@ def _mark_unsupported(rank: RankRecord, broken_obligation: BrokenObligation) -> 
         ": "
     )
     rank.outcome = "unsupported"
-    rank.unsupported.append(
-        Unsupported(what, where, broken_obligation.why.en, broken_obligation.why.zh, broken_obligation.environment)
-    )
+    rank.unsupported.append(Unsupported.of(what, where, broken_obligation.reason))
 
 
 def hazard_obligations(hazard: Hazard) -> frozenset[str]:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from gonogo.evidence.rehearsal.chain import ChainedException, exception_chain
 from gonogo.evidence.rehearsal.record import ConfinementKind, Failure, RankRecord
-from gonogo.finding import Text, translated
+from gonogo.finding import translated
+from gonogo.finding.remedy import Purpose, Reason, rehearse_again, run_command
 
 _MAX_MESSAGE_LENGTH = 160
 
@@ -32,39 +33,60 @@ _QUOTED_PATH_PATTERN = re.compile(r"['\"](/[^'\"\n]{1,1000}|[^'\"\n]{1,1000}/[^'
 _HIDDEN_FOLDERS = ("/dev/", "/run/", "/var/run/")
 _CONNECT_CALL_PATTERN = re.compile(r"\bconnect(?:_ex)?\(")
 
-_DENIED_BY_LANDLOCK = translated(
-    "{what} was denied: this machine sandboxes programs with Landlock, which allows writing only to the "
-    "temporary folder and allows no sockets: enable user namespaces (see gonogo env), or make the "
-    "program write below TMPDIR"
+_DENIED_BY_LANDLOCK = Reason(
+    translated(
+        "{what} was denied: this machine sandboxes programs with Landlock, which allows writing only to the "
+        "temporary folder and allows no sockets: enable user namespaces (see gonogo env), or make the "
+        "program write below TMPDIR"
+    ),
+    run_command("gonogo env", Purpose.ENABLE_NAMESPACES),
 )
-_POSSIBLY_DENIED_BY_LANDLOCK = translated(
-    "programs were sandboxed with Landlock here, which may have denied something earlier that is allowed "
-    "on the target machine: enable user namespaces (gonogo env says how), or have the launch write below "
-    "TMPDIR"
+_POSSIBLY_DENIED_BY_LANDLOCK = Reason(
+    translated(
+        "programs were sandboxed with Landlock here, which may have denied something earlier that is allowed "
+        "on the target machine: enable user namespaces (gonogo env says how), or have the launch write below "
+        "TMPDIR"
+    ),
+    run_command("gonogo env", Purpose.ENABLE_NAMESPACES),
 )
-_DENIED_TO_CURRENT_USER = translated(
-    "{what} was denied to the current user on this machine, but may be permitted on the target machine: "
-    "use a path that is writable here, or rehearse as a user with permission"
+_DENIED_TO_CURRENT_USER = Reason(
+    translated(
+        "{what} was denied to the current user on this machine, but may be permitted on the target machine: "
+        "use a path that is writable here, or rehearse as a user with permission"
+    ),
+    rehearse_again(purpose=Purpose.AFTER_CHANGE),
 )
-_CROSS_DEVICE_RENAME = translated(
-    "{what} moves or links a file between folders that are on one file system on the machine, but on "
-    "several inside the sandbox: put both in one folder to rehearse"
+_CROSS_DEVICE_RENAME = Reason(
+    translated(
+        "{what} moves or links a file between folders that are on one file system on the machine, but on "
+        "several inside the sandbox: put both in one folder to rehearse"
+    ),
+    rehearse_again(purpose=Purpose.AFTER_CHANGE),
 )
-_OTHER_OWNER_FOLDER = translated(
-    "{what} is in a folder of another user or group, which is not writable inside a user namespace, but "
-    "may be in the real run: use a path in a folder that belongs to you and your primary group"
+_OTHER_OWNER_FOLDER = Reason(
+    translated(
+        "{what} is in a folder of another user or group, which is not writable inside a user namespace, but "
+        "may be in the real run: use a path in a folder that belongs to you and your primary group"
+    ),
+    rehearse_again(purpose=Purpose.AFTER_CHANGE),
 )
-_HIDDEN_SOCKET_OR_DEVICE = translated(
-    "{what} is a socket or device of this machine, which sandboxed programs can't access; it may exist "
-    "on the target machine: remove it to rehearse the rest"
+_HIDDEN_SOCKET_OR_DEVICE = Reason(
+    translated(
+        "{what} is a socket or device of this machine, which sandboxed programs can't access; it may exist "
+        "on the target machine: remove it to rehearse the rest"
+    ),
+    rehearse_again(purpose=Purpose.AFTER_CHANGE),
 )
-_NO_SERVICE = translated(
-    "{what}: sandboxed programs can't reach services on this machine, though the target machine may run "
-    "this one: let the command start it, or drop the dependency on it"
+_NO_SERVICE = Reason(
+    translated(
+        "{what}: sandboxed programs can't reach services on this machine, though the target machine may run "
+        "this one: let the command start it, or drop the dependency on it"
+    ),
+    rehearse_again(purpose=Purpose.AFTER_CHANGE),
 )
 
 
-def explain_denied_access(rank: RankRecord, folder: Path) -> Text | None:
+def explain_denied_access(rank: RankRecord, folder: Path) -> Reason | None:
     """Why a rank's failure may be due to the confinement or to denied access; None if it isn't.
 
     Under Landlock this is possible for any failure, because the denial may have come earlier: a script whose ``rm -rf
@@ -76,7 +98,7 @@ def explain_denied_access(rank: RankRecord, folder: Path) -> Text | None:
     return explain_refusal(rank.failure, rank.confinement, folder) or landlock
 
 
-def explain_refusal(failure: Failure, confinement: ConfinementKind, folder: Path) -> Text | None:
+def explain_refusal(failure: Failure, confinement: ConfinementKind, folder: Path) -> Reason | None:
     """Why a failure says nothing about the run: an exception in its chain is a denial here; None otherwise.
 
     ``folder`` is the program's working directory.
@@ -88,7 +110,7 @@ def explain_refusal(failure: Failure, confinement: ConfinementKind, folder: Path
     return None
 
 
-def _explain_exception(exception: ChainedException, confinement: ConfinementKind, folder: Path) -> Text | None:
+def _explain_exception(exception: ChainedException, confinement: ConfinementKind, folder: Path) -> Reason | None:
     message = exception.message
     match = _QUOTED_PATH_PATTERN.search(message)
     path = match[1] if match is not None else ""

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from gonogo.evidence.rehearsal.failures import CALL_SIGNATURE_ERROR_PATTERN, class_of
 from gonogo.evidence.rehearsal.record import Failure, Frame, RankRecord
-from gonogo.finding import Text, translated
+from gonogo.finding import translated
+from gonogo.finding.remedy import Purpose, Reason, rehearse_again
 
 # The exceptions that Python raises if code and its dependencies are of different versions.
 _VERSION_ERROR_TYPES_PATTERN = re.compile(
@@ -19,14 +20,15 @@ _IMPORT_NAME_PATTERN = re.compile(r"(?:cannot import name '\w+' from|^module) '(
 _PACKAGE_PATH_PATTERN = re.compile(r".*-packages/[^/]+(?=/)")
 _INNERMOST_FRAME_COUNT = 6
 """A package with a file among this many innermost frames is a suspect."""
-_DIFFERS_FROM_REQUIRED = translated(
-    "{package} differs from what the environment file requires (see below), which may be the reason"
+_DIFFERS_FROM_REQUIRED = Reason(
+    translated("{package} differs from what the environment file requires (see below), which may be the reason"),
+    rehearse_again("--environment", "none", purpose=Purpose.OWN_ENVIRONMENT),
 )
 # Distributions whose module has another name.
 _MODULE_BY_PACKAGE = {"pillow": "PIL", "scikit-learn": "sklearn", "opencv-python": "cv2", "pyyaml": "yaml"}
 
 
-def explain_version_mismatch(rank: RankRecord, differing: Sequence[str]) -> Text | None:
+def explain_version_mismatch(rank: RankRecord, differing: Sequence[str]) -> Reason | None:
     """The package in ``differing`` (canonical names) to which a failure's message or frames point, or None."""
     failure = rank.failure
     suspect = next((name for name in differing if failure is not None and _may_be_caused_by(name, failure)), None)

@@ -12,7 +12,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from gonogo.evidence.prepared import Prepared
-from gonogo.finding import Text
+from gonogo.finding.remedy import Reason
 from gonogo.prepare.environment_mismatch import Requirements, declared_requirements, display_path, project_files
 from gonogo.rehearse.limits.synthetic_data_failures import prepared_table
 
@@ -39,7 +39,7 @@ class ProjectWorld:
     prepared: Prepared = field(default_factory=Prepared)
     is_given: bool = False
     """Whether the packages already come from a file, by ``--environment`` or from ``gonogo prepare``."""
-    gpus_assumed: Text | None = None
+    gpus_assumed: Reason | None = None
     """That the number of GPUs is gonogo's assumption, if it is."""
 
     @classmethod

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from gonogo.finding import Finding, Report, Skipped, Text
+from gonogo.finding import Finding, Report, Text
 from gonogo.finding.call import Invocation
 
-_COMMAND_PLACEHOLDER = "-- COMMAND"
-"""The placeholder in sentences that are written before the command is known."""
+_COMMAND_PLACEHOLDERS = ("-- COMMAND", "-- 命令")
+"""The placeholder in sentences that are written before the command is known; the latter only in Chinese."""
 
 
 def called(report: Report, call: Invocation) -> Report:
@@ -23,16 +23,17 @@ def called(report: Report, call: Invocation) -> Report:
     return replace(
         report,
         findings=tuple(_finding(one, filled) for one in report.findings),
-        skipped=tuple(Skipped(filled(one.what), filled(one.why)) for one in report.skipped),
+        skipped=tuple(replace(one, what=filled(one.what), why=filled(one.why)) for one in report.skipped),
         notes=tuple(map(filled, report.notes)),
     )
 
 
 def _make_filler(command: str) -> Callable[[Text], Text]:
     def filled(text: Text) -> Text:
-        if _COMMAND_PLACEHOLDER not in text.en and _COMMAND_PLACEHOLDER not in text.zh:
-            return text
-        return Text(*(said.replace(_COMMAND_PLACEHOLDER, f"-- {command}") for said in (text.en, text.zh)))
+        for placeholder in _COMMAND_PLACEHOLDERS:
+            if placeholder in text.en or placeholder in text.zh:
+                text = Text(*(said.replace(placeholder, f"-- {command}") for said in (text.en, text.zh)))
+        return text
 
     return filled
 

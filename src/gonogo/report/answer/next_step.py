@@ -2,44 +2,32 @@
 
 from __future__ import annotations
 
-import re
+import contextlib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import msgspec
 
-from gonogo.finding import Applicability, Certainty, Finding, Report, Severity, Text, Verdict, translated
+from gonogo.finding import Applicability, Certainty, Finding, Report, Severity, Text, Verdict
 from gonogo.finding.call import LIFE_OPTIONS, Invocation
-from gonogo.finding.rehearsal import ChangedSetting
+from gonogo.finding.rehearsal import ChangedSetting, RehearsalComparison
+from gonogo.finding.remedy import GapRemedy, Purpose
+from gonogo.report.answer.purposes import PURPOSE_TEXTS
 
-_NOTHING_LEFT = translated("nothing is left to do")
-_ON_GPUS = translated("on the machine with the GPUs")
-_DOES_CURE = translated("finds the smallest change that makes it GO")
-_DOES_EXPLAIN = translated("what it is, and how to cure it")
-_DOES_REHEARSE = translated("runs the program itself, on virtual GPUs")
-_DOES_BUILD_ENVIRONMENT = translated("creates that environment, and rehearses in it")
-_DOES_PROVE_CURE = translated("proves the cure before the next launch")
-_DOES_KEEP_RECORDS = translated("keeps what each rank printed")
-_DOES_EXTEND_TIMEOUT = translated("gives it more time")
-_DOES_APPLY_FIX = translated("applies the suggested fix")
-_DOES_WRITE_LAUNCH_FILES = translated("writes the files to launch it with")
-_DOES_PLAN = translated("says how many are enough")
-_DOES_READ_RUN_FILES = translated("reads the run's own files along with the logs")
 _RECORDS_FOLDER = "rehearsal-records"
-_NAMED_COMMAND_PATTERN = re.compile(
-    r"gonogo (?:prepare|rehearse) [^;,()]*?-- [^;,()]+?(?=$|[;,()]| (?:makes|generates|once|shows)\b)"
-)
-"""A complete command that a sentence tells the user to run."""
-_DOWNLOAD_PATTERN = re.compile(r"(?:mkdir -p \S+ && )?curl -L -o \S+ [^\s)]+")
-"""The command with which a sentence tells the user to fetch a file."""
-_REQUIRED_OPTION_PATTERN = re.compile(r"((?:--(?:env|with) [A-Za-z_][\w.=-]*\w ?)+|--yes\b)")
+_GIVEN_ONCE = frozenset({"--environment", "--gpus"})
+"""Options of the machine of which a later one replaces an earlier one; the others add up."""
 
 
 class NextStep(msgspec.Struct, frozen=True):
-    """A command and what it does; without a command, a text that says there is nothing to run."""
+    """A command and what it does; without a command, a text that says what to do instead, or that nothing is left."""
 
     command: str
     what: Text
+    purpose: Purpose | None = None
+    """What :attr:`what` says; None if it comes from a report that doesn't state it."""
+    details: dict[str, str] = {}
+    """What fills the placeholders of the purpose."""
 
     def said(self, language: str) -> str:
         """The text shown after ``next:``."""
@@ -47,6 +35,10 @@ class NextStep(msgspec.Struct, frozen=True):
         if not self.command:
             return what
         return f"{self.command}（{what}）" if language == "zh" else f"{self.command} ({what})"
+
+
+def _step(command: str, purpose: Purpose, **details: str) -> NextStep:
+    return NextStep(command, PURPOSE_TEXTS[purpose].format(**details), purpose, details)
 
 
 def next_step(report: Report) -> NextStep:
@@ -63,7 +55,7 @@ def next_step(report: Report) -> NextStep:
         "env": _after_env,
         "compare": _after_comparison,
     }.get(report.command)
-    return step(report, call) if step is not None else NextStep("", _NOTHING_LEFT)
+    return step(report, call) if step is not None else _step("", Purpose.NOTHING_LEFT)
 
 
 def _recorded(report: Report) -> Invocation:
@@ -77,19 +69,29 @@ def _gonogo_command(
 ) -> str:
     again = call.own_options if name in ("rehearse", "cure") and with_machine_options else ()
     names = [option[0].partition("=")[0] for option in again]
-    repeated = {one for one in names if one not in options and (name == "rehearse" or one in LIFE_OPTIONS)}
+    new = {option.partition("=")[0] for option in options}
+    repeated = {one for one in names if one not in new and (name == "rehearse" or one in LIFE_OPTIONS)}
     own = [word for one, option in zip(names, again, strict=True) if one in repeated for word in option]
-    words = ["gonogo", name, *files, *(call.options if with_machine_options else ()), *own, *options]
+    machine = _without(call.options, new & _GIVEN_ONCE) if with_machine_options else ()
+    words = ["gonogo", name, *files, *machine, *own, *options]
     return shlex.join([*words, "--", *call.command] if call.command else words)
+
+
+def _without(options: Sequence[str], names: Set[str]) -> Sequence[str]:
+    """Options, each followed by its value, without those of these names."""
+    if not names:
+        return options
+    pairs = zip(options[::2], options[1::2], strict=True)
+    return [word for name, value in pairs if name not in names for word in (name, value)]
 
 
 def _step_to_explain(report: Report) -> NextStep:
     """Suggest the page that explains the most certain error, or else the first finding."""
     found = _errors(report) or report.findings
     return (
-        NextStep(f"gonogo explain {shlex.quote(found[0].hazard)}", _DOES_EXPLAIN)
+        _step(f"gonogo explain {shlex.quote(found[0].hazard)}", Purpose.EXPLAIN)
         if found
-        else NextStep("", _NOTHING_LEFT)
+        else _step("", Purpose.NOTHING_LEFT)
     )
 
 
@@ -107,7 +109,7 @@ def _step_to_fix(report: Report, call: Invocation) -> NextStep | None:
         for fix in finding.fixes:
             if fix.edits and fix.applicability is not Applicability.MANUAL:
                 unsafe = () if fix.applicability is Applicability.SAFE else ("--unsafe-fixes",)
-                return NextStep(
+                return _step(
                     _gonogo_command(
                         "check",
                         call,
@@ -116,7 +118,7 @@ def _step_to_fix(report: Report, call: Invocation) -> NextStep | None:
                         files=call.files if not call.command else (),
                         with_machine_options=False,
                     ),
-                    _DOES_APPLY_FIX,
+                    Purpose.APPLY_FIX,
                 )
     return None
 
@@ -127,24 +129,20 @@ def _after_comparison(report: Report, call: Invocation) -> NextStep:
     assert found is not None
     if report.regressed:
         if not call.files:
-            return NextStep("", translated("the table and the curves show what grew"))
+            return _step("", Purpose.READ_CURVES)
         words = ["gonogo", "compare", *call.files, "--open"]
-        return NextStep(shlex.join(words), translated("shows both memory curves"))
+        return _step(shlex.join(words), Purpose.SHOW_CURVES)
     if not found.next_command:
-        return NextStep("", _NOTHING_LEFT)
-    known = (
-        _ON_GPUS,
-        _DOES_CURE,
-        _DOES_EXPLAIN,
-        _DOES_REHEARSE,
-        _DOES_BUILD_ENVIRONMENT,
-        _DOES_PROVE_CURE,
-        _DOES_KEEP_RECORDS,
-        _DOES_EXTEND_TIMEOUT,
-        _DOES_APPLY_FIX,
-    )
-    does = Text(found.next_does, found.next_does)
-    return NextStep(found.next_command, next((text for text in known if found.next_does in (text.en, text.zh)), does))
+        return _step("", Purpose.NOTHING_LEFT)
+    return _recorded_step(found)
+
+
+def _recorded_step(comparison: RehearsalComparison) -> NextStep:
+    """The later report's next step: in both languages if it states the purpose, else as it is written there."""
+    command, does = comparison.next_command, comparison.next_does
+    with contextlib.suppress(ValueError, KeyError):  # a purpose of a newer gonogo
+        return _step(command, Purpose(comparison.next_purpose), **comparison.next_details)
+    return NextStep(command, Text(does, does))
 
 
 def _after_check(report: Report, call: Invocation) -> NextStep:
@@ -154,45 +152,55 @@ def _after_check(report: Report, call: Invocation) -> NextStep:
         return _step_to_explain(report)
     if not call.command:
         likely = [one for one in _errors(report) if one.certainty is Certainty.LIKELY]
-        return _step_to_explain(report) if likely else NextStep("", _NO_LAUNCH_COMMAND)
-    return NextStep(_gonogo_command("rehearse", call), _DOES_REHEARSE)
-
-
-_NO_LAUNCH_COMMAND = translated("gonogo rehearse takes the command that launches the run, after --")
+        return _step_to_explain(report) if likely else _step("", Purpose.GIVE_LAUNCH)
+    return _step(_gonogo_command("rehearse", call), Purpose.REHEARSE)
 
 
 def _after_rehearsal(report: Report, call: Invocation) -> NextStep:
     if report.regressed and report.verdict is Verdict.GO:
         if report.comparison is not None and report.comparison.before:
             call = msgspec.structs.replace(call, options=(*call.options, "--against", report.comparison.before))
-        return NextStep(_gonogo_command("rehearse", call, "--open"), translated("shows what uses the memory"))
+        return _step(_gonogo_command("rehearse", call, "--open"), Purpose.SHOW_MEMORY)
     if report.rehearsal is not None and report.rehearsal.changed is not msgspec.UNSET:
         return _after_changed(report, report.rehearsal.changed, call)
     if report.verdict is Verdict.GO:
         if not call.command:
-            return NextStep("", _NO_LAUNCH_COMMAND)
-        return NextStep(_gonogo_command("run", call, with_machine_options=False), _ON_GPUS)
+            return _step("", Purpose.GIVE_LAUNCH)
+        return _step(_gonogo_command("run", call, with_machine_options=False), Purpose.RUN)
     if (fixing := _step_to_fix(report, call)) is not None:
         return fixing
     if report.verdict is Verdict.NO_GO:
-        return NextStep(_gonogo_command("cure", call), _DOES_CURE) if call.command else _step_to_explain(report)
+        return _step(_gonogo_command("cure", call), Purpose.CURE) if call.command else _step_to_explain(report)
     likely = [one for one in _errors(report) if one.certainty is Certainty.LIKELY]
     if likely:
         return _step_to_explain(report)
-    outcomes = {rank.outcome for rank in report.rehearsal.ranks} if report.rehearsal is not None else set()
+    return _step_to_close_gap(report, call)
+
+
+def _step_to_close_gap(report: Report, call: Invocation, *settings: str) -> NextStep:
+    """The remedy of the first gap that has one; if none has, the records are kept.
+
+    ``settings`` are the rehearsal's ``--set`` options.
+    """
     for skipped in report.skipped:
-        if match := _NAMED_COMMAND_PATTERN.search(skipped.why.en):
-            return NextStep(match[0].strip(), translated("generates what is missing here"))
-        if match := _DOWNLOAD_PATTERN.search(skipped.why.en):
-            return NextStep(match[0], translated("downloads what the program asks for; then rehearse again"))
-        if (match := _REQUIRED_OPTION_PATTERN.search(skipped.why.en)) and call.command:
-            return NextStep(
-                _gonogo_command("rehearse", call, *match[1].split()),
-                _DOES_BUILD_ENVIRONMENT if match[1] == "--yes" else _DOES_REHEARSE,
-            )
-    if "timed-out" in outcomes:
-        return NextStep(_gonogo_command("rehearse", call, "--timeout", "3600"), _DOES_EXTEND_TIMEOUT)
-    return NextStep(_gonogo_command("rehearse", call, "--keep", _RECORDS_FOLDER), _DOES_KEEP_RECORDS)
+        if skipped.remedy is not None and (step := _remedy_step(skipped.remedy, call, *settings)) is not None:
+            return step
+    command = _gonogo_command("rehearse", call, *settings, "--keep", _RECORDS_FOLDER)
+    return _step(command, Purpose.KEEP_RECORDS)
+
+
+def _remedy_step(remedy: GapRemedy, call: Invocation, *settings: str) -> NextStep | None:
+    """The remedy in the user's own call; None if it needs the launch command, and that is unknown."""
+    details = {"subject": remedy.subject} if remedy.subject else {}
+    if remedy.kind == "command":
+        return _step(remedy.command, remedy.purpose, **details)
+    if not call.command:
+        return None
+    if remedy.kind == "prepare":
+        command = _gonogo_command("prepare", call, *remedy.options, with_machine_options=False)
+    else:
+        command = _gonogo_command("rehearse", call, *settings, *remedy.options)
+    return _step(command, remedy.purpose, **details)
 
 
 def _after_changed(report: Report, changed: Sequence[ChangedSetting], call: Invocation) -> NextStep:
@@ -200,34 +208,34 @@ def _after_changed(report: Report, changed: Sequence[ChangedSetting], call: Invo
     if report.verdict is Verdict.GO:
         files = ", ".join(dict.fromkeys(file for one in changed for file in one.files))
         said = ", ".join(f"{one.name}={one.value}" for one in changed)
-        return NextStep("", translated("to keep it, set {settings} in {files}").format(settings=said, files=files))
+        return _step("", Purpose.KEEP_SETTINGS, settings=said, files=files)
     if _errors(report):
         return _step_to_explain(report)
     words = [word for one in changed for word in ("--set", f"{one.name}={one.value}")]
-    return NextStep(_gonogo_command("rehearse", call, *words, "--keep", _RECORDS_FOLDER), _DOES_KEEP_RECORDS)
+    return _step_to_close_gap(report, call, *words)
 
 
 def _after_diagnosis(report: Report, call: Invocation) -> NextStep:
     if report.verdict is Verdict.GO:
-        return NextStep("", _NOTHING_LEFT)
+        return _step("", Purpose.NOTHING_LEFT)
     errors = _errors(report)
     if call.command and errors:
-        return NextStep(_gonogo_command("rehearse", call), _DOES_PROVE_CURE)
+        return _step(_gonogo_command("rehearse", call), Purpose.PROVE_CURE)
     if errors:
         return _step_to_explain(report)
     if call.command:
-        return NextStep(_gonogo_command("rehearse", call), _DOES_REHEARSE)
+        return _step(_gonogo_command("rehearse", call), Purpose.REHEARSE)
     files = call.files or ("LOG",)
-    return NextStep(shlex.join(["gonogo", "diagnose", *files, "--project", "."]), _DOES_READ_RUN_FILES)
+    return _step(shlex.join(["gonogo", "diagnose", *files, "--project", "."]), Purpose.READ_RUN_FILES)
 
 
 def _after_run(report: Report, call: Invocation) -> NextStep:
     if report.verdict is Verdict.GO:
-        return NextStep("", _NOTHING_LEFT)
+        return _step("", Purpose.NOTHING_LEFT)
     errors = _errors(report)
     if errors:
         return _step_to_explain(report)
-    return NextStep(_gonogo_command("rehearse", call, with_machine_options=False), _DOES_REHEARSE)
+    return _step(_gonogo_command("rehearse", call, with_machine_options=False), Purpose.REHEARSE)
 
 
 def _after_cure(report: Report, call: Invocation) -> NextStep:
@@ -235,17 +243,15 @@ def _after_cure(report: Report, call: Invocation) -> NextStep:
     assert cure is not None
     if report.verdict is Verdict.GO:
         if cure.patch and cure.patch_file is not None and not cure.applied:
-            return NextStep(
-                f"git apply {shlex.quote(cure.patch_file)}", translated("in {folder}").format(folder=cure.folder)
-            )
+            return _step(f"git apply {shlex.quote(cure.patch_file)}", Purpose.APPLY_PATCH, folder=cure.folder)
         if cure.pins:
-            return NextStep(shlex.join(["pip", "install", *cure.pins]), translated("the versions it needs"))
+            return _step(shlex.join(["pip", "install", *cure.pins]), Purpose.PIN_VERSIONS)
         if cure.command:
             call = msgspec.structs.replace(call, command=cure.command)
-        return NextStep(_gonogo_command("run", call, with_machine_options=False), _ON_GPUS)
+        return _step(_gonogo_command("run", call, with_machine_options=False), Purpose.RUN)
     if report.findings:
         return _step_to_explain(report)
-    return NextStep(_gonogo_command("rehearse", call), _DOES_REHEARSE)
+    return _step(_gonogo_command("rehearse", call), Purpose.REHEARSE)
 
 
 def _after_bisection(report: Report, call: Invocation) -> NextStep:
@@ -253,12 +259,12 @@ def _after_bisection(report: Report, call: Invocation) -> NextStep:
     assert found is not None
     if found.change is not None and found.nearest_good is not None:
         pin = f"{found.package}=={found.nearest_good}"
-        return NextStep(shlex.join(["pip", "install", pin]), translated("the nearest release that works"))
+        return _step(shlex.join(["pip", "install", pin]), Purpose.NEAREST_RELEASE)
     if report.verdict is Verdict.NO_GO:
-        return NextStep(_gonogo_command("cure", call), _DOES_CURE)
+        return _step(_gonogo_command("cure", call), Purpose.CURE)
     if report.verdict is Verdict.GO:
-        return NextStep(_gonogo_command("run", call, with_machine_options=False), _ON_GPUS)
-    return NextStep(_gonogo_command("rehearse", call), _DOES_REHEARSE)
+        return _step(_gonogo_command("run", call, with_machine_options=False), Purpose.RUN)
+    return _step(_gonogo_command("rehearse", call), Purpose.REHEARSE)
 
 
 def _after_plan(report: Report, call: Invocation) -> NextStep:
@@ -267,15 +273,15 @@ def _after_plan(report: Report, call: Invocation) -> NextStep:
     if plan.fitting:
         if "--write" in call.options:
             folder = call.options[call.options.index("--write") + 1]
-            return NextStep(shlex.join(["bash", f"{folder}/launch_deepspeed.sh"]), _ON_GPUS)
-        return NextStep(_gonogo_command("plan", call, "--write", "launch", files=call.files), _DOES_WRITE_LAUNCH_FILES)
+            return _step(shlex.join(["bash", f"{folder}/launch_deepspeed.sh"]), Purpose.RUN)
+        return _step(_gonogo_command("plan", call, "--write", "launch", files=call.files), Purpose.WRITE_LAUNCH_FILES)
     if plan.solve:
-        return NextStep("gonogo gpus", translated("lists larger GPUs"))
-    return NextStep(_gonogo_command("plan", call, "--solve", "gpus", files=call.files), _DOES_PLAN)
+        return _step("gonogo gpus", Purpose.LIST_GPUS)
+    return _step(_gonogo_command("plan", call, "--solve", "gpus", files=call.files), Purpose.COUNT_GPUS)
 
 
 def _after_env(report: Report, call: Invocation) -> NextStep:
     errors = _errors(report) or list(report.findings)
     if report.verdict is not Verdict.GO and errors:
         return _step_to_explain(report)
-    return NextStep("gonogo check .", translated("reads a project's files along with it"))
+    return _step("gonogo check .", Purpose.READ_PROJECT_FILES)

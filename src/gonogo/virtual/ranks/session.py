@@ -291,7 +291,7 @@ class Session:
                 known = self.plan.scratch, self.mode.uses_meta, self.plan.written_folders
                 if (trace := find_internal_failure(error, failure, *known)) is not None:
                     outcome, place = "unsupported", _innermost_location(failure.frames)
-                    unsupported.append(Unsupported(trace.what, place, trace.why.en, trace.why.zh))
+                    unsupported.append(Unsupported.of(trace.what, place, trace.reason))
         for where in self.started_processes.accelerator_uses():
             unsupported.append(spawned_ranks.accelerator_in_subprocess(where))
             outcome = "unsupported" if outcome == "raised" else outcome

@@ -7,8 +7,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+from gonogo.evidence.published.models import published_model
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
+from gonogo.finding.remedy import Reason, prepare_launch, run_command
 from gonogo.virtual.lookups.failed_lookups import is_folder_here, looked_for
 
 WEIGHT_FILE_NAMES = (
@@ -24,7 +26,8 @@ _LFS_POINTER_PREFIX = b"version https://git-lfs"
 NOT_CACHED = translated(
     "the model {name} is not in the Hugging Face cache, and a rehearsal does not use the network: gonogo prepare "
     "-- COMMAND generates it without weights if it is a published one; otherwise get its config: hf download "
-    "{name} --include '*.json' '*.txt' '*.model' '*.py' '*.jinja' --exclude '*.index.json'"
+    "{name} --include '*.json' --include '*.txt' --include '*.model' --include '*.py' --include '*.jinja' --exclude "
+    "'*.index.json'"
 )
 NO_FOLDER = translated(
     "the model folder {name} is not on this machine: gonogo prepare -- COMMAND generates it, or put its "
@@ -36,13 +39,23 @@ NO_CONFIG = translated(
 INVALID_CONFIG = translated("{path} is not readable as JSON: {why}")
 
 
+_CONFIG_FILES = "--include '*.json' --include '*.txt' --include '*.model' --include '*.py' --include '*.jinja'"
+
+
+def model_not_cached(name: str) -> Reason:
+    """Why a model of the Hub can't be loaded, and how to get what a rehearsal needs of it."""
+    if published_model(name) is not None:
+        return Reason(NOT_CACHED.format(name=name), prepare_launch())
+    download = run_command(f"hf download {{name}} {_CONFIG_FILES} --exclude '*.index.json'")
+    return Reason(NOT_CACHED.format(name=name), download.format(name=name))
+
+
 class ModelNotDownloaded(OSError):
     """A model on the hub that is not on this machine; the training machine may be able to download it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.text = NOT_CACHED.format(name=name)
-        super().__init__(self.text.en)
+        super().__init__(NOT_CACHED.format(name=name).en)
 
 
 class MissingModelError(UserError, OSError):
