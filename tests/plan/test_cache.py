@@ -81,7 +81,7 @@ def test_versions_and_the_environment_matter(tmp_path: Path, monkeypatch: pytest
     found = {key(asked, tmp_path / "scratch")}
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     found.add(key(asked, tmp_path / "scratch"))
-    monkeypatch.setattr(cache, "_versions", lambda: {"torch": "another"})
+    monkeypatch.setattr(cache, "_package_versions", lambda: {"torch": "another"})
     found.add(key(asked, tmp_path / "scratch"))
     assert len(found) == 3
 

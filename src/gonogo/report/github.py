@@ -17,10 +17,10 @@ _COMMAND_OF_SEVERITY = {Severity.ERROR: "error", Severity.WARNING: "warning", Se
 
 def to_github(report: Report, language: str) -> str:
     """The answer in three lines; one workflow command per finding, gap and similar thread; a summary line."""
-    return "".join(f"{line}\n" for line in _lines(report, language))
+    return "".join(f"{line}\n" for line in _report_lines(report, language))
 
 
-def _lines(report: Report, language: str) -> Iterator[str]:
+def _report_lines(report: Report, language: str) -> Iterator[str]:
     answer = make_headline(report)
     yield f"gonogo {clean_line(report.command)}{colon(language)}{clean_line(verdict_line(report, language))}"
     yield f"{word('reason', language)}{colon(language)}{clean_line(answer.reason.in_language(language))}"
@@ -60,12 +60,12 @@ def _annotation(finding: Finding, language: str) -> str:
 
 def _workflow_command(name: str, properties: dict[str, str], message: str) -> str:
     listed = ",".join(f"{key}={_escape_property(value)}" for key, value in properties.items())
-    return f"::{name} {listed}::{_data(message)}"
+    return f"::{name} {listed}::{_escape_data(message)}"
 
 
-def _data(text: str) -> str:
+def _escape_data(text: str) -> str:
     return clean(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _escape_property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+    return _escape_data(text).replace(":", "%3A").replace(",", "%2C")

@@ -40,7 +40,7 @@ def bisect_report(result: BisectState) -> Report:
         findings=failing.report.findings if failing and failing.report else (),
         covered=tuple(_covered_text(result.package, trial) for trial in result.trials if trial.why is None),
         skipped=tuple(_skipped_items(result)),
-        bisection=_bisection(result),
+        bisection=_to_bisection(result),
         notes=tuple(notes),
     )
 
@@ -91,7 +91,7 @@ def _skipped_items(result: BisectState) -> list[Skipped]:
     return [*skipped, *(good.report.skipped if good and good.report and good.why is None else ())]
 
 
-def _bisection(result: BisectState) -> Bisection:
+def _to_bisection(result: BisectState) -> Bisection:
     search = result.search
     is_found = search is not None and len(search.suspects) == 1
     change = None if search is None else "breaks" if search.good < search.bad else "mends"
