@@ -26,7 +26,7 @@ def _report_lines(report: Report, language: str) -> Iterator[str]:
     yield f"{word('reason', language)}{colon(language)}{clean_line(answer.reason.in_language(language))}"
     yield f"{word('next', language)}{colon(language)}{clean_line(answer.next.said(language))}"
     for finding in report.findings:
-        yield _annotation(finding, language)
+        yield _annotation_line(finding, language)
     for skipped in report.skipped:
         what, why = skipped.what.in_language(language), skipped.why.in_language(language)
         yield _workflow_command("notice", {"title": word("skipped", language)}, f"{what}{colon(language)}{why}")
@@ -39,7 +39,7 @@ def _report_lines(report: Report, language: str) -> Iterator[str]:
     yield f"gonogo {clean_line(report.command)}{colon(language)}{comma.join(part for part in parts if part)}"
 
 
-def _annotation(finding: Finding, language: str) -> str:
+def _annotation_line(finding: Finding, language: str) -> str:
     properties: dict[str, str] = {}
     if finding.spans and not is_stream(finding.spans[0].path):
         span = finding.spans[0]

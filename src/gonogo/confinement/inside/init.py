@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import NoReturn, TypedDict
 
     class Spec(TypedDict):
-        """The message that gonogo sends: see ``WorldServer._message``."""
+        """The message that gonogo sends: see ``World._init_message``."""
 
         means: str
         in_user_namespace: bool

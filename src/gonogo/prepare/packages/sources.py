@@ -121,10 +121,10 @@ def download_archive(address: str, folder: Path) -> PackageSource:
     stated = re.search(r"(?:^|&)sha256=([0-9a-f]{64})\b", fragment)
     if stated is not None and stated[1] != digest:
         raise SourceUnavailable(f"what {shown(url)} holds is not what its address says (sha256 {digest})")
-    return PackageSource(file, digest, _subfolder(fragment))
+    return PackageSource(file, digest, _subfolder_in_fragment(fragment))
 
 
-def _subfolder(fragment: str) -> str:
+def _subfolder_in_fragment(fragment: str) -> str:
     found = re.search(r"(?:^|&)subdirectory=([^&]*)", fragment)
     parts = urllib.parse.unquote(found[1]).strip("/").split("/") if found is not None else []
     if any(part in ("", ".", "..") for part in parts) and parts != [""]:
@@ -216,7 +216,7 @@ def clone_repository(address: str, folder: Path, report_progress: Say) -> Packag
     git runs without hooks and submodules, and never asks for a password. Raises SourceUnavailable.
     """
     url, revision, fragment = parsed(address)
-    subfolder = _subfolder(fragment)
+    subfolder = _subfolder_in_fragment(fragment)
     what = translated("fetching {url}").format(url=shown(url))
     _run_git(["clone", "--quiet", "--no-checkout", "--", url, str(folder)], folder.parent, report_progress, what)
     wanted = "HEAD"
