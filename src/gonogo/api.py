@@ -51,7 +51,9 @@ def check_files(*paths: str | Path, command: Words = (), environment: str | Path
     if environment is not None:
         settings = replace(settings, environment=Path(environment))
     words, files = _split_command(command), [str(path) for path in paths]
-    return _to_displayed(check(files, words, settings=settings).report, Invocation(tuple(words), files=tuple(files)))
+    return _displayed_report(
+        check(files, words, settings=settings).report, Invocation(tuple(words), files=tuple(files))
+    )
 
 
 def rehearse_command(
@@ -87,7 +89,9 @@ def rehearse_command(
     say = progress_lines(language)
     with live_display(language) as shown:
         _, report = prepare_and_rehearse(request, shown or (lambda status: say(status.activity)))
-    return _to_displayed(report, Invocation(tuple(request.command), machine_options(gpus, nodes, host_memory, env=env)))
+    return _displayed_report(
+        report, Invocation(tuple(request.command), machine_options(gpus, nodes, host_memory, env=env))
+    )
 
 
 def diagnose_logs(*logs: str | Path, command: Words = ()) -> DisplayedReport:
@@ -95,14 +99,14 @@ def diagnose_logs(*logs: str | Path, command: Words = ()) -> DisplayedReport:
     from gonogo.diagnose.findings import read_failure
 
     words, files = _split_command(command), [str(log) for log in logs]
-    return _to_displayed(read_failure(files, command=words).report(), Invocation(tuple(words), files=tuple(files)))
+    return _displayed_report(read_failure(files, command=words).report(), Invocation(tuple(words), files=tuple(files)))
 
 
 def _split_command(command: Words) -> list[str]:
     return shlex.split(command) if isinstance(command, str) else list(command)
 
 
-def _to_displayed(report: Report, call: Invocation) -> DisplayedReport:
+def _displayed_report(report: Report, call: Invocation) -> DisplayedReport:
     sys.stderr.flush()
     report = called(report, call)
     return DisplayedReport(**{name: getattr(report, name) for name in report.__struct_fields__})

@@ -33,7 +33,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def key(asked: PlanRequest, folder: Path, cell: Measurement = CELL) -> str:
     folder.mkdir(exist_ok=True)
     meter = Meter(asked, folder, lambda done, every: None)
-    return cache.key_of(meter._job("cell", cell), asked.machine.accelerator, folder)
+    return cache.key_of(meter._make_job("cell", cell), asked.machine.accelerator, folder)
 
 
 def test_the_place_of_the_model_and_of_the_scratch_folder_do_not_matter(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_versions_and_the_environment_matter(tmp_path: Path, monkeypatch: pytest
     found = {key(asked, tmp_path / "scratch")}
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     found.add(key(asked, tmp_path / "scratch"))
-    monkeypatch.setattr(cache, "_versions", lambda: {"torch": "another"})
+    monkeypatch.setattr(cache, "_package_versions", lambda: {"torch": "another"})
     found.add(key(asked, tmp_path / "scratch"))
     assert len(found) == 3
 

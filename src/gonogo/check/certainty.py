@@ -52,14 +52,14 @@ def downgrade_rewritten_config(findings: Sequence[Finding], run: Run) -> list[Fi
     line = _config_open_line(run)
     if line is None:
         return list(findings)
-    return [_downgrade(one, Certainty.LIKELY, _CONFIG_OPENED_BY_PROGRAM.format(line=line)) for one in findings]
+    return [_downgrade_finding(one, Certainty.LIKELY, _CONFIG_OPENED_BY_PROGRAM.format(line=line)) for one in findings]
 
 
 def _is_downgradable(finding: Finding, scripts: dict[str, Script]) -> bool:
     return finding.certainty is not Certainty.POSSIBLE and bool(finding.spans) and finding.spans[0].path in scripts
 
 
-def _downgrade(finding: Finding, certainty: Certainty, reason: Text) -> Finding:
+def _downgrade_finding(finding: Finding, certainty: Certainty, reason: Text) -> Finding:
     if CERTAINTY_ORDER[finding.certainty] <= CERTAINTY_ORDER[certainty]:
         return finding
     return replace(finding, certainty=certainty, confirm=(*finding.confirm, reason))
@@ -68,9 +68,9 @@ def _downgrade(finding: Finding, certainty: Certainty, reason: Text) -> Finding:
 def _downgrade_by_conditions(finding: Finding, script: Script, run: Run) -> Finding:
     line = finding.spans[0].line
     if run.launch is None and _TEST_FILE_PATTERN.search(script.source.path):
-        return _downgrade(finding, Certainty.POSSIBLE, _IN_TEST_FILE)
+        return _downgrade_finding(finding, Certainty.POSSIBLE, _IN_TEST_FILE)
     if run.launch is not None and not run.reached.holds(script.source.path, line):
-        return _downgrade(finding, Certainty.POSSIBLE, _CODE_NOT_CALLED)
+        return _downgrade_finding(finding, Certainty.POSSIBLE, _CODE_NOT_CALLED)
     if finding.certainty is not Certainty.CERTAIN:
         return finding
     for test in _enclosing_conditions(script, line):
@@ -80,7 +80,7 @@ def _downgrade_by_conditions(finding: Finding, script: Script, run: Run) -> Find
         certainty, condition = (
             (Certainty.POSSIBLE, _CONDITION_FAILS) if truth is False else (Certainty.LIKELY, _CONDITION_HOLDS)
         )
-        return _downgrade(finding, certainty, condition.format(test=ast.unparse(test)[:60], line=test.lineno))
+        return _downgrade_finding(finding, certainty, condition.format(test=ast.unparse(test)[:60], line=test.lineno))
     return finding
 
 
@@ -219,5 +219,6 @@ def downgrade_other_declarations(findings: Sequence[Finding], other: str, told: 
     there = {(finding.hazard, finding.parameter) for finding in told}
     reason = _OTHER_DECLARATION.format(other=other)
     return [
-        one if (one.hazard, one.parameter) in there else _downgrade(one, Certainty.LIKELY, reason) for one in findings
+        one if (one.hazard, one.parameter) in there else _downgrade_finding(one, Certainty.LIKELY, reason)
+        for one in findings
     ]

@@ -86,12 +86,12 @@ def check(
     the total. Raises UserError for a path that doesn't exist.
     """
     with gc_disabled():  # the trees are all kept: garbage collection would take a fifth of the time
-        return _check(
+        return _check_without_gc(
             paths, command, settings or CheckSettings(), use_installed, laid_over, allow_no_files, on_progress
         )
 
 
-def _check(
+def _check_without_gc(
     paths: Sequence[str],
     command: Sequence[str],
     settings: CheckSettings,
@@ -157,14 +157,14 @@ class _Handlers:
     """The hazards to call for each kind of evidence: those that override its handler."""
 
     def __init__(self, hazards: Sequence[Hazard]) -> None:
-        def overriding(handler: str) -> list[Hazard]:
+        def hazards_overriding(handler: str) -> list[Hazard]:
             base = getattr(Hazard, handler)
             return [hazard for hazard in hazards if getattr(type(hazard), handler) is not base]
 
-        self._config = overriding("in_config")
-        self._launch = overriding("in_launch")
-        self._script = overriding("in_script")
-        self._environment = overriding("in_environment")
+        self._config = hazards_overriding("in_config")
+        self._launch = hazards_overriding("in_launch")
+        self._script = hazards_overriding("in_script")
+        self._environment = hazards_overriding("in_environment")
         self._faults: dict[str, Skipped] = {}
         self._cut: set[str] = set()
 
@@ -180,12 +180,12 @@ class _Handlers:
                 found += self._findings_of(hazard, hazard.in_launch, run.launch, run)
         for script in run.scripts:
             for hazard in self._script:
-                found += self._in_script(hazard, script, run)
+                found += self._script_findings(hazard, script, run)
         for hazard in self._environment:
-            found += self._in_environment(hazard, run)
+            found += self._environment_findings(hazard, run)
         return downgrade_unreached(found, run), self._faults, self._cut
 
-    def _in_script(self, hazard: Hazard, script: Script, run: Run) -> list[Finding]:
+    def _script_findings(self, hazard: Hazard, script: Script, run: Run) -> list[Finding]:
         try:
             with time_limit(_SECONDS_PER_SCRIPT):
                 return self._findings_of(hazard, hazard.in_script, script, run)
@@ -194,7 +194,7 @@ class _Handlers:
             self._faults.setdefault(hazard.name, Skipped(Text(hazard.name, hazard.name), why))
             return []
 
-    def _in_environment(self, hazard: Hazard, run: Run) -> list[Finding]:
+    def _environment_findings(self, hazard: Hazard, run: Run) -> list[Finding]:
         found = self._findings_of(hazard, hazard.in_environment, run.environment, run)
         if any(finding.certainty is Certainty.CERTAIN for finding in found):
             for other in run.in_alternatives():

@@ -64,7 +64,7 @@ def planned(findings: Iterable[Finding], *, unsafe: bool) -> FixPlan:
         fix = next((fix for fix in finding.fixes if fix.edits and fix.applicability in allowed), None)
         if fix is None:
             continue
-        clash = next((edit for edit in fix.edits if _clashes(edit, edits.get(edit.path, []))), None)
+        clash = next((edit for edit in fix.edits if _conflicts_with_any(edit, edits.get(edit.path, []))), None)
         if clash is not None:
             why = translated("another fix changes the same lines: review it, then run --fix again")
             conflicts.append(NotApplied(finding.hazard, clash.path, why))
@@ -78,7 +78,7 @@ def planned(findings: Iterable[Finding], *, unsafe: bool) -> FixPlan:
     return FixPlan(edits, tuple(done), tuple(conflicts))
 
 
-def _clashes(edit: Edit, others: Sequence[Edit]) -> bool:
+def _conflicts_with_any(edit: Edit, others: Sequence[Edit]) -> bool:
     for other in others:
         if edit == other:
             continue

@@ -150,13 +150,13 @@ def _handles_import_error(script: Script, node: ast.stmt) -> bool:
     while (outer := script.index.parents.get(inner)) is not None:
         if isinstance(outer, ast.Try) and inner in outer.body:
             caught = (one for one in outer.handlers if one.type is None or _IMPORT_ERRORS & {*identifiers(one.type)})
-            if (handler := next(caught, None)) is not None and not _ends(handler):
+            if (handler := next(caught, None)) is not None and not _handler_exits(handler):
                 return True
         inner = outer
     return False
 
 
-def _ends(handler: ast.ExceptHandler) -> bool:
+def _handler_exits(handler: ast.ExceptHandler) -> bool:
     return any(
         isinstance(part, ast.Raise) or (isinstance(part, ast.Call) and last_name(part) in _EXIT_CALLS)
         for part in ast.walk(handler)

@@ -91,7 +91,7 @@ class RunMaker:
         model = _loaded_model(arguments, scripts, launch.cwd)
         for field in (launch.framework_config,):
             if path := launch.path_of(field):
-                self._use(path)
+                self._read_and_mark_used(path)
         run = Run(
             environment,
             launch=launch,
@@ -166,7 +166,7 @@ class RunMaker:
             return (read_script(written.source),), ()
         if path is None or not is_file(path):
             return (), ()
-        source = self._use(path)
+        source = self._read_and_mark_used(path)
         if source is None:
             return (), ()
         root, looked_in = project_root(launch, path), python_path_of(launch, path, accelerate)
@@ -208,7 +208,7 @@ class RunMaker:
             self.files.skipped.append(Skipped(Text(path, path), problem.message))
         return problem is None
 
-    def _use(self, path: Path) -> SourceFile | None:
+    def _read_and_mark_used(self, path: Path) -> SourceFile | None:
         source = self.files.read(path)
         if source is not None:
             self.used.add(source.path)
@@ -224,7 +224,7 @@ class RunMaker:
         if written is not None:
             inline = written.source
             return read_accelerate_config(inline) if inline is not None else None
-        source = self._use(path) if is_file(path) else None
+        source = self._read_and_mark_used(path) if is_file(path) else None
         return read_accelerate_config(source) if source is not None else None
 
     def _config_of(self, launch: Launch, run: Run) -> tuple[Field, DeepSpeedConfig | None]:
@@ -257,7 +257,7 @@ class RunMaker:
         source = written.source if written is not None else None
         on_disk = path is not None and is_file(path)
         if written is None and path is not None and on_disk:
-            source = self._use(path)
+            source = self._read_and_mark_used(path)
         if source is not None:
             return read_deepspeed_config(
                 source, run.arguments, world_size=world, hidden_size=hidden, accelerate=accelerate, framework=framework
@@ -293,7 +293,7 @@ class RunMaker:
                 path = field.string
                 if path and path.endswith(".json"):
                     for folder in dict.fromkeys((cwd or Path.cwd(), Path(script.source.path).parent)):
-                        if is_file(folder / path) and (source := self._use(folder / path)) is not None:
+                        if is_file(folder / path) and (source := self._read_and_mark_used(folder / path)) is not None:
                             return read_deepspeed_config(source, run.arguments, world_size=world, hidden_size=hidden)
         return None
 

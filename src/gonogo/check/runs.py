@@ -80,7 +80,7 @@ def gather(
         gatherer.add_command(command)
     for path in paths or ([] if command else ["."]):
         gatherer.add_file_or_folder(path)
-    return gatherer.gathered()
+    return gatherer.gather_runs()
 
 
 _PARAMETER_PATTERN = re.compile(r"^[^#\n]*?(\$(?:[1-9@*#]|\{[1-9@*#][^}\n]*\}))", re.MULTILINE)
@@ -264,7 +264,7 @@ class _Gatherer:
                     break
         self.not_ours.append(Skipped(Text(path, path), why))
 
-    def gathered(self) -> GatheredRuns:
+    def gather_runs(self) -> GatheredRuns:
         maker = RunMaker(self.files)
         runs = [run for launch in self._distinct_launches() if (run := self._run_of(maker, launch)) is not None]
         runs += self._runs_of_unused_files(maker, [run.environment for run in runs])
@@ -322,7 +322,7 @@ class _Gatherer:
                 self._skip_unsupported_file(source.path, source)
         runs += run_maker.runs_of_scripts(self.found[FileKind.PYTHON], environment, self.named)
         for source in self.found[FileKind.ENVIRONMENT]:
-            read = self._environment(Path(source.path))
+            read = self._cached_environment(Path(source.path))
             used = (*launch_environments, *(run.environment for run in runs))
             if read.packages and not any(environment is read for environment in used):
                 runs.append(Run(read))
@@ -333,7 +333,7 @@ class _Gatherer:
     def _environment_for(self, launch: Launch | None) -> Environment:
         """The versions that a launch will have, from the given environment file or the nearest one with versions."""
         if self._asked_for is not None:
-            return self._environment(self._asked_for)
+            return self._cached_environment(self._asked_for)
         folders = [self.files.base]
         if launch is not None:
             folders = [launch.cwd, *([Path(launch.source.path).absolute().parent] if launch.source.writable else [])]
@@ -341,11 +341,11 @@ class _Gatherer:
         elif self.found[FileKind.ENVIRONMENT]:
             folders = [Path(self.found[FileKind.ENVIRONMENT][0].path).absolute().parent]
         if launch is None and not any(self.found.values()):
-            return self._environment(None)
+            return self._cached_environment(None)
         files = list(environment_files(folders))
         stating = (path for path in files if any(self._declared_environment(path).has(name) for name in STACK))
         file = next(stating, files[0] if files else None)
-        found = self._environment(file)
+        found = self._cached_environment(file)
         job = self._jobs.get(id(launch))
         image = launch.image if launch is not None and launch.in_container else None
         if job is None and image is None:
@@ -361,7 +361,7 @@ class _Gatherer:
             return job_environment_of(job, script, found)
         return in_container(image or Field.missing(), launch.container_script if launch is not None else None, found)
 
-    def _environment(self, path: Path | None) -> Environment:
+    def _cached_environment(self, path: Path | None) -> Environment:
         key = Path(os.path.abspath(path)) if path is not None else None
         if key not in self._environments:
             self._environments[key] = self._read_environment(key)
@@ -371,7 +371,7 @@ class _Gatherer:
         declared = self._declared_environment(path) if path is not None else Environment.unknown()
         if path is not None and self._is_requested_environment(path) and self.laid_over is None:
             return declared  # a file that describes another machine: the packages installed here don't matter
-        found = declared.over(self._machine) if self.use_installed else declared
+        found = declared.over(self._machine_environment) if self.use_installed else declared
         if self.use_installed and not self.typed:
             found = msgspec.structs.replace(found, declared=declared)
         if path is not None:
@@ -403,7 +403,7 @@ class _Gatherer:
         return self._declared_by[path]
 
     @cached_property
-    def _machine(self) -> Environment:
+    def _machine_environment(self) -> Environment:
         from gonogo.evidence.environment.this_machine import this_machine
 
         return this_machine()

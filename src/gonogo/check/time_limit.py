@@ -22,7 +22,7 @@ def time_limit(seconds: float) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGVTALRM, _raise)
+    before = signal.signal(signal.SIGVTALRM, _raise_time_limit)
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
     try:
         yield
@@ -31,5 +31,5 @@ def time_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-def _raise(number: int, frame: FrameType | None) -> None:
+def _raise_time_limit(number: int, frame: FrameType | None) -> None:
     raise TimeLimitReached

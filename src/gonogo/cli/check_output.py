@@ -39,7 +39,7 @@ def check_progress(language: str, stream: TextIO | None = None) -> Iterator[Call
     begun = time.monotonic()
     bar: Progress | None = None
 
-    def advance(done: int, total: int) -> None:
+    def advance_bar(done: int, total: int) -> None:
         nonlocal bar
         if bar is None and time.monotonic() - begun > _PROGRESS_DELAY_SECONDS:
             bar = _progress_bar(stream, language)
@@ -48,7 +48,7 @@ def check_progress(language: str, stream: TextIO | None = None) -> Iterator[Call
             bar.update(bar.task_ids[0], completed=done, total=total)
 
     try:
-        yield advance
+        yield advance_bar
     finally:
         if bar is not None:
             bar.stop()
@@ -96,10 +96,10 @@ class ReadOnlyFiles:
     def may_replace(self, path: str) -> bool:
         """Whether the user allows this read-only file to be replaced."""
         if path not in self._known:
-            self._known[path] = self._asked(path)
+            self._known[path] = self._ask_to_change_read_only(path)
         return self._known[path]
 
-    def _asked(self, path: str) -> bool:
+    def _ask_to_change_read_only(self, path: str) -> bool:
         if not (self._stream.isatty() and self._answers.isatty()):
             return False
         self._stream.write(_READ_ONLY.format(path=path).in_language(self._language))

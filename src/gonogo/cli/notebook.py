@@ -31,14 +31,14 @@ def load(shell: Any) -> None:
     def gonogo(line: str, cell: str | None = None) -> None:
         """gonogo COMMAND [OPTIONS], as on the command line; a cell's text is the launch script or log."""
         try:
-            _run(shlex.split(line), cell, in_terminal=type(shell).__name__ == "TerminalInteractiveShell")
+            _run_and_display(shlex.split(line), cell, in_terminal=type(shell).__name__ == "TerminalInteractiveShell")
         except UserError as error:
             print(f"gonogo: {error.text.in_language(choose_language(None, os.environ))}", file=sys.stderr)
 
     shell.register_magic_function(gonogo, magic_kind="line_cell")
 
 
-def _run(words: list[str], cell: str | None, *, in_terminal: bool) -> None:
+def _run_and_display(words: list[str], cell: str | None, *, in_terminal: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="gonogo-") as folder:
         page = Path(folder, "report.html")
         if cell is not None:

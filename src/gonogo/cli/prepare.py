@@ -84,7 +84,7 @@ def prepare(
         from gonogo.prepare.prepare import Preparation
         from gonogo.report.output import check_writable, publish_text
 
-        def publish(preparation: Preparation) -> None:
+        def publish_preparation(preparation: Preparation) -> None:
             buffer = io.StringIO()
             write(buffer, preparation, command or (), format_, language, not list_)
             publish_text(lambda stream: stream.write(redact(buffer.getvalue())), output)
@@ -97,7 +97,7 @@ def prepare(
             from gonogo.prepare.prepare import prepare_models
 
             done = prepare_models(model, write=not list_)
-            publish(done)
+            publish_preparation(done)
             raise SystemExit((Verdict.GO if done.complete else Verdict.CANNOT_TELL).exit_status)
         command = words_of(command or [])
         if not command:
@@ -142,5 +142,5 @@ def prepare(
                 write=not list_,
                 probe=None if quiet else functools.partial(run_probe, request, on_progress),
             )
-        publish(done)
+        publish_preparation(done)
         raise SystemExit((Verdict.GO if done.complete else Verdict.CANNOT_TELL).exit_status)

@@ -58,10 +58,10 @@ class ReaderOptions:
 
 def with_reader_pack(failure: LoggedFailure, report: Report, language: str) -> Report:
     """Add the evidence for a reader to the report."""
-    return replace(report, pack=_pack(failure, report, language).text)
+    return replace(report, pack=_reader_pack(failure, report, language).text)
 
 
-def _pack(failure: LoggedFailure, report: Report, language: str) -> ReaderPack:
+def _reader_pack(failure: LoggedFailure, report: Report, language: str) -> ReaderPack:
     return make_reader_pack(failure.log, report, failure.files, language=language)
 
 
@@ -74,7 +74,7 @@ def with_model_reading(failure: LoggedFailure, report: Report, options: ReaderOp
     from gonogo.finding.second_opinion.model_reading import ModelReading
 
     server = options.server
-    pack = _pack(failure, report, "en")
+    pack = _reader_pack(failure, report, "en")
     if not _may_send(pack, server, options):
         return replace(report, reading=ModelReading(server.model, server.host, failed=_SENDING_DECLINED))
     reading, answer = read_with_model(server.model, server.host, server.ask, pack, failure.log, failure.files)

@@ -31,7 +31,7 @@ def log_read_progress(logs: list[str], language: str, stream: TextIO | None = No
     read = 0
     bar: Progress | None = None
 
-    def advance(count: int) -> None:
+    def advance_bar(count: int) -> None:
         nonlocal read, bar
         read += count
         if bar is None and time.monotonic() - begun > PATIENCE:
@@ -41,7 +41,7 @@ def log_read_progress(logs: list[str], language: str, stream: TextIO | None = No
             bar.update(bar.task_ids[0], completed=read)
 
     try:
-        yield advance
+        yield advance_bar
     finally:
         if bar is not None:
             bar.stop()

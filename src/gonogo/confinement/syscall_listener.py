@@ -65,7 +65,7 @@ class SyscallListener:
         self._new: list[int] = []
         self._wakes, self._wake = os.pipe()
         self._ending = False
-        self._thread = threading.Thread(target=self._listen, daemon=True, name="gonogo-listening")
+        self._thread = threading.Thread(target=self._serve_listeners, daemon=True, name="gonogo-listening")
 
     def __enter__(self) -> SyscallListener:
         self._thread.start()
@@ -85,7 +85,7 @@ class SyscallListener:
         self._new.append(listener)
         os.write(self._wake, b"\0")
 
-    def _listen(self) -> None:
+    def _serve_listeners(self) -> None:
         poll = select.poll()
         poll.register(self._wakes, select.POLLIN)
         listeners: set[int] = set()
@@ -98,7 +98,7 @@ class SyscallListener:
                         listeners.add(listener)
                         poll.register(listener, select.POLLIN)
                 elif event & select.POLLIN:
-                    self._answer(descriptor)
+                    self._answer_notification(descriptor)
                 else:  # all of its processes have ended
                     poll.unregister(descriptor)
                     listeners.discard(descriptor)
@@ -106,7 +106,7 @@ class SyscallListener:
         for listener in (*listeners, *self._new):
             os.close(listener)
 
-    def _answer(self, listener: int) -> None:
+    def _answer_notification(self, listener: int) -> None:
         message = bytearray(_NOTIFICATION.size)
         try:
             fcntl.ioctl(listener, _RECEIVE, message)

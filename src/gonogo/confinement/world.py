@@ -135,18 +135,18 @@ class World:
                     stderr=subprocess.PIPE if self.spec.namespace_helper else None,
                 )  # fmt: skip
             with contextlib.suppress(BrokenPipeError):
-                ours.send(marshal.dumps(self._message(layer)))
+                ours.send(marshal.dumps(self._init_message(layer)))
             self._receive_start_reply(ours)
         except BaseException:
             ours.close()
-            self._reap()
+            self._reap_process()
             raise
         self._control = ours
         self._thread = threading.Thread(target=self._receive_messages, args=(ours,), daemon=True, name="gonogo-world")
         self._thread.start()
         return self
 
-    def _message(self, layer: Path) -> dict[str, object]:
+    def _init_message(self, layer: Path) -> dict[str, object]:
         spec = self.spec
         return {
             "means": spec.means,
@@ -192,14 +192,14 @@ class World:
         if self._control is not None:
             with contextlib.suppress(OSError):
                 self._control.shutdown(socket.SHUT_RDWR)
-        self._reap()
+        self._reap_process()
         if self._thread is not None:
             self._thread.join(5)
         if self._control is not None:
             self._control.close()
             self._control = None
 
-    def _reap(self) -> None:
+    def _reap_process(self) -> None:
         if self._process is not None:
             try:
                 self._process.wait(10)

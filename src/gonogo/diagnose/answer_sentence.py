@@ -48,7 +48,7 @@ def failure_answer(
         )
     if statement is not None:
         return Answer(
-            because=statement.because, at=_place(facts, statement.at), change=statement.change, sure=statement.sure
+            because=statement.because, at=_place_text(facts, statement.at), change=statement.change, sure=statement.sure
         )
     if apart is None:
         return _truncated_traceback_answer(cut_place) if cut_place is not None else None
@@ -95,8 +95,8 @@ def _truncated_traceback_answer(cut_place: CodePlace) -> Answer:
 def _place_of_code(place: CodePlace) -> Text:
     release = f"{place.package} {place.release}".strip()
     if place.owner == "user" or not release:
-        return Text(f"{_location(place)}", f"{_location(place)}")
-    return Text(f"{_location(place)} of {release}", f"{_location(place)}（{release}）")
+        return Text(f"{_location_text(place)}", f"{_location_text(place)}")
+    return Text(f"{_location_text(place)} of {release}", f"{_location_text(place)}（{release}）")
 
 
 def _split_first_sentence(text: Text) -> tuple[Text, Text | None]:
@@ -157,11 +157,11 @@ def _place_of(facts: FailureFacts, finding: Finding) -> Text | None:
     if span is None:
         return None
     if any((raised.log, raised.line) == (span.path, span.line) for raised in facts.chain) and facts.at is not None:
-        return _place(facts)
+        return _place_text(facts)
     return Text(f"{span.path}:{span.line}", f"{span.path}:{span.line}")
 
 
-def _place(facts: FailureFacts, code_place: CodePlace | None = None) -> Text | None:
+def _place_text(facts: FailureFacts, code_place: CodePlace | None = None) -> Text | None:
     at, yours = code_place or facts.at, facts.your_line
     if at is None:
         raised = facts.chain[-1] if facts.chain else None
@@ -169,18 +169,18 @@ def _place(facts: FailureFacts, code_place: CodePlace | None = None) -> Text | N
     ranks = facts.chain[-1].ranks
     named = f" ({ranks_text(ranks).en})" if ranks else ""
     if at.owner == "user":
-        return Text(f"your {_location(at)}{named}", f"你自己的 {_location(at)}{named}")
+        return Text(f"your {_location_text(at)}{named}", f"你自己的 {_location_text(at)}{named}")
     release = f"{at.package} {at.release}".strip()
     of = Text(f" of {release}", f"（{release}）") if release else Text("", "")
     called = (
-        Text(f", called from your {_location(yours)}", f"，由你自己的 {_location(yours)} 调用")
+        Text(f", called from your {_location_text(yours)}", f"，由你自己的 {_location_text(yours)} 调用")
         if yours is not None
         else Text("", "")
     )
-    return Text(f"{_location(at)}{of.en}{called.en}{named}", f"{_location(at)}{of.zh}{called.zh}{named}")
+    return Text(f"{_location_text(at)}{of.en}{called.en}{named}", f"{_location_text(at)}{of.zh}{called.zh}{named}")
 
 
-def _location(place: CodePlace) -> str:
+def _location_text(place: CodePlace) -> str:
     file = place.path.replace("\\", "/").rpartition("/")[2] if place.owner != "user" else place.path
     line = f"{file}:{place.line}" if place.line else file
     return f"{place.function} ({line})" if place.function and not place.function.startswith("<") else line

@@ -28,7 +28,7 @@ def python_of(data: bytes) -> bytes | None:
     found: list[str] = []
     for cell in cells:
         if isinstance(cell, dict) and cell.get("cell_type") == "code":
-            lines = _lines(cell.get("source"))
+            lines = _cell_lines(cell.get("source"))
             if lines and lines[0].startswith("%%"):
                 continue  # a cell magic: the cell may be in another language
             for line in lines:
@@ -38,7 +38,7 @@ def python_of(data: bytes) -> bytes | None:
     return ("\n".join(found) + "\n").encode("utf-8", "surrogatepass")
 
 
-def _lines(source: Any) -> list[str]:
+def _cell_lines(source: Any) -> list[str]:
     text = "".join(one for one in source if isinstance(one, str)) if isinstance(source, list) else source
     return text.splitlines() if isinstance(text, str) else []
 

@@ -94,7 +94,7 @@ class Setup(msgspec.Struct, frozen=True):
 
     def mentions(self, pattern: str) -> bool:
         """True if the launch command, the script or the config matches ``pattern``, in :class:`Pattern`'s syntax."""
-        return any(_compiled(pattern).search(text) for text in self.texts)
+        return any(_compile_pattern(pattern).search(text) for text in self.texts)
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ class Setup(msgspec.Struct, frozen=True):
 
 
 @cache
-def _compiled(pattern: str) -> Pattern:
+def _compile_pattern(pattern: str) -> Pattern:
     return Pattern(pattern)
 
 

@@ -60,10 +60,10 @@ class DeviceGuard:
         if isinstance(error, Exception) and not hasattr(error, "_gonogo_noted"):
             from gonogo.guard.common.faults import harmless
 
-            harmless("exceptions")(_annotate)(error, self.model)
+            harmless("exceptions")(_annotate_error)(error, self.model)
 
 
-def _annotate(error: Exception, model: Any) -> None:
+def _annotate_error(error: Exception, model: Any) -> None:
     import os
 
     from gonogo.finding.language import language_of_locale

@@ -118,19 +118,19 @@ def _sorted_findings(findings: list[Finding], first_deaths: list[RankDeath]) -> 
     earliest = min(time.values(), default=0.0)
     root = {rank for rank, one in time.items() if one == earliest}
 
-    def follows(finding: Finding) -> bool:
+    def follows_root_failure(finding: Finding) -> bool:
         ranks = set(finding.ranks)
         return finding.severity is Severity.ERROR and bool(ranks) and bool(ranks & set(time)) and not ranks & root
 
     told: list[Finding] = []
     for finding in findings:
-        certainty = Certainty.POSSIBLE if follows(finding) else finding.certainty
+        certainty = Certainty.POSSIBLE if follows_root_failure(finding) else finding.certainty
         told.append(replace(finding, certainty=certainty))
     told.sort(key=lambda finding: min((time.get(rank, earliest) for rank in finding.ranks), default=earliest))
-    return sorted_findings(_deduplicated(told))
+    return sorted_findings(_deduplicate_findings(told))
 
 
-def _deduplicated(findings: list[Finding]) -> list[Finding]:
+def _deduplicate_findings(findings: list[Finding]) -> list[Finding]:
     kept: dict[tuple[str, tuple[int, ...], Span | None], Finding] = {}
     for finding in findings:
         kept.setdefault((finding.hazard, finding.ranks, finding.spans[0] if finding.spans else None), finding)

@@ -64,12 +64,12 @@ class _ExitLog:
 def _watch_subprocess(module: ModuleType, notes: _ExitLog) -> None:
     original = module.Popen._handle_exitstatus
 
-    def handle(self: Any, *arguments: Any, **named: Any) -> Any:
+    def handle_exitstatus(self: Any, *arguments: Any, **named: Any) -> Any:
         answer = original(self, *arguments, **named)
         notes.add(self.pid, self.returncode)
         return answer
 
-    module.Popen._handle_exitstatus = handle
+    module.Popen._handle_exitstatus = handle_exitstatus
 
 
 def _watch_multiprocessing(module: ModuleType, notes: _ExitLog) -> None:

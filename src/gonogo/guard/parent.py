@@ -81,12 +81,12 @@ def run_guarded(request: GuardRequest, environment: Mapping[str, str], language:
     except OSError as error:
         _warn_unguarded(request.folder, error, language)
 
-    def started(child_pid: int) -> None:
+    def record_child(child_pid: int) -> None:
         launched.child = child_pid
         _write_if_possible(request.folder, launched)
 
     try:
-        ended = run_child(request.command, guarded, watch, on_start=started)
+        ended = run_child(request.command, guarded, watch, on_start=record_child)
     except CommandStartError as error:
         print_error(error.text, language)
         ended = CommandResult(error.status)

@@ -44,7 +44,7 @@ def report_of(run: GuardedRun, folder: str | None = None, *, files: StaticFindin
         covered=tuple(_covered_items(run)),
         skipped=tuple(_skipped_items(run)),
         guarded_run=guarded_summary(run),
-        notes=tuple(_notes(run)),
+        notes=tuple(_report_notes(run)),
     )
 
 
@@ -97,7 +97,7 @@ def _skipped_items(run: GuardedRun) -> Iterator[Skipped]:
         )
 
 
-def _notes(run: GuardedRun) -> Iterator[Text]:
+def _report_notes(run: GuardedRun) -> Iterator[Text]:
     if interrupted(run):
         yield translated("The run was stopped from outside (Ctrl-C or a signal).")
     first = roots(run)

@@ -32,7 +32,7 @@ def guarded_summary(run: GuardedRun) -> guarded_run.GuardedRunSummary:
         started=run.started,
         seconds=round(run.ended - run.started, 3) if run.ended and run.started else None,
         steps=max((rank.last_step for rank in run.ranks), default=0),
-        first_failed=_death(first) if first is not None else None,
+        first_failed=_death_summary(first) if first is not None else None,
         standstill=_hang_summary(still) if still is not None else None,
         ranks=tuple(_summarize_rank(run, rank, ended.get(rank.rank)) for rank in run.ranks),
         missing_ranks=tuple(number for number in range(run.world_size) if run.ranks and run.rank(number) is None),
@@ -42,7 +42,7 @@ def guarded_summary(run: GuardedRun) -> guarded_run.GuardedRunSummary:
     )
 
 
-def _death(death: RankDeath) -> guarded_run.DeathSummary:
+def _death_summary(death: RankDeath) -> guarded_run.DeathSummary:
     return guarded_run.DeathSummary(
         rank=death.rank,
         how=death.how,

@@ -35,11 +35,11 @@ class Watch:
                 deleted, self._deleted = self._deleted, None
                 deleted()
             if self._deleted is not None:
-                self._look()
+                self._check_for_trouble()
         except Exception:  # this is optional: the final report says the same
             self._quiet_until = float("inf")
 
-    def _look(self) -> None:
+    def _check_for_trouble(self) -> None:
         now = time.monotonic()
         if self._has_new_trouble() and self._trouble_since is None:
             self._trouble_since = now

@@ -67,7 +67,7 @@ def _literals_of_sequence(parts: Iterable[Any]) -> LogLiterals | None:
             runs[-1] += letter
         elif kind is not kinds.AT:  # an anchor consumes no character
             runs.append("")
-            told.append(_of_part(kind, what))
+            told.append(_literals_of_part(kind, what))
     told += [LogLiterals({run.casefold()}) for run in runs if _byte_length(run) >= MIN_LITERAL_BYTES]
     return max((words for words in told if words), key=_selectivity, default=None)
 
@@ -82,7 +82,7 @@ def _letter(kind: Any, argument: Any) -> str:
     return ""
 
 
-def _of_part(kind: Any, argument: Any) -> LogLiterals | None:
+def _literals_of_part(kind: Any, argument: Any) -> LogLiterals | None:
     if kind is kinds.SUBPATTERN:
         return _literals_of_sequence(argument[3])
     if kind in (kinds.MAX_REPEAT, kinds.MIN_REPEAT):
@@ -151,10 +151,10 @@ class _LiteralCollector(ast.NodeVisitor):
 
     def literals_of_function(self, function: Callable[..., Any]) -> LogLiterals:
         """The literals of everything the function looks for; those of any log if there are none."""
-        self._function(function)
+        self._collect_from_function(function)
         return LogLiterals(self._found) if self._found and "" not in self._found else MATCHES_ANY_LOG
 
-    def _function(self, function: Callable[..., Any]) -> None:
+    def _collect_from_function(self, function: Callable[..., Any]) -> None:
         function = inspect.unwrap(function)
         module = function.__module__
         if function in self._seen or not module.startswith(("gonogo.hazards.", "gonogo.evidence.log.")):
@@ -169,7 +169,7 @@ class _LiteralCollector(ast.NodeVisitor):
             self.visit(statement)
         self._globals = outer
 
-    def _value(self, value: Any) -> None:
+    def _collect_from_value(self, value: Any) -> None:
         if isinstance(value, str):
             if _byte_length(value) >= MIN_LITERAL_BYTES:
                 self._found.add(value.casefold())
@@ -181,11 +181,11 @@ class _LiteralCollector(ast.NodeVisitor):
             )
         elif isinstance(value, (tuple, list, frozenset, set, dict)):
             for each in (*value, *value.values()) if isinstance(value, dict) else value:
-                self._value(each)
+                self._collect_from_value(each)
         elif isinstance(value, MethodType):
-            self._function(value.__func__)
+            self._collect_from_function(value.__func__)
         elif isinstance(value, FunctionType) or hasattr(value, "__wrapped__"):
-            self._function(value)
+            self._collect_from_function(value)
 
     def visit_Call(self, node: ast.Call) -> None:
         called = node.func
@@ -201,15 +201,15 @@ class _LiteralCollector(ast.NodeVisitor):
             self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:
-        self._value(self._globals.get(node.id))
+        self._collect_from_value(self._globals.get(node.id))
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         owner = node.value.id if isinstance(node.value, ast.Name) else ""
         if owner == "self":
             if node.attr not in ("name", "title"):
-                self._value(getattr(self._hazard, node.attr, None))
+                self._collect_from_value(getattr(self._hazard, node.attr, None))
         elif isinstance(module := self._globals.get(owner), ModuleType):
-            self._value(getattr(module, node.attr, None))
+            self._collect_from_value(getattr(module, node.attr, None))
         else:
             self.visit(node.value)
 
@@ -217,7 +217,7 @@ class _LiteralCollector(ast.NodeVisitor):
         """Of ``self.patterns["…"]`` that pattern alone; what is in ``self.texts`` is not searched in the log."""
         of_self = isinstance(node.value, ast.Attribute) and dotted(node.value)
         if of_self == "self.patterns" and isinstance(node.slice, ast.Constant):
-            self._value(self._hazard.patterns[str(node.slice.value)])
+            self._collect_from_value(self._hazard.patterns[str(node.slice.value)])
         elif of_self != "self.texts":
             self.generic_visit(node)
 
@@ -229,7 +229,7 @@ class _LiteralCollector(ast.NodeVisitor):
         """Skip f-strings: they are texts of findings."""
 
     def visit_Constant(self, node: ast.Constant) -> None:
-        self._value(node.value)
+        self._collect_from_value(node.value)
 
 
 def fewest(words: LogLiterals) -> tuple[str, ...]:

@@ -43,14 +43,14 @@ class Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             said = f"{error.type}: {error.flat_message}"
             if self.says.search(said) is not None:
                 return (error, at_most) if self.means(said) else None
-        for line in _lines(log, len(_KNOWN)):
+        for line in _matching_lines(log, len(_KNOWN)):
             if self.means(line.text):
                 return line, Certainty.LIKELY if at_most is Certainty.CERTAIN else at_most
         return None
 
 
 @lru_cache(maxsize=1)
-def _lines(log: FailureLog, known: int) -> tuple[LineMatch, ...]:
+def _matching_lines(log: FailureLog, known: int) -> tuple[LineMatch, ...]:
     return tuple(log.find_all(_any_of(known)))
 
 

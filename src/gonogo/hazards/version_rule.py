@@ -272,11 +272,11 @@ def has_accelerator_driver() -> bool:
 def requirements_of_package(environment: Environment, asking: str) -> tuple[Requirement, ...]:
     """What the environment's release of a package requires of other packages."""
     version = environment.version(asking)
-    return _requirements(asking, str(version)) if version is not None else ()
+    return _cached_requirements(asking, str(version)) if version is not None else ()
 
 
 @lru_cache(maxsize=256)
-def _requirements(asking: str, version: str) -> tuple[Requirement, ...]:
+def _cached_requirements(asking: str, version: str) -> tuple[Requirement, ...]:
     return requirements_of_release(asking, version)
 
 

@@ -81,12 +81,12 @@ def _is_applicable_to(log: FailureLog) -> Callable[[Hazard], bool]:
     # Don't suggest ZeRO-3 hazards for a log in which another engine shards.
     no_zero3 = log.says(_TORCH_SHARDING_PATTERN) and not under_zero3(log)
 
-    def counts(hazard: Hazard) -> bool:
+    def is_applicable(hazard: Hazard) -> bool:
         if no_zero3 and hazard.name.startswith("zero3-"):
             return False
         return not outside or getattr(hazard, "anywhere", False)
 
-    return counts
+    return is_applicable
 
 
 def _findings_by_last_frame(log: FailureLog, hazards: Iterable[Hazard]) -> Iterator[Finding]:

@@ -81,15 +81,15 @@ class FindingPlaces:
         if path is None:
             return []
         if (last.path, last.line) not in self._flows:
-            flow = statements_behind_backward(self._trees, path, last.line)
+            flow = statements_behind_backward(self._parsed_trees, path, last.line)
             if not flow and any(frame.function == "backward" for frame in inner):
-                flow = statements_behind_losses(self._trees)
+                flow = statements_behind_losses(self._parsed_trees)
             self._flows[last.path, last.line] = flow
         return self._flows[last.path, last.line]
 
     @cached_property
-    def _trees(self) -> dict[str, ast.Module]:
-        parsed = ((path, _parse(source)) for path, source in self._sources.items() if path.endswith(".py"))
+    def _parsed_trees(self) -> dict[str, ast.Module]:
+        parsed = ((path, _parse_source(source)) for path, source in self._sources.items() if path.endswith(".py"))
         return {path: tree for path, tree in parsed if tree is not None}
 
     def _at(self, span: Span, certainty: Certainty, failure: RankFailure) -> bool:
@@ -101,11 +101,11 @@ class FindingPlaces:
             frames = [frame for frame in told.frames if frame.owner == "user"]
             if certainty is not Certainty.CERTAIN:
                 frames = [last] if last is not None else []
-            if any(self._covers(span, frame) for frame in frames):
+            if any(self._span_covers_frame(span, frame) for frame in frames):
                 return True
         return False
 
-    def _covers(self, span: Span, frame: Frame) -> bool:
+    def _span_covers_frame(self, span: Span, frame: Frame) -> bool:
         if not self._is_file(span.path, frame):
             return False
         first, last = self._statement(span)
@@ -124,7 +124,7 @@ class FindingPlaces:
     def _statement(self, span: Span) -> tuple[int, int]:
         """The lines of the statement at a place: a traceback names the statement's first line, or an argument's."""
         if span.path not in self._statements:
-            self._statements[span.path] = list(_statements(self._sources.get(span.path)))
+            self._statements[span.path] = list(_simple_statement_lines(self._sources.get(span.path)))
         end = max(span.end_line, span.line)
         around = [lines for lines in self._statements[span.path] if lines[0] <= span.line <= lines[1]]
         first, last = max(around, default=(span.line, end))
@@ -210,14 +210,14 @@ def _distinctive_words(text: str) -> Iterator[str]:
                 yield one
 
 
-def _statements(source: SourceFile | None) -> Iterator[tuple[int, int]]:
-    tree = _parse(source)
+def _simple_statement_lines(source: SourceFile | None) -> Iterator[tuple[int, int]]:
+    tree = _parse_source(source)
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, _SIMPLE_STATEMENTS):
             yield node.lineno, node.end_lineno or node.lineno
 
 
-def _parse(source: SourceFile | None) -> ast.Module | None:
+def _parse_source(source: SourceFile | None) -> ast.Module | None:
     try:
         return ast.parse(source.text) if source is not None else None
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -47,7 +47,7 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
                 found[name] = replace(merged, certainty=Certainty.POSSIBLE) if named else merged
     place = {(line.path, line.number): index for index, line in reversed(list(enumerate(log.lines)))}
 
-    def order(finding: Finding) -> tuple[bool, bool, int, int]:
+    def sort_key(finding: Finding) -> tuple[bool, bool, int, int]:
         hazard = hazards[finding.hazard]
         first = finding.spans[0] if finding.spans else None
         where = place.get((first.path, first.line), len(place)) if first else len(place)
@@ -55,7 +55,7 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
         rare = rarity.get(finding.hazard, sum(other in found for other in hazard.yields_to))
         return hazard.fallback, hazard.consequence, where, rare
 
-    ordered = sorted_findings(sorted(found.values(), key=order))
+    ordered = sorted_findings(sorted(found.values(), key=sort_key))
     # A confident finding that nothing is wrong is listed above an error that is merely possible.
     confident = [finding for finding in ordered if finding.certainty in CONFIDENT_CERTAINTIES]
     return (*confident, *(finding for finding in ordered if finding.certainty not in CONFIDENT_CERTAINTIES))

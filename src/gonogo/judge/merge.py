@@ -63,7 +63,7 @@ def merge_findings(
         ranks = {rank for one in sure for rank in one.ranks}
         return bool(sure) and (unranked or (bool(finding.ranks) and set(finding.ranks) <= ranks))
 
-    def yields(finding: Finding, yielding_to: Iterable[Finding]) -> bool:
+    def yields_to_any(finding: Finding, yielding_to: Iterable[Finding]) -> bool:
         names = hazards[finding.hazard].yields_to if finding.hazard in hazards else ()
         return any(
             one.hazard in names and one.certainty is not Certainty.POSSIBLE and _have_common_rank(one, finding)
@@ -73,10 +73,10 @@ def merge_findings(
     kept = [
         finding
         for finding in merged
-        if not (_is_fallback(finding, hazards) and is_explained(finding)) and not yields(finding, explaining)
+        if not (_is_fallback(finding, hazards) and is_explained(finding)) and not yields_to_any(finding, explaining)
     ]
-    explaining = [finding for finding in explaining if not yields(finding, kept)]
-    others = [finding for finding in others if not yields(finding, [*kept, *explaining])]
+    explaining = [finding for finding in explaining if not yields_to_any(finding, kept)]
+    others = [finding for finding in others if not yields_to_any(finding, [*kept, *explaining])]
     # A likely explanation of an exception is listed above the bare fact that it was raised.
     first = [finding for finding in explaining if any(_is_fallback(one, hazards) for one in kept)]
     rest = [finding for finding in explaining if finding not in first]
@@ -141,7 +141,7 @@ def _merge_pair(observed_finding: Finding, static_finding: Finding, hazard: Haza
         parameter=observed_finding.parameter or static_finding.parameter,
         spans=_unique_places(*places),
         cure=_unique_texts(static_finding.cure, observed_finding.cure),
-        fixes=_fixes(static_finding, observed_finding),
+        fixes=_distinct_fixes(static_finding, observed_finding),
     )
 
 
@@ -157,5 +157,5 @@ def _unique_texts(*texts: Iterable[Text]) -> tuple[Text, ...]:
     return tuple(dict.fromkeys(text for some in texts for text in some))
 
 
-def _fixes(*findings: Finding) -> tuple[Fix, ...]:
+def _distinct_fixes(*findings: Finding) -> tuple[Fix, ...]:
     return tuple(dict.fromkeys(fix for finding in findings for fix in finding.fixes))

@@ -53,7 +53,7 @@ def held_to_obligations(finding: Finding, hazard: Hazard, log: FailureLog) -> Fi
         if finding.certainty is Certainty.CERTAIN and any(map(_explains_itself, log.errors)):
             return replace(finding, certainty=Certainty.LIKELY, confirm=finding.confirm or _confirmation(hazard))
         return finding
-    if hazard.setting and not _mentioned(log, hazard.setting):
+    if hazard.setting and not _is_mentioned(log, hazard.setting):
         return replace(finding, certainty=Certainty.POSSIBLE, confirm=finding.confirm or _confirmation(hazard))
     if hazard.theme == _THEME_OF_RELEASES:
         return finding  # Two packages that don't fit each other: which name is missing does not matter.
@@ -76,13 +76,13 @@ def _is_of_absent_engine(finding: Finding, hazard: Hazard, log: FailureLog) -> b
     """
     error = _decisive_error(finding, log)
     if error is None:
-        return _ZERO in hazard.about and not _mentioned(log, _ZERO)
+        return _ZERO in hazard.about and not _is_mentioned(log, _ZERO)
     # torch's own checks of collectives raise in torch, also under ZeRO: there the frames show no more than the line.
     libraries = [name for name in hazard.about if name != _ZERO]
-    return bool(error.all_frames) and not all(_mentioned(log, name) for name in libraries)
+    return bool(error.all_frames) and not all(_is_mentioned(log, name) for name in libraries)
 
 
-def _mentioned(log: FailureLog, name: str) -> bool:
+def _is_mentioned(log: FailureLog, name: str) -> bool:
     pattern = Pattern(f"(?i){_MENTIONS.get(name, re.escape(name))}")
     versions = "\n".join(log.setup.version_texts)
     return log.says(pattern) or log.setup.mentions(pattern.text) or pattern.search(versions) is not None
@@ -127,12 +127,14 @@ def _with_other_names(log: FailureLog, error: LoggedError, names: list[str]) -> 
     first = error.message.partition("\n")[0].strip()
     any_of = re.compile("|".join(rf"(?<![\w.]){re.escape(name)}(?![\w.])" for name in names))
 
-    def other(match: re.Match[str]) -> str:
+    def replace_last_name(match: re.Match[str]) -> str:
         module, dot, _ = match.group().rpartition(".")
         return f"{module}{dot}{_OTHER_NAME}"
 
     lines = [
-        replace(line, text=any_of.sub(other, line.text)) if error.type in line.text and first in line.text else line
+        replace(line, text=any_of.sub(replace_last_name, line.text))
+        if error.type in line.text and first in line.text
+        else line
         for line in log.lines
     ]
     return FailureLog(lines, log.given_setup, log.logs, log.dumps)

@@ -53,11 +53,11 @@ def findings_in_record(record: RehearsalRecord) -> tuple[list[Finding], set[int]
     hazards = {hazard.name: hazard for hazard in all_hazards() if not hazard.fallback}
     found = [finding for hazard in hazards.values() for finding in hazard.in_rehearsal(record)]
 
-    def yields(finding: Finding) -> bool:
+    def yields_to_another(finding: Finding) -> bool:
         others = hazards[finding.hazard].yields_to
         return any(other.hazard in others and set(other.ranks) & set(finding.ranks) for other in found)
 
-    kept = [finding for finding in found if not yields(finding)]
+    kept = [finding for finding in found if not yields_to_another(finding)]
     explaining = [f for f in kept if f.severity is Severity.ERROR and hazards[f.hazard].explains_failure]
     return kept, {rank for finding in explaining for rank in finding.ranks}
 

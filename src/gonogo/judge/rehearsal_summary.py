@@ -116,17 +116,19 @@ def _summarize_rank(rank: RankRecord, folder: str) -> rehearsal.RehearsedRank:
         unused_parameters=tuple(rank.unused_parameters),
         parameters_without_gradient=tuple(rank.parameters_without_gradient),
         left_on_cpu=rank.left_on_cpu,
-        failure=_failure(rank.failure, folder) if rank.failure else None,
+        failure=_failure_summary(rank.failure, folder) if rank.failure else None,
         certificate=_convert(rank.certificate, tuple[rehearsal.Obligation, ...]) if rank.certificate else msgspec.UNSET,
         events=tuple(rank.events),
         as_run=rank.as_run,
-        routing=_routing(rank, own),
+        routing=_rank_routing_band(rank, own),
         timelines=tuple(_relative_timeline(timeline, folder) for timeline in rank.timelines),
         host_modules=tuple(rank.host.modules) if rank.host else (),
     )
 
 
-def _routing(rank: RankRecord, device_memory: DeviceMemory | None) -> rehearsal.RoutingBand | msgspec.UnsetType:
+def _rank_routing_band(
+    rank: RankRecord, device_memory: DeviceMemory | None
+) -> rehearsal.RoutingBand | msgspec.UnsetType:
     experts = rank.as_run.experts if rank.as_run is not None else msgspec.UNSET
     band = routing_band(device_memory, experts) if device_memory is not None and experts is not msgspec.UNSET else None
     return band if band is not None else msgspec.UNSET
@@ -157,7 +159,7 @@ def own_device(rank: RankRecord) -> DeviceMemory | None:
     return own or max(rank.devices, key=lambda device: device.peak_allocated_bytes, default=None)
 
 
-def _failure(failure: Failure, folder: str) -> rehearsal.FailureSummary:
+def _failure_summary(failure: Failure, folder: str) -> rehearsal.FailureSummary:
     return msgspec.structs.replace(
         _convert(failure, rehearsal.FailureSummary),
         user_frame=_relative_frame(failure.innermost("user"), folder),

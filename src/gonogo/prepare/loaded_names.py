@@ -82,7 +82,7 @@ def _parameters(run: Run, call: ast.Call, value: ast.expr) -> Iterator[str]:
 
 def _loads(run: Run, script: Script, node: ast.expr, depth: int) -> bool:
     """Whether the value of an expression may be loaded as a name."""
-    above = _parent(script, node)
+    above = _parent_node(script, node)
     if depth > _MAX_DEPTH:
         return True
     if isinstance(above, ast.Compare | ast.FormattedValue | ast.Expr | ast.If | ast.Assert | ast.UnaryOp):
@@ -90,7 +90,7 @@ def _loads(run: Run, script: Script, node: ast.expr, depth: int) -> bool:
     if isinstance(above, ast.Subscript):
         return node is not above.slice and _loads(run, script, above, depth + 1)
     if isinstance(above, ast.Attribute):  # a method of the text: mostly it makes another one
-        call = _parent(script, above)
+        call = _parent_node(script, above)
         return above.attr in _KEEPING_METHODS and isinstance(call, ast.Call) and _loads(run, script, call, depth + 1)
     if isinstance(above, ast.Assign) and all(isinstance(target, ast.Name) for target in above.targets):
         scope = next((one for one in script.ancestors(above) if isinstance(one, _FUNCTION_NODES)), None)
@@ -98,7 +98,7 @@ def _loads(run: Run, script: Script, node: ast.expr, depth: int) -> bool:
         return any(_loads(run, script, one, depth + 1) for one in _reads(script, scope, names))
     if isinstance(above, ast.BoolOp | ast.IfExp):
         return _loads(run, script, above, depth + 1)
-    call = _parent(script, above) if isinstance(above, ast.keyword) else above
+    call = _parent_node(script, above) if isinstance(above, ast.keyword) else above
     if not isinstance(call, ast.Call):
         return True
     called = last_name(call.func)
@@ -127,5 +127,5 @@ def _reads(script: Script, scope: ast.AST | None, names: set[str]) -> Iterator[a
             yield node
 
 
-def _parent(script: Script, node: ast.AST) -> ast.AST | None:
+def _parent_node(script: Script, node: ast.AST) -> ast.AST | None:
     return next(iter(script.ancestors(node)), None)

@@ -94,11 +94,11 @@ def write(
     if format_name == "json":
         stream.write(json.dumps(_to_json_dict(done, command, language), ensure_ascii=False, indent=2) + "\n")
         return
-    for line in _lines(done, command, language, make_missing):
+    for line in _summary_lines(done, command, language, make_missing):
         stream.write(line.rstrip() + "\n")
 
 
-def _lines(done: Preparation, command: Sequence[str], language: str, make_missing: bool) -> list[str]:
+def _summary_lines(done: Preparation, command: Sequence[str], language: str, make_missing: bool) -> list[str]:
     lines = [text.in_language(language) for text in _verdict_lines(done, command, make_missing)]
     lines += ["", f"gonogo prepare -- {shlex.join(command)}" if command else "gonogo prepare --model", ""]
     if not done.wanted:
@@ -106,7 +106,7 @@ def _lines(done: Preparation, command: Sequence[str], language: str, make_missin
     for one in done.wanted:
         state, kind = _STATE_LABELS[one.state].in_language(language), _INPUT_KIND_TEXTS[one.kind].in_language(language)
         lines.append(f"  {_pad(state, 12)} {_pad(kind, 9)} {one.name}" + (f"  ({one.place})" if one.place else ""))
-        lines += [f"  {'':<22} {text}" for text in _details(one, language)]
+        lines += [f"  {'':<22} {text}" for text in _detail_lines(one, language)]
     lines += [f"  {text.in_language(language)}" for text in _describe_packages(done.packages)]
     for what, why in done.not_as_asked:
         lines.append("  " + _DIFFERS_FROM_REQUIREMENT.format(what=what, why=why).in_language(language))
@@ -187,7 +187,7 @@ def _describe_packages(packages: ProjectPackages) -> Iterator[Text]:
         yield _PROJECT_PACKAGE_LINE.format(name=packages.own.name or source, source=source)
 
 
-def _details(required_input: RequiredInput, language: str) -> list[str]:
+def _detail_lines(required_input: RequiredInput, language: str) -> list[str]:
     found = [required_input.why.in_language(language)] if required_input.why is not None else []
     if required_input.parts:
         shown = [

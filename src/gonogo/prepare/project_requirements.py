@@ -97,7 +97,8 @@ class ProjectPackages(msgspec.Struct):
     def differ(self) -> bool:
         """Whether the Python that runs gonogo lacks one of them or has another version."""
         return any(
-            not satisfies_specifier(installed_version(name), _specifier(line)) for name, line in self.lines.items()
+            not satisfies_specifier(installed_version(name), _specifier_of_line(line))
+            for name, line in self.lines.items()
         )
 
     def text(self) -> bytes:
@@ -112,7 +113,7 @@ class ProjectPackages(msgspec.Struct):
     def _release_for_torch(self, name: str) -> str:
         """The line of a package that no file lists, with the release that goes with the pinned torch."""
         line = self.lines[name]
-        pinned = [one for one in _specifier(self.lines.get("torch", "")) if one.operator in ("==", "===")]
+        pinned = [one for one in _specifier_of_line(self.lines.get("torch", "")) if one.operator in ("==", "===")]
         version = parse_version(pinned[0].version.removesuffix(".*")) if pinned else None
         releases = releases_for_torch(name, version) if version is not None and line == name else None
         return f"{name}{releases or ''}" if line == name else line
@@ -120,7 +121,7 @@ class ProjectPackages(msgspec.Struct):
 
 def project_packages(runs: Sequence[Run], folder: Path) -> ProjectPackages:
     """The requirements in a project's files for these runs. ``folder`` is the working directory of the launch."""
-    starts = [Path(os.path.abspath(place)) for place in _folders(runs, folder)]
+    starts = [Path(os.path.abspath(place)) for place in _folders_to_search(runs, folder)]
     found = ProjectPackages()
     for place in dict.fromkeys(place for start in starts for place in iter_parent_folders(start)):
         if found.own is None:
@@ -134,7 +135,7 @@ def project_packages(runs: Sequence[Run], folder: Path) -> ProjectPackages:
         found.own = _package_of_a_subfolder(runs, folder)
     own = found.own
     if own is not None:
-        took = _add_packages(found, _lines(own.requires))
+        took = _add_packages(found, _named_requirements(own.requires))
         for path in own.files:
             took = _add_packages(found, _requirement_lines(path, found)) or took
         if took:
@@ -147,7 +148,7 @@ def project_packages(runs: Sequence[Run], folder: Path) -> ProjectPackages:
             found.asked.setdefault(name, f"{full_name} @ {address}" if address else f"{full_name}{specifier}")
     for place in dict.fromkeys(place for start in starts for place in iter_parent_folders(start)):
         for path in sorted((*place.glob("README*.md"), *place.glob("setup*.sh"), *place.glob("install*.sh"))):
-            lines = list(_lines(_pip_install_names(path)))
+            lines = list(_named_requirements(_pip_install_names(path)))
             if lines and not found.files and _add_packages(found, lines):  # the project has no other list
                 found.files.append(_display_path(path, folder))
             for name, line in lines:
@@ -231,7 +232,7 @@ def _pip_install_names(path: Path) -> Iterator[str]:
             before = word
 
 
-def _folders(runs: Sequence[Run], folder: Path) -> Iterator[Path]:
+def _folders_to_search(runs: Sequence[Run], folder: Path) -> Iterator[Path]:
     for run in runs:
         if run.launch is not None:
             program = run.launch.program.string
@@ -273,8 +274,8 @@ def _add_packages(packages: ProjectPackages, lines: Iterable[tuple[str, str]]) -
     there = list(lines)
     for name, line in there:
         known = packages.lines.setdefault(name, line)
-        if not _specifier(known) and " @ " not in known and " @ " not in line:
-            packages.lines[name] = f"{known}{_specifier(line)}"
+        if not _specifier_of_line(known) and " @ " not in known and " @ " not in line:
+            packages.lines[name] = f"{known}{_specifier_of_line(line)}"
     return bool(there)
 
 
@@ -306,7 +307,7 @@ def _specifier_or_empty(specifier: str) -> str:
         return ""
 
 
-def _lines(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _named_requirements(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
     for text in texts:
         try:
             one = Requirement(text)
@@ -317,7 +318,7 @@ def _lines(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
         yield canonical(one.name), f"{canonical(one.name)}{extras}{of}"
 
 
-def _specifier(line: str) -> SpecifierSet:
+def _specifier_of_line(line: str) -> SpecifierSet:
     try:
         return Requirement(line).specifier
     except InvalidRequirement:  # its URL isn't valid for packaging, such as a path

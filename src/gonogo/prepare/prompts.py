@@ -41,11 +41,11 @@ def paused_during_prompts(pause: Callable[[], contextlib.AbstractContextManager[
 
 def print_lines(lines: Sequence[Text]) -> None:
     """Write lines to stderr."""
-    language = _language()
+    language = _prompt_language()
     prefix = f"{PROGRESS}: " if writes_lines() else ""
     with _pause_displays():
         for line in lines:
-            print(prefix + _printable(line.in_language(language)), file=sys.stderr, flush=True)
+            print(prefix + _strip_unprintable(line.in_language(language)), file=sys.stderr, flush=True)
 
 
 def writes_lines() -> bool:
@@ -64,13 +64,13 @@ def ask(lines: Sequence[Text], question: Text, *, default: bool = True) -> bool 
         return None
     with _pause_displays():
         print_lines(lines)
-        print(question.in_language(_language()), end="", file=sys.stderr, flush=True)
+        print(question.in_language(_prompt_language()), end="", file=sys.stderr, flush=True)
         answer = sys.stdin.readline()
     said = answer.strip().lower()
     return said in ("y", "yes", "是", "好") or (said == "" and answer != "" and default)
 
 
-def _language() -> str:
+def _prompt_language() -> str:
     return _LANGUAGE[-1] if _LANGUAGE else choose_language(None, os.environ)
 
 
@@ -81,7 +81,7 @@ def _is_terminal(stream: object) -> bool:
         return False
 
 
-def _printable(text: str) -> str:
+def _strip_unprintable(text: str) -> str:
     return "".join(letter for letter in text if letter.isprintable())
 
 

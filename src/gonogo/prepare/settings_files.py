@@ -51,13 +51,13 @@ def _named_in_file(path: Path, folder: Path, seen: set[Path], max_depth: int) ->
         if value.endswith(_SETTINGS_SUFFIX):
             yield from _named_in_file(folder / value, folder, seen, max_depth - 1)
             continue
-        kind = _kind(key)
+        kind = _kind_of_key(key)
         if kind is not None and ("/" in value or "." in value):
             line = 1 + text[: max(0, text.find(value))].count("\n")
             yield NamedInput(kind, value, f"{_display_path(path, folder)}:{line}", key.rpartition(".")[2])
 
 
-def _kind(key: str) -> Kind | None:
+def _kind_of_key(key: str) -> Kind | None:
     return "model" if _OF_A_MODEL.match(key.rpartition(".")[2].lower()) else kind_of_option(key)
 
 

@@ -56,12 +56,12 @@ def _checks_for_file(path: Path, line: int) -> bool:
             continue
         body = [*node.body, *node.orelse] if isinstance(node, ast.If) else [node]
         ends = (one for one in body if isinstance(one, (ast.Raise, ast.Assert)))
-        if any(one.lineno <= line <= (one.end_lineno or one.lineno) for one in ends) and _asks(node.test):
+        if any(one.lineno <= line <= (one.end_lineno or one.lineno) for one in ends) and _checks_a_path(node.test):
             return True
     return False
 
 
-def _asks(test: ast.expr) -> bool:
+def _checks_a_path(test: ast.expr) -> bool:
     calls = (node.func for node in ast.walk(test) if isinstance(node, ast.Call))
     names = (func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "") for func in calls)
     return any(name in _PATH_CHECK_FUNCTIONS for name in names)

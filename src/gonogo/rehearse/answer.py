@@ -74,7 +74,7 @@ def rehearsed(request: RehearsalRequest, on_progress: OnProgress | None = None) 
     found: list[StaticFindings] = []
     request = in_prepared_environment(request, Path.cwd())
 
-    def read(file_overrides: Mapping[str, str], use_installed: bool = True) -> None:
+    def check_files(file_overrides: Mapping[str, str], use_installed: bool = True) -> None:
         found.append(
             check_project(
                 request.command,
@@ -84,7 +84,7 @@ def rehearsed(request: RehearsalRequest, on_progress: OnProgress | None = None) 
             )
         )
 
-    reading = threading.Thread(target=read, args=({},), daemon=True)  # concurrently with the ranks
+    reading = threading.Thread(target=check_files, args=({},), daemon=True)  # concurrently with the ranks
     reading.start()
     record = run.rehearse(request, on_progress)
     reading.join()
@@ -94,7 +94,7 @@ def rehearsed(request: RehearsalRequest, on_progress: OnProgress | None = None) 
         name: version.partition("+")[0] for name, version in record.laid_over.items() if name not in record.differing
     }
     if laid_over:
-        read(laid_over, not record.whole_environment)
+        check_files(laid_over, not record.whole_environment)
     files = found[-1] if found else NO_STATIC_FINDINGS
     if request.environment is None:
         record.notes += [(note.en, note.zh) for note in pinned_version_notes(record, files.runs)]
@@ -116,7 +116,7 @@ def rehearsal_report(
     found = findings_in_rehearsal(record)
     seen = [finding_seen_from(folder, _without_proof_by_inferred_data(finding, record)) for finding in found]
     places = FindingPlaces(files.sources, files.base, files.packages)
-    unseen = RehearsalEvidence(record, files).downgrade if _is_complete(record) else _unchanged
+    unseen = RehearsalEvidence(record, files).downgrade if _is_complete(record) else _keep_unchanged
     for other in filter(None, (record.first_life, record.second_life, *record.afterwards)):
         known = {(finding.hazard, finding.spans) for finding in seen}
         earlier = [finding_seen_from(folder, finding) for finding in findings_in_rehearsal(other)]
@@ -168,7 +168,7 @@ def _without_proof_by_inferred_data(finding: Finding, record: RehearsalRecord) -
     return replace(finding, certainty=Certainty.LIKELY, confirm=(*finding.confirm, confirm))
 
 
-def _unchanged(finding: Finding) -> Finding:
+def _keep_unchanged(finding: Finding) -> Finding:
     return finding
 
 

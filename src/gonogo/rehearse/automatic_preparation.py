@@ -118,10 +118,10 @@ def _prepare_and_rehearse(
             before = preparation_id(folder)
             first = [record.ranks[0]]
 
-            def seen() -> RankRecord:
+            def probe_record() -> RankRecord:
                 return first.pop() if first else run_probe(request, on_progress)
 
-            failed = _generate_missing(request, launches, seen) or failed
+            failed = _generate_missing(request, launches, probe_record) or failed
             if preparation_id(folder) != before:
                 say(_SECOND_PASS)
                 if request.keep is not None:  # it was new or empty, so its content is from the first pass

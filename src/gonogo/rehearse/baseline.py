@@ -362,8 +362,8 @@ def _differences(was: BaselineReport, now: BaselineReport) -> Iterator[ReportDif
     comparable only in the same language.
     """
     sides: list[tuple[_DifferenceKind, dict[Any, Text], dict[Any, Text]]] = [
-        ("finding", _findings(was), _findings(now)),
-        ("assumption", _assumptions(was), _assumptions(now)),
+        ("finding", _finding_texts(was), _finding_texts(now)),
+        ("assumption", _assumption_texts(was), _assumption_texts(now)),
     ]
     if _is_chinese(was) == _is_chinese(now):
         sides.append(
@@ -373,13 +373,13 @@ def _differences(was: BaselineReport, now: BaselineReport) -> Iterator[ReportDif
                 {one: _untranslated(one) for one in now.covered},
             )
         )
-        sides.append(("skipped", _skipped(was), _skipped(now)))
+        sides.append(("skipped", _skipped_texts(was), _skipped_texts(now)))
     for kind, old, new in sides:
         yield from (ReportDifference(kind, True, new[key]) for key in new if key not in old)
         yield from (ReportDifference(kind, False, old[key]) for key in old if key not in new)
 
 
-def _findings(report: BaselineReport) -> dict[Any, Text]:
+def _finding_texts(report: BaselineReport) -> dict[Any, Text]:
     return {
         (one.hazard, one.spans[0].path if one.spans else ""): Text(
             f"{one.title} ({one.hazard})", f"{one.title}（{one.hazard}）"
@@ -388,11 +388,11 @@ def _findings(report: BaselineReport) -> dict[Any, Text]:
     }
 
 
-def _skipped(report: BaselineReport) -> dict[Any, Text]:
+def _skipped_texts(report: BaselineReport) -> dict[Any, Text]:
     return {one.what: Text(f"{one.what}: {one.why}", f"{one.what}：{one.why}") for one in report.skipped}
 
 
-def _assumptions(report: BaselineReport) -> dict[Any, Text]:
+def _assumption_texts(report: BaselineReport) -> dict[Any, Text]:
     ranks = report.rehearsal.ranks if report.rehearsal is not None else ()
     return {
         (one.what, one.where.rpartition(":")[0]): Text(

@@ -49,12 +49,12 @@ def live_display(language: str, console: Console | None = None) -> Iterator[OnPr
             say = progress_lines(language)
             say_states = _state_lines() if os.environ[PROGRESS] == PROGRESS_STATES else None
 
-            def tell(status: RehearsalStatus) -> None:
+            def show_status(status: RehearsalStatus) -> None:
                 say(status.activity)
                 if say_states is not None:
                     say_states(status)
 
-            yield tell
+            yield show_status
             return
         console = console or Console(stderr=True)
         if not console.is_terminal:
@@ -81,27 +81,27 @@ def progress_lines(language: str) -> Callable[[Text], None]:
     """A function that writes each new message to stderr as a line."""
     last = [""]
 
-    def say(text: Text) -> None:
+    def print_line(text: Text) -> None:
         line = text.in_language(language)
         if line != last[0]:
             last[0] = line
             print(f"{PROGRESS}: {line}", file=sys.stderr, flush=True)
 
-    return say
+    return print_line
 
 
 def _state_lines() -> Callable[[RehearsalStatus], None]:
     """A function that writes the state of the ranks to stderr as a line of JSON whenever it has changed."""
     last = [b""]
 
-    def say(status: RehearsalStatus) -> None:
+    def print_state(status: RehearsalStatus) -> None:
         said = msgspec.json.encode([_rank_object(rank) for rank in _ranks_to_show(status.ranks)])
         if status.ranks and said != last[0]:
             last[0] = said
             line = msgspec.json.encode({"seconds": round(status.seconds, 1), "steps": status.steps})
             print(f'{STATE}: {line[:-1].decode()},"ranks":{said.decode()}}}', file=sys.stderr, flush=True)
 
-    return say
+    return print_state
 
 
 def _rank_object(rank: RankStatus) -> dict[str, object]:

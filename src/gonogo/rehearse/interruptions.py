@@ -233,11 +233,11 @@ def rehearse_later_interruptions(
     files = frozenset(_files_with_state(before)) if before is not None else frozenset()
     save = _KilledSave(later, whole, trees[1], write_events(later, trees[1], trees[0]), files)
 
-    def classify(record: RehearsalRecord, moment: SaveMoment) -> tuple[InterruptedResume, Text]:
+    def classify_later_resume(record: RehearsalRecord, moment: SaveMoment) -> tuple[InterruptedResume, Text]:
         written = set(_written_at(save.events, moment))
         return _classify_later_resume(record, whole, earlier, written)
 
-    second.later_interruptions = list(save.tried(scratch, resume, classify, deadline))
+    second.later_interruptions = list(save.tried(scratch, resume, classify_later_resume, deadline))
 
 
 def _files_with_state(record: RehearsalRecord) -> set[str]:

@@ -65,7 +65,7 @@ def life_coverage(record: RehearsalRecord) -> Iterator[Text]:
     life = life_report(record)
     first = record.first_life
     if life is not None and first is not None:
-        yield _lives(life)
+        yield _lives_text(life)
     result = result_report(record)
     if result is not None and life is None:
         steps = max((rank.life.at_save.step for rank in record.ranks if rank.life and rank.life.at_save), default=0)
@@ -79,7 +79,7 @@ def life_coverage(record: RehearsalRecord) -> Iterator[Text]:
         yield translated("{stage}: {command}").format(stage=_STAGE_LABELS[stage.stage], command=command)
 
 
-def _lives(life: LifeReport) -> Text:
+def _lives_text(life: LifeReport) -> Text:
     return translated(
         "first life: {world} ranks, saved after step {step} ({files} files with state), killed; resumed on {after} "
         "ranks by: {command}"

@@ -141,7 +141,7 @@ def _run_lives(
 ) -> RehearsalRecord:
     """Rehearse the command up to its save, then the requested stages: resume from its files, merge, load."""
 
-    def run(part: RehearsalRequest, machine: Machine, number: int, life: LifePass) -> RehearsalRecord:
+    def run_life(part: RehearsalRequest, machine: Machine, number: int, life: LifePass) -> RehearsalRecord:
         keep = request.keep / f"life-{number}" if request.keep is not None and number else None
         part = dataclasses.replace(part, keep=keep)
         return _run_rehearsal(part, machine, overlay, scratch, start_time, progress, life)
@@ -149,7 +149,7 @@ def _run_lives(
     if request.keep is not None:
         request.keep.mkdir(parents=True, exist_ok=True)
     first_pass = LifePass("first")
-    record = first = run(request, requested_machine, 1, first_pass)
+    record = first = run_life(request, requested_machine, 1, first_pass)
     first.life_stages = request.life
     if not has_saved_checkpoint(first) or not first_pass.trees:
         return first
@@ -169,23 +169,23 @@ def _run_lives(
         )  # fmt: skip
         number = 2
         second_pass = LifePass("second", below=(tree,), confinement=first_pass.confinement, first=first)
-        record = second = run(part, machine, number, second_pass)
+        record = second = run_life(part, machine, number, second_pass)
         record.life_stages, record.resumes_as_given = request.life, command == list(request.command)
     record.notes += [(note.en, note.zh) for note in notes]
     if second is not None and not ran_to_the_end(second):
         return second
     if second is not None and request.kill_between_writes:
 
-        def resume(left: Path) -> RehearsalRecord:
+        def resume_from(left: Path) -> RehearsalRecord:
             life = LifePass("second", below=(left,), confinement=first_pass.confinement, first=first)
-            return run(part, machine, 0, life)
+            return run_life(part, machine, 0, life)
 
         deadline = start_time + request.timeout
-        rehearse_interruptions(first, second, tree, scratch / "first-save", resume, deadline)
+        rehearse_interruptions(first, second, tree, scratch / "first-save", resume_from, deadline)
         if second.interruptions:
-            again = functools.partial(run, part, machine, 0)
+            again = functools.partial(run_life, part, machine, 0)
             _kill_next_save(first_pass, first, second, scratch / "later-save", again, deadline)
-    return _run_result_stages(request, requested_machine, first_pass, record, first, tree, run, number)
+    return _run_result_stages(request, requested_machine, first_pass, record, first, tree, run_life, number)
 
 
 def _kill_next_save(
@@ -202,11 +202,11 @@ def _kill_next_save(
     if time.monotonic() > deadline or not has_saved_checkpoint(later := run(saving)) or not saving.trees:
         return
 
-    def resume(left: Path) -> RehearsalRecord:
+    def resume_from(left: Path) -> RehearsalRecord:
         return run(LifePass("second", below=(tree, left), confinement=first_pass.confinement, first=later))
 
-    complete = resume(saving.trees[0])
-    rehearse_later_interruptions(later, second, complete, (tree, saving.trees[0]), scratch, resume, deadline)
+    complete = resume_from(saving.trees[0])
+    rehearse_later_interruptions(later, second, complete, (tree, saving.trees[0]), scratch, resume_from, deadline)
 
 
 def _run_result_stages(
@@ -345,7 +345,7 @@ def _run_rehearsal(
                 ranks_to_run(request.ranks, resolved.launch, machine)  # reject ranks that it doesn't have after all
         notes += [*job.notes, *_confinement_notes(confinement)]
         _raise_if_disk_full(records, scratch)
-    record = _record(request, resolved, machine, overlay, records, time.monotonic() - start_time)
+    record = _make_record(request, resolved, machine, overlay, records, time.monotonic() - start_time)
     record.divergence = divergence
     record.notes += [(note.en, note.zh) for note in notes]
     record = variables.settled(record)
@@ -389,7 +389,7 @@ class _Job:
             _, (looked,) = self._look(0)
             ranks, note = add_ranks_for_batch_shapes(ranks, looked)
             self.notes.append(note)
-        with self._world() as world:
+        with self._make_world() as world:
             assignments = [self._assignment(rank, world, counts=rank in (min(ranks), max(ranks))) for rank in ranks]
             request.viewers.check_ranks(len(assignments))
             records, divergence = _run_ranks(self.pool, assignments, self.deadline, self.progress, self.log)
@@ -400,11 +400,11 @@ class _Job:
 
     def _look(self, rank: int) -> tuple[Assignment, list[RankRecord]]:
         """Run a worker that only reads which batches the ranks will get."""
-        with self._world() as world:
+        with self._make_world() as world:
             looking = _looking(self._assignment(rank, world))
             return looking, self.pool.run([looking], self.deadline, self.progress.ranks)
 
-    def _world(self) -> contextlib.AbstractContextManager[World | None]:
+    def _make_world(self) -> contextlib.AbstractContextManager[World | None]:
         if self.pool.host is not None:  # workers on other machines create their worlds there
             return contextlib.nullcontext()
         return self.confinement.world(below=(*self.life.below, *self.resolved.below), prepared=self.made)
@@ -498,14 +498,14 @@ def _run_connected_ranks(
 ) -> tuple[list[RankRecord], Divergence | None]:
     with Exchange([assignment.plan.rank for assignment in assignments], pool.host, log) as exchange:
 
-        def watch(statuses: tuple[RankStatus, ...]) -> None:
+        def report_statuses(statuses: tuple[RankStatus, ...]) -> None:
             exchange.watch(statuses)
             progress.ranks(statuses)
 
         together = [one.meeting(exchange.address, exchange.descriptor(one.plan.rank)) for one in assignments]
         if pool.host is None:
             together = [_with_scratch_folder(together[0].plan.scratch, one) for one in together]
-        records = pool.run(together, deadline, watch)
+        records = pool.run(together, deadline, report_statuses)
     divergence = exchange.divergence
     if divergence is not None:
         divergence = add_parameter_names(divergence, records)
@@ -530,10 +530,10 @@ def _sigterm_interrupts() -> Iterator[None]:
         yield
         return
 
-    def interrupt(_signum: int, _frame: FrameType | None) -> None:
+    def raise_interrupt(_signum: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    previous = signal.signal(signal.SIGTERM, interrupt)
+    previous = signal.signal(signal.SIGTERM, raise_interrupt)
     try:
         yield
     finally:
@@ -555,7 +555,7 @@ def _default_accelerator(request: RehearsalRequest, machine: Machine) -> list[Te
     return [translated("--gpus names no GPU type: using {name}").format(name=machine.accelerator.name)]
 
 
-def _record(
+def _make_record(
     request: RehearsalRequest,
     resolved: ResolvedCommand,
     machine: Machine,
@@ -642,7 +642,7 @@ def add_parameter_names(divergence: Divergence, records: Sequence[RankRecord]) -
     """The divergence with the names of its parameters and the conditions around its calls."""
     names = {record.rank: record.parameter_names for record in records}
 
-    def named(side: Side) -> Side:
+    def with_group_names(side: Side) -> Side:
         known = names.get(side.ranks[0], {})
         call = _with_group_names(side.call, known) if side.call is not None else None
         guards = tuple(guards_of(call.frames)) if call is not None else ()
@@ -650,7 +650,11 @@ def add_parameter_names(divergence: Divergence, records: Sequence[RankRecord]) -
             side, call=call, guards=guards, before=tuple(_with_group_names(one, known) for one in side.before)
         )
 
-    return replace(divergence, sides=tuple(map(named, divergence.sides)), earlier=tuple(map(named, divergence.earlier)))
+    return replace(
+        divergence,
+        sides=tuple(map(with_group_names, divergence.sides)),
+        earlier=tuple(map(with_group_names, divergence.earlier)),
+    )
 
 
 def _with_group_names(call: CollectiveCall, names: dict[int, str]) -> CollectiveCall:

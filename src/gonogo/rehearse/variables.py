@@ -87,14 +87,14 @@ class ProgramVariables:
     def settled(self, record: RehearsalRecord) -> RehearsalRecord:
         """The record without secrets; ranks that failed because of a withheld variable become unsupported."""
         for rank in record.ranks:
-            why = self._why(rank)
+            why = self._failure_reason(rank)
             if why is not None:
-                rank.unsupported.append(Unsupported.of(_what(rank), _failure_location(rank.failure), why))
+                rank.unsupported.append(Unsupported.of(_failure_text(rank), _failure_location(rank.failure), why))
                 if rank.outcome == "raised":
                     rank.outcome = "unsupported"
         return self._redactor.tree(record)
 
-    def _why(self, rank: RankRecord) -> Reason | None:
+    def _failure_reason(self, rank: RankRecord) -> Reason | None:
         if rank.outcome == "killed":
             return self.explain_missing_variable(rank.events)
         if rank.failure is None or rank.outcome != "raised":
@@ -138,7 +138,7 @@ def _first_of(names: Sequence[str], text: str) -> str:
     return next((one for one in names if one in text and re.search(rf"(?<!\w){re.escape(one)}(?!\w)", text)), "")
 
 
-def _what(rank: RankRecord) -> str:
+def _failure_text(rank: RankRecord) -> str:
     if rank.failure is None:
         return next((event for event in rank.events), "")
     first = rank.failure.message.strip().partition("\n")[0][:160]

@@ -19,7 +19,7 @@ _EXPLICIT_VALUE = translated("set to: {what}")
 def as_run_table(rehearsal: Rehearsal, language: str) -> Table:
     """One row per fact, aggregated over all ranks; no rows if nothing was trained."""
     seen = [rank.as_run for rank in rehearsal.ranks if rank.as_run is not None]
-    rows = [(word(name, language), clean_line(said)) for name, said in _rows(rehearsal, seen, language) if said]
+    rows = [(word(name, language), clean_line(said)) for name, said in _as_run_rows(rehearsal, seen, language) if said]
     return Table(word("as_run", language), ("", word("as_seen", language)), tuple(rows))
 
 
@@ -45,17 +45,17 @@ def _range_over_ranks(
     return (min(least for least, _ in ranges), max(most for _, most in ranges)) if ranges else None
 
 
-def _rows(rehearsal: Rehearsal, runs: list[AsRun], language: str) -> Iterator[tuple[str, str]]:
+def _as_run_rows(rehearsal: Rehearsal, runs: list[AsRun], language: str) -> Iterator[tuple[str, str]]:
     if not runs:
         return
     run = runs[0]
     tokens = tokens_of(rehearsal)
-    yield "model", _model(run, language)
+    yield "model", _describe_model(run, language)
     yield "batch", _describe_batch(rehearsal, runs, language)
     yield "tokens_a_sample", format_range(tokens, language) if tokens else ""
-    yield "precision", _precision(run, language)
-    yield "strategy", _strategy(run, language)
-    yield "checkpointing", _checkpointing(run, language) if run.accumulation or run.recomputed else ""
+    yield "precision", _describe_precision(run, language)
+    yield "strategy", _describe_strategy(run, language)
+    yield "checkpointing", _describe_checkpointing(run, language) if run.accumulation or run.recomputed else ""
     yield "attention", ", ".join(run.attention)
     yield "optimizer_class", run.optimizer
     yield "versions", ", ".join(_versions(rehearsal.versions, run))
@@ -93,7 +93,7 @@ def _short_dtype(name: str) -> str:
     return _SHORT_DTYPES.get(name, name)
 
 
-def _model(run: AsRun, language: str) -> str:
+def _describe_model(run: AsRun, language: str) -> str:
     name = f"{run.model} ({run.adapter})" if run.adapter else run.model
     parts = [Text(name, name), translated("{count} parameters").format(count=_format_count(run.parameters))]
     if run.trainable != run.parameters:
@@ -124,7 +124,7 @@ def _describe_batch(rehearsal: Rehearsal, runs: list[AsRun], language: str) -> s
     return _join_parts(parts, language)
 
 
-def _precision(run: AsRun, language: str) -> str:
+def _describe_precision(run: AsRun, language: str) -> str:
     parts = []
     weights = [_short_dtype(name) for name in run.weights]
     if run.products and weights == [_short_dtype(run.products)]:
@@ -140,7 +140,7 @@ def _precision(run: AsRun, language: str) -> str:
     return _join_parts(parts, language)
 
 
-def _strategy(run: AsRun, language: str) -> str:
+def _describe_strategy(run: AsRun, language: str) -> str:
     none = translated("none: each process has its own model")
     parts = [Text(run.strategy, run.strategy) if run.strategy else none]
     for where, what in (
@@ -152,7 +152,7 @@ def _strategy(run: AsRun, language: str) -> str:
     return _join_parts(parts, language)
 
 
-def _checkpointing(run: AsRun, language: str) -> str:
+def _describe_checkpointing(run: AsRun, language: str) -> str:
     if not run.recomputed:
         return translated("off").in_language(language)
     shown = [f"{each.count}/{each.of} {each.module_class}" for each in run.recomputed[:_MAX_CLASSES_SHOWN]]

@@ -20,7 +20,7 @@ def write_atomically(path: Path, data: bytes, mode: int | None = None) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask() if mode is None else mode)
+        os.chmod(temporary, 0o666 & ~_current_umask() if mode is None else mode)
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -28,7 +28,7 @@ def write_atomically(path: Path, data: bytes, mode: int | None = None) -> None:
         raise
 
 
-def _umask() -> int:
+def _current_umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask

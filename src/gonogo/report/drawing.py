@@ -80,13 +80,13 @@ def as_svg(drawing: Drawing) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="{escape(_FONTS)}">',
         f"<title>{escape(drawing.title)}</title>",
         f'<rect width="{drawing.width:g}" height="{drawing.height:g}" fill="#ffffff"/>',
-        *(_svg(shape) for shape in drawing.shapes),
+        *(_shape_to_svg(shape) for shape in drawing.shapes),
         "</svg>",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _svg(shape: Box | Words | Line) -> str:
+def _shape_to_svg(shape: Box | Words | Line) -> str:
     if isinstance(shape, Box):
         outline = f' stroke="{shape.outline}"' if shape.outline else ""
         tooltip = f"<title>{escape(shape.tooltip)}</title>" if shape.tooltip else ""
@@ -108,13 +108,13 @@ def as_png(drawing: Drawing) -> bytes:
     image = Image.new("RGB", (round(drawing.width * _SCALE), round(drawing.height * _SCALE)), "#ffffff")
     canvas = ImageDraw.Draw(image)
     for shape in drawing.shapes:
-        _paint(canvas, shape)
+        _paint_shape(canvas, shape)
     data = io.BytesIO()
     image.save(data, "PNG", optimize=True)
     return data.getvalue()
 
 
-def _paint(canvas: Any, shape: Box | Words | Line) -> None:
+def _paint_shape(canvas: Any, shape: Box | Words | Line) -> None:
     if isinstance(shape, Box):
         left, top = shape.x * _SCALE, shape.y * _SCALE
         right, bottom = (shape.x + shape.width) * _SCALE - 1, (shape.y + shape.height) * _SCALE - 1
@@ -123,7 +123,7 @@ def _paint(canvas: Any, shape: Box | Words | Line) -> None:
     elif isinstance(shape, Words):
         anchor = {"start": "ls", "middle": "ms", "end": "rs"}[shape.anchor]
         place = (shape.x * _SCALE, shape.y * _SCALE)
-        font = _font(round(shape.size * _SCALE), shape.text.isascii())
+        font = _load_font(round(shape.size * _SCALE), shape.text.isascii())
         thick = {"stroke_width": 1, "stroke_fill": shape.fill} if shape.bold else {}
         canvas.text(place, shape.text, fill=shape.fill, font=font, anchor=anchor, **thick)
     else:
@@ -143,7 +143,7 @@ def _dash_segments(line: Line) -> Iterator[tuple[tuple[float, float], tuple[floa
 
 
 @cache
-def _font(size: int, ascii_only: bool) -> Any:
+def _load_font(size: int, ascii_only: bool) -> Any:
     from PIL import ImageFont
 
     chinese = None if ascii_only else chinese_font()

@@ -17,16 +17,16 @@ _COMMAND_OF_SEVERITY = {Severity.ERROR: "error", Severity.WARNING: "warning", Se
 
 def to_github(report: Report, language: str) -> str:
     """The answer in three lines; one workflow command per finding, gap and similar thread; a summary line."""
-    return "".join(f"{line}\n" for line in _lines(report, language))
+    return "".join(f"{line}\n" for line in _report_lines(report, language))
 
 
-def _lines(report: Report, language: str) -> Iterator[str]:
+def _report_lines(report: Report, language: str) -> Iterator[str]:
     answer = make_headline(report)
     yield f"gonogo {clean_line(report.command)}{colon(language)}{clean_line(verdict_line(report, language))}"
     yield f"{word('reason', language)}{colon(language)}{clean_line(answer.reason.in_language(language))}"
     yield f"{word('next', language)}{colon(language)}{clean_line(answer.next.said(language))}"
     for finding in report.findings:
-        yield _annotation(finding, language)
+        yield _annotation_line(finding, language)
     for skipped in report.skipped:
         what, why = skipped.what.in_language(language), skipped.why.in_language(language)
         yield _workflow_command("notice", {"title": word("skipped", language)}, f"{what}{colon(language)}{why}")
@@ -39,7 +39,7 @@ def _lines(report: Report, language: str) -> Iterator[str]:
     yield f"gonogo {clean_line(report.command)}{colon(language)}{comma.join(part for part in parts if part)}"
 
 
-def _annotation(finding: Finding, language: str) -> str:
+def _annotation_line(finding: Finding, language: str) -> str:
     properties: dict[str, str] = {}
     if finding.spans and not is_stream(finding.spans[0].path):
         span = finding.spans[0]
@@ -60,12 +60,12 @@ def _annotation(finding: Finding, language: str) -> str:
 
 def _workflow_command(name: str, properties: dict[str, str], message: str) -> str:
     listed = ",".join(f"{key}={_escape_property(value)}" for key, value in properties.items())
-    return f"::{name} {listed}::{_data(message)}"
+    return f"::{name} {listed}::{_escape_data(message)}"
 
 
-def _data(text: str) -> str:
+def _escape_data(text: str) -> str:
     return clean(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _escape_property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+    return _escape_data(text).replace(":", "%3A").replace(",", "%2C")

@@ -120,7 +120,7 @@ def _rehearsal_json(report: Report, language: str) -> dict[str, Any]:
 
 
 def _comparison_object(comparison: RehearsalComparison, language: str) -> dict[str, Any]:
-    def said(kind: str, is_new: bool) -> list[str]:
+    def difference_texts(kind: str, is_new: bool) -> list[str]:
         found = (one for one in comparison.differences if one.kind == kind and one.is_new is is_new)
         return [one.what.in_language(language) for one in found]
 
@@ -142,8 +142,8 @@ def _comparison_object(comparison: RehearsalComparison, language: str) -> dict[s
         ],
         **{
             f"{kind}s" if kind in ("finding", "assumption") else kind: {
-                "new": said(kind, True),
-                "gone": said(kind, False),
+                "new": difference_texts(kind, True),
+                "gone": difference_texts(kind, False),
             }
             for kind in ("finding", "assumption", "covered", "skipped")
         },

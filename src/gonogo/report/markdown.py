@@ -25,7 +25,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&@])")
 
 def to_markdown(report: Report, language: str) -> str:
     """The report as Markdown. Untrusted text is escaped, or put into code that it can't close."""
-    return "\n".join(_lines(report, language)) + "\n"
+    return "\n".join(_report_lines(report, language)) + "\n"
 
 
 def _escape(text: str) -> str:
@@ -47,7 +47,7 @@ def _code_block(text: str, language: str) -> Iterator[str]:
     yield from ("", f"{fence}{language}", body, fence)
 
 
-def _lines(report: Report, language: str) -> Iterator[str]:
+def _report_lines(report: Report, language: str) -> Iterator[str]:
     answer = make_headline(report)
     yield f"## gonogo {_escape(report.command)}: {_escape(verdict_line(report, language))}"
     yield from ("", f"**{_escape(answer.reason.in_language(language))}**")

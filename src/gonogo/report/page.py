@@ -31,11 +31,11 @@ _MIN_WRAPPED_COLUMN_WIDTH = 10
 
 def cells(text: str) -> int:
     """Terminal columns that the text takes: two for a wide character, none for a combining one."""
-    return len(text) if text.isascii() else sum(_width(character) for character in text)
+    return len(text) if text.isascii() else sum(_character_width(character) for character in text)
 
 
 @cache
-def _width(character: str) -> int:
+def _character_width(character: str) -> int:
     if category(character) in ("Mn", "Me", "Cf", "Cc"):
         return 0
     return 2 if east_asian_width(character) in ("W", "F") else 1
@@ -131,7 +131,7 @@ def _fitting_end(text: str, start: int, width: int) -> int:
     """The end of the longest piece from ``start`` that fits ``width`` columns; at least one character."""
     taken = 0
     for end in range(start, len(text)):
-        taken += _width(text[end])
+        taken += _character_width(text[end])
         if taken > width and end > start:
             return end
     return len(text)
@@ -152,20 +152,20 @@ class Page:
         """Print a text, wrapped unless the reader has to copy or click it."""
         text = Styled(line) if isinstance(line, str) else line
         for piece in wrapped(text, self.width - indent) if wrap else (text,):
-            self._put(" " * indent, piece)
+            self._write_line(" " * indent, piece)
 
     def labelled(self, label: Styled, column: int, line: Styled) -> None:
         """Print a text that begins at ``column``, with its label before it."""
         before = Styled(" " * (column - cells(label.plain))).append(label)
         for piece in wrapped(line, max(self.width - column, 1)):
-            self._put("", before.append(piece))
+            self._write_line("", before.append(piece))
             before = Styled(" " * column)
 
     def rule(self, title: str) -> None:
         """Print a title, followed by a rule to the end of the line."""
         said = truncated(title, self.width)
         rest = self.width - cells(said) - 1
-        self._put("", Styled(said, "bold").append(f" {'─' * rest}" if rest > 0 else "", "dim"))
+        self._write_line("", Styled(said, "bold").append(f" {'─' * rest}" if rest > 0 else "", "dim"))
 
     def table(self, table: Table) -> None:
         """Draw a table under its title."""
@@ -248,7 +248,7 @@ class Page:
         block, rest = _BLOCKS if _can_print("".join(_BLOCKS), self._stream) else _ASCII_BLOCKS
         return f"{block * full}{rest * (width - full)} {cell:>5}"
 
-    def _put(self, indent: str, line: Styled) -> None:
+    def _write_line(self, indent: str, line: Styled) -> None:
         said = "".join(_colourize(*part) for part in line.parts) if self._colour else line.plain
         self._stream.write(f"{indent}{said}\n")
 

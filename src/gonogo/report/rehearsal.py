@@ -59,18 +59,18 @@ def rehearsal_tables(rehearsal: Rehearsal, language: str) -> list[Table]:
         *result_tables(rehearsal, language),
         _memory_table(rehearsal, language),
         _routing_table(rehearsal, language),
-        _categories(rehearsal, language),
+        _categories_table(rehearsal, language),
         _phases(rehearsal, language),
         _modules_table(rehearsal, language),
-        _host(rehearsal, language),
+        _host_table(rehearsal, language),
         _host_parts(rehearsal, language),
-        _collectives(rehearsal, language),
+        _collectives_table(rehearsal, language),
         _assumptions_table(rehearsal, language),
     ]
     return [table for table in found if table.rows]
 
 
-def _devices(rehearsal: Rehearsal) -> Iterable[tuple[RehearsedRank, Device]]:
+def _rank_devices(rehearsal: Rehearsal) -> Iterable[tuple[RehearsedRank, Device]]:
     for rank in rehearsal.ranks:
         for device in rank.devices:
             yield rank, device
@@ -106,7 +106,7 @@ def _peak_at(rank: RehearsedRank, device: Device, language: str) -> str:
 def _memory_table(rehearsal: Rehearsal, language: str) -> Table:
     shown, column = _device_columns(rehearsal, language)
     rows = []
-    for rank, device in _devices(rehearsal):
+    for rank, device in _rank_devices(rehearsal):
         cells = (
             size(device.peak_allocated_bytes),
             size(device.peak_reserved_bytes),
@@ -138,12 +138,14 @@ def _routing_table(rehearsal: Rehearsal, language: str) -> Table:
     )
 
 
-def _categories(rehearsal: Rehearsal, language: str) -> Table:
+def _categories_table(rehearsal: Rehearsal, language: str) -> Table:
     shown, column = _device_columns(rehearsal, language)
-    held_somewhere = {name for _, device in _devices(rehearsal) for name, count in device.by_category.items() if count}
+    held_somewhere = {
+        name for _, device in _rank_devices(rehearsal) for name, count in device.by_category.items() if count
+    }
     categories = [name for name in CATEGORIES if name in held_somewhere or name not in OPTIONAL_CATEGORIES]
     rows = []
-    for rank, device in _devices(rehearsal):
+    for rank, device in _rank_devices(rehearsal):
         held = device.by_category
         if not any(held.values()):
             continue
@@ -156,7 +158,7 @@ def _categories(rehearsal: Rehearsal, language: str) -> Table:
 
 def _phases(rehearsal: Rehearsal, language: str) -> Table:
     """For training with rollouts: what trainer and engine hold together in each phase, on the fullest device."""
-    fullest = max(_devices(rehearsal), key=lambda pair: pair[1].peak_allocated_bytes, default=None)
+    fullest = max(_rank_devices(rehearsal), key=lambda pair: pair[1].peak_allocated_bytes, default=None)
     peaks = fullest[1].phases if fullest is not None else None
     if fullest is None or not isinstance(peaks, tuple):
         return Table("", (), ())
@@ -172,7 +174,7 @@ def _phases(rehearsal: Rehearsal, language: str) -> Table:
 
 def _modules_table(rehearsal: Rehearsal, language: str) -> Table:
     """The modules of the fullest device only: a table per rank would mostly repeat it."""
-    fullest = max(_devices(rehearsal), key=lambda pair: pair[1].peak_allocated_bytes, default=None)
+    fullest = max(_rank_devices(rehearsal), key=lambda pair: pair[1].peak_allocated_bytes, default=None)
     if fullest is None:
         return Table("", (), ())
     rank, device = fullest
@@ -229,7 +231,7 @@ def _host_parts(rehearsal: Rehearsal, language: str) -> Table:
     return _parts_table(title, rank.host_modules, language)
 
 
-def _host(rehearsal: Rehearsal, language: str) -> Table:
+def _host_table(rehearsal: Rehearsal, language: str) -> Table:
     rows: list[tuple[str, ...]] = []
     per_rank = [
         (rank.rank, (size(rank.host_peak_bytes), size(rank.host_pinned_peak_bytes), "", ""))
@@ -251,7 +253,7 @@ def _host(rehearsal: Rehearsal, language: str) -> Table:
     return Table(word("host", language), columns, tuple(rows), frozenset({1, 2, 3, 4}), note, shares=frozenset({4}))
 
 
-def _collectives(rehearsal: Rehearsal, language: str) -> Table:
+def _collectives_table(rehearsal: Rehearsal, language: str) -> Table:
     rows = []
     for rank in rehearsal.ranks:
         rows += [

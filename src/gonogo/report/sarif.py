@@ -29,10 +29,10 @@ _URL = re.compile(r"https?://[^\s/]+(?:/\S*)?")
 
 def to_sarif(report: Report, language: str) -> str:
     """The report as a SARIF log of one run."""
-    return document({"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(report, language)]})
+    return document({"$schema": SCHEMA, "version": "2.1.0", "runs": [_sarif_run(report, language)]})
 
 
-def _run(report: Report, language: str) -> dict[str, Any]:
+def _sarif_run(report: Report, language: str) -> dict[str, Any]:
     rules: dict[str, int] = {}
     first: list[Finding] = []
     for finding in report.findings:
@@ -57,9 +57,9 @@ def _run(report: Report, language: str) -> dict[str, Any]:
         "language": _LANGUAGE.get(language, "en-US"),
         "columnKind": "unicodeCodePoints",
         "originalUriBaseIds": {ROOT: {"description": {"text": "the root of the repository"}}},
-        "invocations": [_invocation(report, language)],
+        "invocations": [_sarif_invocation(report, language)],
         "results": [
-            _result(finding, rules[_rule_id(finding)], fingerprint, language)
+            _sarif_result(finding, rules[_rule_id(finding)], fingerprint, language)
             for finding, fingerprint in zip(report.findings, prints, strict=True)
         ],
         "properties": {
@@ -101,7 +101,7 @@ def _to_url(source: str) -> str | None:
     return text if _URL.fullmatch(text) else None
 
 
-def _invocation(report: Report, language: str) -> dict[str, Any]:
+def _sarif_invocation(report: Report, language: str) -> dict[str, Any]:
     notes = [("note", clean(text.in_language(language))) for text in report.notes]
     notes += [("skipped", _skipped_text(skipped, language)) for skipped in report.skipped]
     notes += [("similar", thread_line(thread, language)) for thread in report.similar]
@@ -120,19 +120,21 @@ def _skipped_text(skipped: Skipped, language: str) -> str:
     return clean(f"{what}{colon(language)}{why}")
 
 
-def _result(finding: Finding, rule_index: int, fingerprint: str, language: str) -> dict[str, Any]:
+def _sarif_result(finding: Finding, rule_index: int, fingerprint: str, language: str) -> dict[str, Any]:
     title = clean_line(finding.title.in_language(language))
     fixes: list[dict[str, Any]] = []
     for fix in finding.fixes:
-        if fix.edits and (written := _fix(fix, language)) not in fixes:  # the schema requires unique items
+        if fix.edits and (written := _sarif_fix(fix, language)) not in fixes:  # the schema requires unique items
             fixes.append(written)
     # GitHub rejects results without file and line: those without a file are reported for the whole repository.
     primary: dict[str, Any]
-    primary = _location(finding.spans[0], language) if finding.spans else {"physicalLocation": _physical(None)}
+    primary = (
+        _sarif_location(finding.spans[0], language) if finding.spans else {"physicalLocation": _physical_location(None)}
+    )
     if finding.module or finding.parameter:
         logical = clean_line(finding.parameter or finding.module or "")
         primary["logicalLocations"] = [{"fullyQualifiedName": logical, "kind": "member"}]
-    related = [{"id": number, **_location(span, language)} for number, span in enumerate(finding.spans[1:], 1)]
+    related = [{"id": number, **_sarif_location(span, language)} for number, span in enumerate(finding.spans[1:], 1)]
     return {
         "ruleId": _rule_id(finding),
         "ruleIndex": rule_index,
@@ -157,15 +159,18 @@ def _disable_links(text: str) -> str:
     return text.replace("](", "] (")
 
 
-def _location(span: Span, language: str) -> dict[str, Any]:
+def _sarif_location(span: Span, language: str) -> dict[str, Any]:
     label = clean_line(span.label.in_language(language)) if span.label else ""
-    return {"physicalLocation": _physical(span), **({"message": {"text": _disable_links(label)}} if label else {})}
+    return {
+        "physicalLocation": _physical_location(span),
+        **({"message": {"text": _disable_links(label)}} if label else {}),
+    }
 
 
-def _physical(span: Span | None) -> dict[str, Any]:
+def _physical_location(span: Span | None) -> dict[str, Any]:
     if span is None:
         return {"artifactLocation": {"uri": ".", "uriBaseId": ROOT}, "region": {"startLine": 1}}
-    where: dict[str, Any] = {"artifactLocation": _artifact(span.path)}
+    where: dict[str, Any] = {"artifactLocation": _artifact_location(span.path)}
     if span.line < 1:
         return where
     region: dict[str, Any] = {"startLine": span.line}
@@ -186,7 +191,7 @@ def _physical(span: Span | None) -> dict[str, Any]:
     return where
 
 
-def _artifact(path: str) -> dict[str, Any]:
+def _artifact_location(path: str) -> dict[str, Any]:
     relative = from_root(path)
     try:
         name = relative.encode("utf-8", "surrogateescape")  # file names that are not UTF-8
@@ -197,21 +202,21 @@ def _artifact(path: str) -> dict[str, Any]:
     return {"uri": quote(name) or ".", "uriBaseId": ROOT}
 
 
-def _fix(fix: Fix, language: str) -> dict[str, Any]:
+def _sarif_fix(fix: Fix, language: str) -> dict[str, Any]:
     by_path: dict[str, list[Edit]] = {}
     for edit in fix.edits:
         by_path.setdefault(edit.path, []).append(edit)
     return {
         "description": {"text": clean_line(fix.title.in_language(language))},
         "artifactChanges": [
-            {"artifactLocation": _artifact(path), "replacements": [_replacement(edit) for edit in edits]}
+            {"artifactLocation": _artifact_location(path), "replacements": [_sarif_replacement(edit) for edit in edits]}
             for path, edits in by_path.items()
         ],
         "properties": {"applicability": fix.applicability.value},
     }
 
 
-def _replacement(edit: Edit) -> dict[str, Any]:
+def _sarif_replacement(edit: Edit) -> dict[str, Any]:
     region = {"byteOffset": edit.start, "byteLength": edit.end - edit.start}
     if not edit.after:
         return {"deletedRegion": region}

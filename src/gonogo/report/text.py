@@ -65,7 +65,7 @@ def print_report(report: Report, page: Page, language: str) -> None:
             _print_briefly(finding, page, language)
     if rest is not None:
         page.line()
-        page.line(Styled(_to_text(rest, language)))
+        page.line(Styled(_clean_text(rest, language)))
     for table in leading_tables(report, language):
         page.line()
         page.table(table)
@@ -88,15 +88,15 @@ def print_report(report: Report, page: Page, language: str) -> None:
         page.line(_banner(report, make_headline(report), language).append(f"  {counted(report, language)}"))
 
 
-def _to_text(text: Text, language: str) -> str:
+def _clean_text(text: Text, language: str) -> str:
     return clean(text.in_language(language))
 
 
 def _print_answer(report: Report, answer: Headline, page: Page, language: str) -> None:
     """Print verdict, reason and next command, one per line; then figures, summary and notes."""
     page.line(_banner(report, answer, language).append(f"  gonogo {clean_line(report.command)}", "bold"))
-    page.line(Styled(_line(answer.reason, language), "bold"), wrap=page.is_terminal)
-    what = Styled(_line(answer.next.what, language), "dim" if answer.next.command else "")
+    page.line(Styled(_to_line(answer.reason, language), "bold"), wrap=page.is_terminal)
+    what = Styled(_to_line(answer.next.what, language), "dim" if answer.next.command else "")
     todo = Styled(f"{word('next', language)}{colon(language)}", "cyan")
     if answer.next.command:
         todo.append(clean_line(answer.next.command), "bold")
@@ -113,19 +113,19 @@ def _print_answer(report: Report, answer: Headline, page: Page, language: str) -
     else:
         page.line(todo.append(what), wrap=page.is_terminal)
     page.line()
-    labels = [_line(figure.name, language) for figure in answer.figures]
+    labels = [_to_line(figure.name, language) for figure in answer.figures]
     column = max(map(cells, labels), default=0) + _COLUMN_GAP
     for label, figure in zip(labels, answer.figures, strict=True):
-        value = Styled(_line(figure.value, language))
+        value = Styled(_to_line(figure.value, language))
         page.labelled(Styled.assemble((label, "dim"), " " * (column - cells(label))), column, value)
     for said in (counted(report, language), report_summary(report, language)):
         if said:
             page.line(Styled(said))
     for note in grouped_notes(answer.shown):
-        page.line(Styled(_to_text(note, language)))
+        page.line(Styled(_clean_text(note, language)))
 
 
-def _line(text: Text, language: str) -> str:
+def _to_line(text: Text, language: str) -> str:
     return clean_line(text.in_language(language))
 
 
@@ -133,7 +133,7 @@ def _banner(report: Report, answer: Headline, language: str) -> Styled:
     style = "bold red" if report.regressed else _VERDICT_STYLE[report.verdict]
     banner = Styled.assemble((f" {badge(report, language)} ", f"{style} reverse"))
     if answer.scope is not None:
-        scope = _line(answer.scope, language)
+        scope = _to_line(answer.scope, language)
         banner.append(f"（{scope}）" if language == "zh" else f"({scope}) ")
     return banner
 
@@ -154,13 +154,13 @@ def _print_finding(finding: Finding, page: Page, language: str, *, with_advice: 
     if finding.parameter:
         facts.append(f"{word('parameter', language)} {clean_line(finding.parameter)}")
     page.line(Styled.assemble((f"{' ' * gutter}= ", "blue"), ("，" if language == "zh" else ", ").join(facts)))
-    labelled = [(_label("cause", "bold", language), finding.cause)]
+    labelled = [(_styled_label("cause", "bold", language), finding.cause)]
     if with_advice:
-        labelled += [(_label("help", "bold cyan", language), step) for step in finding.cure]
-        labelled += [(_label("confirm", "bold", language), text) for text in finding.remaining_confirmations]
+        labelled += [(_styled_label("help", "bold cyan", language), step) for step in finding.cure]
+        labelled += [(_styled_label("confirm", "bold", language), text) for text in finding.remaining_confirmations]
     column = max(cells(label.plain) for label, _ in labelled)
     for label, text in labelled:
-        page.labelled(label, column, Styled(_to_text(text, language)))
+        page.labelled(label, column, Styled(_clean_text(text, language)))
     for fix in finding.fixes:
         _print_fix(fix, page, language)
     if finding.sources and with_advice:
@@ -200,14 +200,14 @@ def _print_similar(threads: tuple[SimilarThread, ...], page: Page, language: str
                 page.line(Styled(said, style), indent=4)
 
 
-def _label(name: str, style: str, language: str) -> Styled:
+def _styled_label(name: str, style: str, language: str) -> Styled:
     return Styled(f"{word(name, language)}{colon(language)}", style)
 
 
 def _print_fix(fix: Fix, page: Page, language: str) -> None:
     how = word(fix.applicability.value, language)
     how = f"（{how}）{colon(language)}" if language == "zh" else f" ({how}){colon(language)}"
-    page.line(Styled.assemble((word("fix", language), "bold green"), how, _to_text(fix.title, language)))
+    page.line(Styled.assemble((word("fix", language), "bold green"), how, _clean_text(fix.title, language)))
     _print_diff(clean(fix.diff), page)
     if command := how_to_apply(fix):
         page.line(Styled(f"    {word('apply', language)}{colon(language)}{command}", "cyan"), wrap=False)
@@ -233,10 +233,10 @@ def _print_coverage(report: Report, page: Page, language: str) -> None:
         page.line()
         page.rule(word("covered", language))
         for text in report.covered:
-            page.line(Styled(_to_text(text, language)))
+            page.line(Styled(_clean_text(text, language)))
     if report.skipped:
         page.line()
         page.rule(word("skipped", language))
         for skipped in grouped_skipped(report):
-            what = (_to_text(skipped.what, language), "bold")
-            page.line(Styled.assemble(what, colon(language), _to_text(skipped.why, language)))
+            what = (_clean_text(skipped.what, language), "bold")
+            page.line(Styled.assemble(what, colon(language), _clean_text(skipped.why, language)))

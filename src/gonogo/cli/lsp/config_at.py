@@ -56,7 +56,7 @@ def cursor_at(text: str, offset: int) -> Cursor | None:
             break
         inside = start < offset <= end and (word[0] == '"' or word[0] not in "{}[]:,/")
         if inside and (word[0] != '"' or len(word) < 2 or not word.endswith('"') or offset < end):
-            return _cursor(stack, start, end, quoted=word[0] == '"')
+            return _make_cursor(stack, start, end, quoted=word[0] == '"')
         if word.startswith(("//", "/*")):
             if offset < end or word.startswith("//"):
                 return None
@@ -68,7 +68,7 @@ def cursor_at(text: str, offset: int) -> Cursor | None:
             _set_current_key(stack, None)
         elif word[0] == '"' and stack and stack[-1] == ("{", None):
             _set_current_key(stack, _unquote(word))
-    return _cursor(stack, offset, offset, quoted=False)
+    return _make_cursor(stack, offset, offset, quoted=False)
 
 
 def _set_current_key(stack: list[tuple[str, str | None]], key: str | None) -> None:
@@ -76,7 +76,7 @@ def _set_current_key(stack: list[tuple[str, str | None]], key: str | None) -> No
         stack[-1] = (stack[-1][0], key)
 
 
-def _cursor(stack: list[tuple[str, str | None]], start: int, end: int, *, quoted: bool) -> Cursor | None:
+def _make_cursor(stack: list[tuple[str, str | None]], start: int, end: int, *, quoted: bool) -> Cursor | None:
     if not stack or stack[-1][0] == "[":
         return None
     path = tuple(key for bracket, key in stack if bracket == "{" and key is not None)

@@ -73,7 +73,7 @@ class Server(LanguageServer):
         whole = str(resolved(uris.to_fs_path(uri) or ""))
         self._open.pop(whole, None)
         EDITOR_BUFFERS.pop(whole, None)
-        self._publish(whole, [])
+        self._publish_diagnostics(whole, [])
 
     def _schedule_check(self, path: str) -> None:
         if self._waiting is not None:
@@ -86,7 +86,7 @@ class Server(LanguageServer):
             self._waiting = None  # a check that has started is not cancelled
             found = await asyncio.get_running_loop().run_in_executor(self._worker, self._found, self._beside(path))
             for one in {*found, *self.shown}:
-                self._publish(one, found.get(one, []))
+                self._publish_diagnostics(one, found.get(one, []))
 
     def _beside(self, path: str) -> list[str]:
         """The files to check together with a file."""
@@ -97,10 +97,10 @@ class Server(LanguageServer):
             names = [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
             files = [name for name in names if kind_of(Path(name)) is not None and os.path.isfile(name)]
             if len(files) <= _MAX_FOLDER_FILES:
-                return sorted({*files, *self._opened()})
-        return self._opened()
+                return sorted({*files, *self._open_checkable_files()})
+        return self._open_checkable_files()
 
-    def _opened(self) -> list[str]:
+    def _open_checkable_files(self) -> list[str]:
         return [one for one in self._open if kind_of(Path(one)) is not None and os.path.isfile(one)]
 
     def _found(self, paths: list[str]) -> dict[str, list[PlacedFinding]]:
@@ -123,7 +123,7 @@ class Server(LanguageServer):
                 found.setdefault(path, []).append(PlacedFinding(finding, finding.spans[0]))
         return found
 
-    def _publish(self, path: str, placed_findings: list[PlacedFinding]) -> None:
+    def _publish_diagnostics(self, path: str, placed_findings: list[PlacedFinding]) -> None:
         if not placed_findings and not self.shown.get(path):
             return
         self.shown[path] = placed_findings

@@ -45,7 +45,7 @@ def mcp(
         from gonogo.cli.serving.folders import Folders
 
         folders = Folders(allow or [Path.cwd()], _HOW_TO_ALLOW, "--allow")
-        port = None if http is None else _port(http)
+        port = None if http is None else _parse_port(http)
         try:
             from gonogo.cli.mcp.server import make_server
         except ModuleNotFoundError as error:
@@ -68,7 +68,7 @@ def mcp(
 _HOW_TO_ALLOW = translated("start gonogo mcp with --allow to permit it")
 
 
-def _port(text: str) -> int:
+def _parse_port(text: str) -> int:
     match = re.fullmatch(r"(?:(?:127\.0\.0\.1|localhost):)?(\d{1,5})", text)
     if match is None or not 1 <= int(match[1]) <= 65535:
         raise UserError(

@@ -165,7 +165,10 @@ class _Tools:
     ) -> CallToolResult:
         """Find in a run's files (paths) or launch (command) what will stop it. Reads only."""
         where = self.folders.folder(folder)
-        words = [*self._file("--environment", environment, where), *(self.folders.word(path, where) for path in paths)]
+        words = [
+            *self._file_option("--environment", environment, where),
+            *(self.folders.word(path, where) for path in paths),
+        ]
         if not paths and not command:
             words.append(".")
         return await self._run(ctx, "check", where, language, words, command, _MAX_WAIT_SECONDS)
@@ -190,8 +193,8 @@ class _Tools:
     ) -> CallToolResult:
         """Run the training program at full size on virtual GPUs, in a sandbox. Minutes."""
         where = self.folders.folder(folder)
-        words = [*self._machine(gpus, nodes, host_memory), f"--ranks={ranks}", f"--steps={steps}"]
-        words += [f"--timeout={timeout}", *self._file("--environment", environment, where)]
+        words = [*self._machine_options(gpus, nodes, host_memory), f"--ranks={ranks}", f"--steps={steps}"]
+        words += [f"--timeout={timeout}", *self._file_option("--environment", environment, where)]
         words += [f"--set={set}"] if set else []
         words += [f"--also={one}" for one in also]
         words += ["--yes"] if install else []
@@ -211,7 +214,7 @@ class _Tools:
     ) -> CallToolResult:
         """Find the smallest patch that makes it GO, proven by rehearsals of copies. Minutes."""
         where = self.folders.folder(folder)
-        words = [*self._machine(gpus, nodes, host_memory), "--output-patch=/dev/null"]
+        words = [*self._machine_options(gpus, nodes, host_memory), "--output-patch=/dev/null"]
         words += ["--allow-training-changes"] if allow_training_changes else []
         return await self._run(ctx, "cure", where, language, words, _require_command(command), wait)
 
@@ -230,7 +233,7 @@ class _Tools:
     ) -> CallToolResult:
         """List the models and data that a launch needs; generate weightless stand-ins in gonogo-prepared/."""
         where = self.folders.folder(folder)
-        words = [*self._machine(gpus, None, ""), f"--timeout={timeout}"]
+        words = [*self._machine_options(gpus, None, ""), f"--timeout={timeout}"]
         given = (("--files-only", files_only), ("--list", list_only), ("--yes", install))
         words += [option for option, wanted in given if wanted]
         return await self._run(ctx, "prepare", where, language, words, _require_command(command), wait)
@@ -257,7 +260,10 @@ class _Tools:
         where = self.folders.folder(folder)
         if bool(logs) == bool(text.strip()):
             raise RequestRefused(translated("give either logs (files or folders) or text (the log itself)"))
-        words = [*self._file("--project", project, where), *self._file("--environment", environment, where)]
+        words = [
+            *self._file_option("--project", project, where),
+            *self._file_option("--environment", environment, where),
+        ]
         words += ["--with-pack", *(["-"] if text else (self.folders.word(log, where) for log in logs))]
         pasted = text.encode("utf-8", "replace")
         return await self._run(ctx, "diagnose", where, language, words, command, wait, pasted, detail=detail)
@@ -285,7 +291,7 @@ class _Tools:
     ) -> CallToolResult:
         """Find the ZeRO stages, offload and micro-batches with which a model fits, fastest first."""
         where = self.folders.folder(folder)
-        words = self._machine(gpus, nodes, host_memory)
+        words = self._machine_options(gpus, nodes, host_memory)
         given: dict[str, object] = {"seq-len": seq_len, "tune": tune, "global-batch": global_batch, "task": task}
         given |= {"completion-len": completion_len, "generations": generations, "engine": engine}
         words += [f"--{option}={value}" for option, value in given.items() if value is not None]
@@ -308,7 +314,7 @@ class _Tools:
         with tempfile.TemporaryDirectory() as scratch:
             sides = [self._rehearsal(one, where, Path(scratch)) for one in (before, after)]
             words = [f"--peak-growth={peak_growth}", *sides]
-            job = self._start("compare", where, language, words, also_below=[Path(scratch)])
+            job = self._start_job("compare", where, language, words, also_below=[Path(scratch)])
             return await self._finish(ctx, job, _MAX_WAIT_SECONDS)
 
     async def explain(
@@ -361,11 +367,11 @@ class _Tools:
         is_hub_name = re.fullmatch(r"[\w][\w.-]*/[\w][\w.-]*", name) and not (folder / name).exists()
         return name if is_hub_name else self.folders.word(name, folder)
 
-    def _machine(self, gpus: str, nodes: int | None, host_memory: str) -> list[str]:
+    def _machine_options(self, gpus: str, nodes: int | None, host_memory: str) -> list[str]:
         given = (("gpus", gpus), ("nodes", nodes or ""), ("host-memory", host_memory))
         return [f"--{option}={value}" for option, value in given if value]
 
-    def _file(self, option: str, name: str, folder: Path) -> list[str]:
+    def _file_option(self, option: str, name: str, folder: Path) -> list[str]:
         return [f"{option}={self.folders.word(name, folder)}"] if name else []
 
     async def _run(
@@ -385,10 +391,10 @@ class _Tools:
         if typed[:2] == ["bash", "-c"]:
             self.folders.command(_plain_shell_words(typed[2]), folder)
         launched = ["--", *self.folders.command(typed, folder)] if typed else []
-        job = self._start(tool, folder, language, [*words, *launched], stdin)
+        job = self._start_job(tool, folder, language, [*words, *launched], stdin)
         return await self._finish(ctx, job, wait, detail=detail)
 
-    def _start(
+    def _start_job(
         self,
         tool: str,
         folder: Path,
@@ -470,7 +476,7 @@ def cut(value: dict[str, Any], limit: int = LIMIT) -> tuple[dict[str, Any], bool
     if _json_length(value) <= limit:
         return value, True
     for entries, characters in _TRUNCATION_LIMITS:
-        smaller = {key: _truncate(one, entries, characters) for key, one in value.items()}
+        smaller = {key: _truncate_json(one, entries, characters) for key, one in value.items()}
         if _json_length(smaller) <= limit:
             return smaller, True
     kept = {key: one for key, one in smaller.items() if not isinstance(one, dict)}  # drop objects, keep findings
@@ -491,13 +497,13 @@ def _without_key(value: Any, name: str) -> Any:
     return {key: one for key, one in value.items() if key != name} if isinstance(value, dict) else value
 
 
-def _truncate(value: Any, entries: int, characters: int) -> Any:
+def _truncate_json(value: Any, entries: int, characters: int) -> Any:
     if isinstance(value, str):
         return value if len(value) <= characters else f"{value[:characters]} […]"
     if isinstance(value, list):
-        return [_truncate(one, entries, characters) for one in value[:entries]]
+        return [_truncate_json(one, entries, characters) for one in value[:entries]]
     if isinstance(value, dict):
-        return {key: _truncate(one, entries, characters) for key, one in value.items()}
+        return {key: _truncate_json(one, entries, characters) for key, one in value.items()}
     return value
 
 

@@ -27,7 +27,7 @@ def short_report(report: _Json, language: str = "en", tokens: int = MAX_TOKENS) 
     said = _in_language(report, language)
     whole = {name: value for name, value in _parts(said) if value not in (None, "", [], {})}
     for entries, characters in _TRUNCATION_LIMITS:
-        found: _Json = _truncated(whole, entries, characters)
+        found: _Json = _truncate_json(whole, entries, characters)
         if count_tokens(as_json(found)) <= tokens:
             return found
     for name in _UNTRUNCATED_FIELDS:
@@ -51,15 +51,15 @@ def _in_language(value: Any, language: str) -> Any:
     return {name: _in_language(one, language) for name, one in value.items()}
 
 
-def _truncated(value: Any, entries: int, characters: int) -> Any:
+def _truncate_json(value: Any, entries: int, characters: int) -> Any:
     if isinstance(value, str):
         return value if len(value) <= characters else f"{value[:characters]} […]"
     if isinstance(value, list):
         left = [f"[… {len(value) - entries} more]"] if len(value) > entries else []
-        return [*(_truncated(one, entries, characters) for one in value[:entries]), *left]
+        return [*(_truncate_json(one, entries, characters) for one in value[:entries]), *left]
     if isinstance(value, dict):
         return {
-            name: one if name in _UNTRUNCATED_FIELDS else _truncated(one, entries, characters)
+            name: one if name in _UNTRUNCATED_FIELDS else _truncate_json(one, entries, characters)
             for name, one in value.items()
         }
     return value
@@ -71,7 +71,7 @@ def _parts(report: _Json) -> Iterator[tuple[str, Any]]:
     for name in ("says", "reason", "next", "next_does"):
         yield name, answer.get(name)
     yield "figures", {one["name"]: one["value"] for one in answer.get("figures", ())}
-    yield "findings", [_finding(one) for one in report.get("findings", ())]
+    yield "findings", [_finding_summary(one) for one in report.get("findings", ())]
     for name, part in _PARTS_BY_FIELD.items():
         if isinstance(report.get(name), dict | list | str):
             yield from part(report[name])
@@ -81,7 +81,7 @@ def _parts(report: _Json) -> Iterator[tuple[str, Any]]:
     yield "not_covered", [f"{one['what']}: {one['why']}" if isinstance(one, dict) else one for one in skipped]
 
 
-def _finding(found: _Json) -> _Json:
+def _finding_summary(found: _Json) -> _Json:
     where = [f"{span['path']}:{span['line']}" for span in found["spans"][:3]]
     fix = found["fixes"][0]["diff"] if found["fixes"] else ""
     said = {
@@ -99,21 +99,21 @@ def _finding(found: _Json) -> _Json:
     return {name: value for name, value in said.items() if value not in (None, "", [])}
 
 
-def _rehearsed(rehearsal: _Json) -> Iterator[tuple[str, Any]]:
-    yield "ranks", [_rank(one) for one in rehearsal["ranks"]]
-    yield "also", [_variant(one) for one in rehearsal.get("also", ())]
+def _rehearsal_fields(rehearsal: _Json) -> Iterator[tuple[str, Any]]:
+    yield "ranks", [_rank_summary(one) for one in rehearsal["ranks"]]
+    yield "also", [_variant_summary(one) for one in rehearsal.get("also", ())]
     yield (
         "changed",
         [f"{one['name']}={one['value']}: set it in {', '.join(one['files'])}" for one in rehearsal.get("changed", ())],
     )
 
 
-def _rank(rank: _Json) -> str:
+def _rank_summary(rank: _Json) -> str:
     outcome = f"rank {rank['rank']}: {rank['outcome']}, last in {rank['last_activity']}, {rank['steps']} steps"
     return f"{outcome}, {size(rank['peak_reserved_bytes'])} of GPU memory reserved"
 
 
-def _variant(variant: _Json) -> _Json:
+def _variant_summary(variant: _Json) -> _Json:
     seconds, speed = variant["seconds_of_step"], variant["tokens_per_second_per_gpu"]
     said = {
         "settings": ",".join(f"{name}={value}" for name, value in variant["settings"].items()),
@@ -126,7 +126,7 @@ def _variant(variant: _Json) -> _Json:
     return {name: value for name, value in said.items() if value is not None}
 
 
-def _cured(cure: _Json) -> Iterator[tuple[str, Any]]:
+def _cure_fields(cure: _Json) -> Iterator[tuple[str, Any]]:
     patch = cure["patch"] or ""
     yield "proven", cure["proven"]
     yield "patch", patch if count_tokens(patch) <= _MAX_PATCH_TOKENS else ""
@@ -136,11 +136,11 @@ def _cured(cure: _Json) -> Iterator[tuple[str, Any]]:
     yield "other_cures", [one["title"] for one in cure["alternatives"]]
 
 
-def _planned(plan: _Json) -> Iterator[tuple[str, Any]]:
-    yield "fits_fastest_first", [_strategy(one) for one in plan["fitting"]]
+def _plan_fields(plan: _Json) -> Iterator[tuple[str, Any]]:
+    yield "fits_fastest_first", [_strategy_summary(one) for one in plan["fitting"]]
 
 
-def _strategy(found: _Json) -> str:
+def _strategy_summary(found: _Json) -> str:
     batch = f"{found['micro_batch']} x {found['gradient_accumulation']}"
     speed = found["tokens_per_second_per_gpu"]
     said = [f"{found['strategy']}, batch {batch}, {size(found['reserved_bytes'])} ± {found['band']:.0%}"]
@@ -148,7 +148,7 @@ def _strategy(found: _Json) -> str:
     return ", ".join(said)
 
 
-def _compared(comparison: _Json) -> Iterator[tuple[str, Any]]:
+def _comparison_fields(comparison: _Json) -> Iterator[tuple[str, Any]]:
     yield "judged", comparison["judged"]
     yield (
         "changes",
@@ -168,7 +168,7 @@ def _required_input(one: _Json) -> str:
     return f"{one['kind']} {one['name']}: {one['state']}{why}, from {one['place']}"
 
 
-def _packages(packages: _Json) -> Iterator[tuple[str, Any]]:
+def _package_fields(packages: _Json) -> Iterator[tuple[str, Any]]:
     yield "packages_not_as_required", [f"{one['what']}: {one['why']}" for one in packages["not_as_asked"]]
 
 
@@ -177,23 +177,23 @@ def _hazard_list(hazards: list[_Json]) -> Iterator[tuple[str, Any]]:
     yield "hazards", [f"{one['name']}: {one['title']}" for one in hazards]
 
 
-def _unchanged(name: str) -> Callable[[Any], Iterator[tuple[str, Any]]]:
-    def part(value: Any) -> Iterator[tuple[str, Any]]:
+def _field_copier(name: str) -> Callable[[Any], Iterator[tuple[str, Any]]]:
+    def copy_field(value: Any) -> Iterator[tuple[str, Any]]:
         yield name, value
 
-    return part
+    return copy_field
 
 
 _PARTS_BY_FIELD: dict[str, Callable[[Any], Iterator[tuple[str, Any]]]] = {
-    "title": _unchanged("title"),
-    "page": _unchanged("page"),
+    "title": _field_copier("title"),
+    "page": _field_copier("page"),
     "hazards": _hazard_list,
-    "rehearsal": _rehearsed,
-    "cure": _cured,
-    "plan": _planned,
-    "comparison": _compared,
+    "rehearsal": _rehearsal_fields,
+    "cure": _cure_fields,
+    "plan": _plan_fields,
+    "comparison": _comparison_fields,
     "wanted": _required_inputs,
-    "folder": _unchanged("folder"),
-    "ended_with": _unchanged("ended_with"),
-    "packages": _packages,
+    "folder": _field_copier("folder"),
+    "ended_with": _field_copier("ended_with"),
+    "packages": _package_fields,
 }

@@ -54,7 +54,7 @@ class Folders:
                 )
             )
         for word in words:
-            _check(word)
+            _check_word(word)
         for word in words[1:]:
             for part in (word, *word.split("=")[1:], *word.split(":")):
                 if part and os.path.lexists(folder / expanded(Path(part))):
@@ -62,7 +62,7 @@ class Folders:
         return list(words)
 
     def _resolve_inside(self, name: str, base: Path) -> Path:
-        _check(name)
+        _check_word(name)
         path = resolved(base / expanded(Path(name)))
         if not any(path.is_relative_to(root) for root in self.roots):
             allowed = ", ".join(str(root) for root in self.roots)
@@ -74,7 +74,7 @@ class Folders:
         return path
 
 
-def _check(word: str) -> None:
+def _check_word(word: str) -> None:
     if "\0" in word or len(word) > _MAX_WORD_LENGTH:
         raise RequestRefused(translated("an argument contains a null byte, or is too long"))
     try:

@@ -134,18 +134,18 @@ class Job:
         if self.poll():
             return
         self.cancelled = True
-        self._signal(signal.SIGTERM)
+        self._signal_process_group(signal.SIGTERM)
         with anyio.CancelScope(shield=True):
             if not await self.wait(_GRACE_SECONDS):
                 self.kill()
 
     def kill(self) -> None:
         """Kill the job immediately."""
-        self._signal(signal.SIGKILL)
+        self._signal_process_group(signal.SIGKILL)
         self._process.wait()
         self.poll()
 
-    def _signal(self, number: int) -> None:
+    def _signal_process_group(self, number: int) -> None:
         if self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)

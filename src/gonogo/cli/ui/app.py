@@ -65,12 +65,12 @@ def make_app(folders: Folders, token: str, language: str) -> Starlette:
         Route("/", page.document),
         Route("/{name:str}", page.static),
         Route("/api/start", page.start),
-        Route("/api/folder", _refusing(page.folder)),
+        Route("/api/folder", _catch_refusals(page.folder)),
         Route("/api/reports", page.reports),
-        Route("/api/jobs", _refusing(page.begin), methods=["POST"]),
-        Route("/api/compare", _refusing(page.compare), methods=["POST"]),
-        Route("/api/jobs/{job}", _refusing(page.job)),
-        Route("/api/jobs/{job}/cancel", _refusing(page.cancel), methods=["POST"]),
+        Route("/api/jobs", _catch_refusals(page.begin), methods=["POST"]),
+        Route("/api/compare", _catch_refusals(page.compare), methods=["POST"]),
+        Route("/api/jobs/{job}", _catch_refusals(page.job)),
+        Route("/api/jobs/{job}/cancel", _catch_refusals(page.cancel), methods=["POST"]),
     ]
     app = Starlette(
         routes=[
@@ -83,12 +83,12 @@ def make_app(folders: Folders, token: str, language: str) -> Starlette:
     return app
 
 
-def _refusing(answer: Answer) -> Answer:
+def _catch_refusals(answer: Answer) -> Answer:
     async def refused(request: Request) -> Response:
         try:
             return await answer(request)
         except RequestRefused as error:
-            return _json({"refused": _text_json(error.text)}, 400)
+            return _json_response({"refused": _text_json(error.text)}, 400)
 
     return refused
 
@@ -118,7 +118,7 @@ class _UiHandlers:
 
     async def start(self, request: Request) -> Response:
         """The data that the page needs at start."""
-        return _json(
+        return _json_response(
             {
                 "language": self.language,
                 "version": __version__,
@@ -131,7 +131,7 @@ class _UiHandlers:
 
     async def folder(self, request: Request) -> Response:
         name = request.query_params.get("path", "")
-        return _json(await anyio.to_thread.run_sync(listing, name, self.folders))
+        return _json_response(await anyio.to_thread.run_sync(listing, name, self.folders))
 
     async def reports(self, request: Request) -> Response:
         """Running jobs and stored reports, the newest first."""
@@ -140,7 +140,7 @@ class _UiHandlers:
             self._store_finished(job)
         told = [self._job_to_json(job) for job in self.jobs.all()]
         told += [_stored_to_json(made) for name, made in known.items() if not any(one["id"] == name for one in told)]
-        return _json(sorted(told, key=lambda one: -one["begun"]))
+        return _json_response(sorted(told, key=lambda one: -one["begun"]))
 
     async def begin(self, request: Request) -> Response:
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
@@ -149,14 +149,14 @@ class _UiHandlers:
         words, folder, given = command_words(asked, self.folders)
         job = self.jobs.start(words, folder, given)
         self.asked[job.id] = redact(clean_line(_job_title(asked)))[:_MAX_TITLE_LENGTH]
-        return _json(self._job_to_json(job))
+        return _json_response(self._job_to_json(job))
 
     async def compare(self, request: Request) -> Response:
         """Compare two rehearsals, the older one first."""
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
             return PlainTextResponse("application/json is what is taken", 415)
         asked = await _decode_body(request, UiComparison)
-        begun = {made.id: made for made in (*self.kept.all(), *map(self._made, self.jobs.all()))}
+        begun = {made.id: made for made in (*self.kept.all(), *map(self._to_stored_report, self.jobs.all()))}
         sides = [
             begun[name] for name in (asked.one, asked.other) if name in begun and self._report_page(name) is not None
         ]
@@ -166,7 +166,7 @@ class _UiHandlers:
         made, page = await anyio.to_thread.run_sync(self._compare_stored, old, new, asked.language)
         self.comparisons[made.id] = page
         self.kept.keep(made, page)
-        return _json(_stored_to_json(made))
+        return _json_response(_stored_to_json(made))
 
     def _compare_stored(self, old: StoredReport, new: StoredReport, language: str) -> tuple[StoredReport, str]:
         names = [
@@ -195,12 +195,12 @@ class _UiHandlers:
             while not await job.wait(0.5) and job.doing == known and len(job.states) <= shown:
                 pass
         self._store_finished(job)
-        return _json({**self._job_to_json(job), "states": job.states[shown:], "seen": len(job.states)})
+        return _json_response({**self._job_to_json(job), "states": job.states[shown:], "seen": len(job.states)})
 
     async def cancel(self, request: Request) -> Response:
         job = self.jobs.known(request.path_params["job"])
         await job.end()
-        return _json(self._job_to_json(job))
+        return _json_response(self._job_to_json(job))
 
     async def report(self, request: Request) -> Response:
         page = self._report_page(request.path_params["job"])
@@ -219,7 +219,7 @@ class _UiHandlers:
         state = (
             "running" if not ended else "cancelled" if job.cancelled else "done" if has_report(job.status) else "failed"
         )
-        made = self._made(job)
+        made = self._to_stored_report(job)
         return {
             **_stored_to_json(made),
             "state": state,
@@ -228,7 +228,7 @@ class _UiHandlers:
             "complaint": clean(job.complaint) if state == "failed" else "",
         }
 
-    def _made(self, job: Job) -> StoredReport:
+    def _to_stored_report(self, job: Job) -> StoredReport:
         root = self.folders.roots[0]
         where = "" if job.folder == root else str(job.folder.relative_to(root))
         asked = self.asked.get(job.id, "")
@@ -239,7 +239,7 @@ class _UiHandlers:
         if job.poll() and job.id not in self.settled:
             self.settled.add(job.id)
             if not job.cancelled and has_report(job.status):
-                self.kept.keep(self._made(job), job.result)
+                self.kept.keep(self._to_stored_report(job), job.result)
 
 
 def _stored_to_json(made: StoredReport) -> dict[str, Any]:
@@ -281,7 +281,7 @@ async def _decode_body(request: Request, kind: type[Body]) -> Body:
         raise RequestRefused(translated("invalid request: {why}").format(why=error)) from None
 
 
-def _json(value: object, status: int = 200) -> Response:
+def _json_response(value: object, status: int = 200) -> Response:
     return Response(msgspec.json.encode(value), status, media_type="application/json")
 
 

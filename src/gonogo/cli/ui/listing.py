@@ -58,13 +58,13 @@ def listing(name: str, folders: Folders) -> FolderListing:
         if len(entries) >= _MAX_ENTRIES or not _is_text(one) or not resolved(folder / one).is_relative_to(root):
             left_out += 1
             continue
-        entries.append(_entry(folder / one))
+        entries.append(_listing_entry(folder / one))
     order = {"folder": 0, "records": 1, "launch": 2, "log": 3, "file": 4}
     in_order = sorted(entries, key=lambda one: (order[one.kind], one.command.startswith("python"), one.name))
     return FolderListing(path, in_order, left_out)  # shell scripts before the Python programs that they launch
 
 
-def _entry(path: Path) -> ListingEntry:
+def _listing_entry(path: Path) -> ListingEntry:
     name = path.name
     if os.path.isdir(path):
         return ListingEntry(name, "records" if _is_guarded(path) else "folder")

@@ -70,7 +70,7 @@ def command_words(request: UiRequest, folders: Folders) -> tuple[list[str], Path
         "rehearse": _rehearse_arguments,
         "plan": _plan_arguments,
         "cure": _cure_arguments,
-        "diagnose": _diagnose,
+        "diagnose": _diagnose_arguments,
         "report": _report_arguments,
     }[request.tool](request, folders, folder, launched)
     if any("\0" in word for word in words):
@@ -93,7 +93,7 @@ def _check_arguments(asked: UiRequest, folders: Folders, folder: Path, command: 
 
 
 def _rehearse_arguments(request: UiRequest, folders: Folders, folder: Path, command: list[str]) -> list[str]:
-    _some(command)
+    _require_command(command)
     return [
         *_machine_options(request),
         *_option_words(ranks=request.ranks, steps=request.steps),
@@ -131,12 +131,12 @@ def _model(name: str, folders: Folders, folder: Path) -> str:
 
 
 def _cure_arguments(request: UiRequest, folders: Folders, folder: Path, command: list[str]) -> list[str]:
-    _some(command)
+    _require_command(command)
     changes = ["--allow-training-changes"] if request.training_changes else []
     return [*_machine_options(request), "--output-patch=/dev/null", *changes]
 
 
-def _diagnose(request: UiRequest, folders: Folders, folder: Path, command: list[str]) -> list[str]:
+def _diagnose_arguments(request: UiRequest, folders: Folders, folder: Path, command: list[str]) -> list[str]:
     if not request.log.strip() and not request.logs:
         raise RequestRefused(translated("no log: paste one, or choose a file"))
     beside = ["--project=."] if request.with_files else []
@@ -156,6 +156,6 @@ def _option_words(**values: str | int | None) -> list[str]:
     return [f"--{name.replace('_', '-')}={value}" for name, value in values.items() if value]
 
 
-def _some(command: list[str]) -> None:
+def _require_command(command: list[str]) -> None:
     if not command:
         raise RequestRefused(translated("no command: choose a launch script, or write one"))

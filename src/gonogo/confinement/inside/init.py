@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import NoReturn, TypedDict
 
     class Spec(TypedDict):
-        """The message that gonogo sends: see ``WorldServer._message``."""
+        """The message that gonogo sends: see ``World._init_message``."""
 
         means: str
         in_user_namespace: bool
@@ -138,14 +138,14 @@ def _map_users(process: int, user: int, group: int) -> None:
         for name in ("gid_map", "uid_map"):
             with open(f"/proc/self/{name}", encoding="ascii") as file:
                 lines = [line.split() for line in file]
-            _write(f"{folder}/{name}", "".join(f"{inside} {inside} {count}\n" for inside, _, count in lines))
+            _write_text(f"{folder}/{name}", "".join(f"{inside} {inside} {count}\n" for inside, _, count in lines))
         return
-    _write(f"{folder}/setgroups", "deny")
-    _write(f"{folder}/gid_map", f"{group} {group} 1")
-    _write(f"{folder}/uid_map", f"{user} {user} 1")
+    _write_text(f"{folder}/setgroups", "deny")
+    _write_text(f"{folder}/gid_map", f"{group} {group} 1")
+    _write_text(f"{folder}/uid_map", f"{user} {user} 1")
 
 
-def _write(path: str, text: str) -> None:
+def _write_text(path: str, text: str) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, text.encode())
@@ -231,7 +231,7 @@ class WorldServer:
                     if asking is not None:
                         poll.register(asking, select.POLLIN)
                 elif descriptor == self._woken:
-                    self._drain()
+                    self._drain_wakeups()
                     for gone in self._reap():
                         poll.unregister(gone)
                 elif descriptor in self._asking and not self._forward_signals(descriptor):
@@ -240,7 +240,7 @@ class WorldServer:
                 self._check_limits()
                 looked = time.monotonic()
 
-    def _drain(self) -> None:
+    def _drain_wakeups(self) -> None:
         try:
             os.read(self._woken, 4096)
         except BlockingIOError:
@@ -392,7 +392,7 @@ class WorldServer:
                 continue
         signal.set_wakeup_fd(-1)
         _install_descriptors(descriptors, init_socket)
-        self._limit()
+        self._set_resource_limits()
         try:
             os.chdir(cwd)
         except OSError as error:
@@ -402,7 +402,7 @@ class WorldServer:
         if listen:
             _start_listener()
 
-    def _limit(self) -> None:
+    def _set_resource_limits(self) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         most = self._spec["processes"]
         if most and self._spaces:  # above the limit, so that exceeding it is noticed and reported
@@ -411,7 +411,7 @@ class WorldServer:
             most = most if hard == resource.RLIM_INFINITY else min(most, hard)
             resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
         try:
-            _write("/proc/self/oom_score_adj", "1000")  # the first process to be killed if memory runs out
+            _write_text("/proc/self/oom_score_adj", "1000")  # the first process to be killed if memory runs out
         except OSError:
             pass
 
@@ -425,19 +425,19 @@ class WorldServer:
     # -- limits
 
     def _check_limits(self) -> None:
-        processes = self._count()
+        processes = self._count_processes()
         if self._spec["processes"] and processes > self._spec["processes"]:
-            self._over(f"processes {self._spec['processes']}")
+            self._end_over_limit(f"processes {self._spec['processes']}")
         least = self._spec["least_memory"]
         if least and _available_memory() < least:
-            self._over(f"memory {least}")
+            self._end_over_limit(f"memory {least}")
 
-    def _count(self) -> int:
+    def _count_processes(self) -> int:
         if self._spaces:
             return sum(name.isdecimal() for name in os.listdir("/proc"))
-        return len(_descendants())
+        return len(_descendant_pids())
 
-    def _over(self, limit: str) -> "NoReturn":
+    def _end_over_limit(self, limit: str) -> "NoReturn":
         try:
             self._control.send(b"limit " + limit.encode())
         except OSError:
@@ -527,7 +527,7 @@ def _parents() -> dict[int, int]:
     return found
 
 
-def _descendants() -> set[int]:
+def _descendant_pids() -> set[int]:
     children: dict[int, list[int]] = {}
     for process, parent in _parents().items():
         children.setdefault(parent, []).append(process)
@@ -544,7 +544,7 @@ def _kill_descendants() -> bool:
     """Kill all descendants of this process; False if there were none."""
     stopped: set[int] = set()
     while True:  # stopped processes can't fork, so no new one is missed
-        new = _descendants() - stopped
+        new = _descendant_pids() - stopped
         if not new:
             break
         for process in new:

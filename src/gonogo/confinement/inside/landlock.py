@@ -60,15 +60,15 @@ def restrict(writable: list[str], readable: list[str], hidden: list[str]) -> Non
     size = 8 if known < 4 else 16 if known < 6 else 24
     ruleset = kernel.call("landlock_create_ruleset", attributes, size, 0)
     try:
-        _allow(ruleset, "/", _READ_DIR)
+        _allow_path(ruleset, "/", _READ_DIR)
         for path in _paths_except(["/dev", *hidden]):
-            _allow(ruleset, path, _EXECUTE | _READ_FILE)
+            _allow_path(ruleset, path, _EXECUTE | _READ_FILE)
         for folder in readable:
-            _allow(ruleset, folder, reading)
+            _allow_path(ruleset, folder, reading)
         for folder in writable:
-            _allow(ruleset, folder, (writing & ~_MAKE_DEVICE_RIGHTS) | reading)
+            _allow_path(ruleset, folder, (writing & ~_MAKE_DEVICE_RIGHTS) | reading)
         for device in DEVICES:
-            _allow(ruleset, device, _READ_FILE | _WRITE_FILE | writing & _TRUNCATE)
+            _allow_path(ruleset, device, _READ_FILE | _WRITE_FILE | writing & _TRUNCATE)
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         kernel.call("landlock_restrict_self", ruleset, 0)
     finally:
@@ -89,7 +89,7 @@ def keep_signals_inside() -> bool:
     except OSError:
         return False
     try:
-        _allow(ruleset, "/", _REFER)
+        _allow_path(ruleset, "/", _REFER)
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         kernel.call("landlock_restrict_self", ruleset, 0)
     except OSError:
@@ -122,7 +122,7 @@ def _paths_except(paths: "Iterable[str]") -> "Iterator[str]":
                 yield entry.path
 
 
-def _allow(ruleset: int, path: str, access: int) -> None:
+def _allow_path(ruleset: int, path: str, access: int) -> None:
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:

@@ -120,9 +120,9 @@ class FileTree:
             if shown in _REBUILT_FOLDERS:
                 continue
             busy = shown in self._mounted or any(point.startswith(shown + "/") for point in self._mounted)
-            self._entry(source, shown, is_read_only=len(names) > _MAX_ENTRIES and not busy)
+            self._mount_entry(source, shown, is_read_only=len(names) > _MAX_ENTRIES and not busy)
 
-    def _entry(self, source: str, visible_path: str, is_read_only: bool) -> None:
+    def _mount_entry(self, source: str, visible_path: str, is_read_only: bool) -> None:
         target = self.root + visible_path
         kind = self._mounted.get(visible_path)
         if kind in _PSEUDO_FILE_SYSTEMS or kind == "autofs":
@@ -281,14 +281,14 @@ def _overlay(target: str, lower_dirs: "Iterable[str]", upper_dir: str = "", work
     """Mount an overlay. Folders are given as ``/proc/self/fd`` paths, which need no escaping and are short."""
     open_folders: list[int] = []
 
-    def named(path: str) -> str:
+    def open_and_name(path: str) -> str:
         open_folders.append(os.open(path, os.O_PATH | os.O_CLOEXEC))
         return f"/proc/self/fd/{open_folders[-1]}"
 
     try:
-        options = "lowerdir=" + ":".join(named(folder) for folder in lower_dirs)
+        options = "lowerdir=" + ":".join(open_and_name(folder) for folder in lower_dirs)
         if upper_dir:
-            options += f",upperdir={named(upper_dir)},workdir={named(work_dir)}"
+            options += f",upperdir={open_and_name(upper_dir)},workdir={open_and_name(work_dir)}"
         options += ",userxattr"
         try:
             kernel.mount("overlay", target, "overlay", 0, options + (",volatile" if upper_dir else ""))

@@ -24,7 +24,7 @@ def addresses() -> list[tuple[str, int, bytes]]:
     found = []
     for body in packets:
         family, _, _, _, index = struct.unpack_from("=BBBBI", body)
-        attributes = _attributes(body, 8)
+        attributes = _parse_attributes(body, 8)
         address = attributes.get(2) or attributes.get(1)  # IFA_LOCAL, IFA_ADDRESS
         if address is None:
             continue
@@ -103,7 +103,7 @@ def _netlink_attribute(kind: int, value: bytes) -> bytes:
     return struct.pack("=HH", 4 + len(value), kind) + value + b"\0" * (-len(value) % 4)
 
 
-def _attributes(body: bytes, start: int) -> dict[int, bytes]:
+def _parse_attributes(body: bytes, start: int) -> dict[int, bytes]:
     found = {}
     while start + 4 <= len(body):
         size, kind = struct.unpack_from("=HH", body, start)

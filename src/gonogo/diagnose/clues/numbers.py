@@ -135,7 +135,7 @@ def _division_clues(log: FailureLog, exception: RaisedException, place: CluePlac
                     times=setting.number // divisor,
                     rest=setting.number % divisor,
                 ),
-                (place, *_places([setting])),
+                (place, *_setting_places([setting])),
             )
             return
 
@@ -265,14 +265,14 @@ def _setting_clues(log: FailureLog, message: Message, place: CluePlace) -> Itera
                 translated("{number} is {name}").format(
                     number=number, name=", ".join(dict.fromkeys(setting.name for setting in equal[:2]))
                 ),
-                (place, *_places(equal[:2])),
+                (place, *_setting_places(equal[:2])),
             )
         elif pair := _factor_settings(number, settings):
             yield Clue(
                 translated("{number} = {one} x {other}").format(
                     number=number, one=f"{pair[0].number} ({pair[0].name})", other=f"{pair[1].number} ({pair[1].name})"
                 ),
-                (place, *_places(pair)),
+                (place, *_setting_places(pair)),
             )
 
 
@@ -299,7 +299,7 @@ def _splits_sequences(setting: RunSetting) -> bool:
     return setting_meaning(setting.name) in ("cp", "sp", "tp")
 
 
-def _places(settings: Iterable[RunSetting]) -> tuple[CluePlace, ...]:
+def _setting_places(settings: Iterable[RunSetting]) -> tuple[CluePlace, ...]:
     return tuple(setting.place for setting in settings if setting.place is not None)
 
 
@@ -335,6 +335,6 @@ def _low_precision_clues(log: FailureLog, exception: RaisedException, place: Clu
                     piece=f"{piece:,}",
                     blocks=", ".join(map(str, failing)),
                 ),
-                (place, *_places((setting, parallel, used))),
+                (place, *_setting_places((setting, parallel, used))),
             )
             return

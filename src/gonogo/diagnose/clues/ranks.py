@@ -212,7 +212,9 @@ def _wait_for_other_work(log: FailureLog, calls: Sequence[LoggedCollective]) -> 
             ).format(
                 function=parts.group(3),
                 call=call.group(),
-                limit=Text(f", with a timeout of {_duration(limit)}", f"（超时 {_duration(limit)}）") if limit else "",
+                limit=Text(f", with a timeout of {_format_duration(limit)}", f"（超时 {_format_duration(limit)}）")
+                if limit
+                else "",
                 work=work,
             ),
             (CluePlace(found.line.path, found.line.number, found.text.strip()[:200]),),
@@ -299,12 +301,12 @@ def _bar_longer_than_timeout(log: FailureLog, calls: Sequence[LoggedCollective])
             "'{name}' had run for {elapsed} and the collective's timeout is {limit}: ranks that have "
             "finished it wait no longer than that for the others. Raise the timeout (ddp_timeout, "
             "init_process_group(timeout=…)), or do it before the processes are started"
-        ).format(name=name[-60:], elapsed=_duration(longest), limit=_duration(limit)),
+        ).format(name=name[-60:], elapsed=_format_duration(longest), limit=_format_duration(limit)),
         (CluePlace(found_in.line.path, found_in.line.number, found_in.text.strip()[:200]), _clue_place(calls[0])),
     )
 
 
-def _duration(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

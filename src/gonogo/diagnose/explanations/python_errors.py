@@ -32,13 +32,13 @@ def explain_by_python_error(exception: RaisedException, versions: Mapping[str, s
     return first_explanation(_RULES, exception, versions)
 
 
-def _line(exception: RaisedException) -> str:
+def _innermost_code(exception: RaisedException) -> str:
     return code_of(innermost(exception))
 
 
 def _explain_consumed_input(exception: RaisedException, versions: Mapping[str, str]) -> Explanation:
     """A list from which a checkpointed forward takes its input: the recomputation finds it empty."""
-    popped = _POP_PATTERN.search(_line(exception))
+    popped = _POP_PATTERN.search(_innermost_code(exception))
     if popped is None or not _POPPED_EMPTY_PATTERN.search(exception.message.text):
         return None, None
     name = popped.group(1)
@@ -63,7 +63,7 @@ def _explain_consumed_input(exception: RaisedException, versions: Mapping[str, s
 def _explain_unpacked_shape(exception: RaisedException, versions: Mapping[str, str]) -> Explanation:
     """A shape of another number of dimensions than the names it is unpacked into."""
     found = _UNPACKED_PATTERN.search(exception.message.text)
-    tensor = _SHAPE_OF_PATTERN.search(_line(exception).partition("#")[0].strip())
+    tensor = _SHAPE_OF_PATTERN.search(_innermost_code(exception).partition("#")[0].strip())
     if found is None or tensor is None:
         return None, None
     kind, expected, got = found.groups()
@@ -88,7 +88,7 @@ def _explain_unpacked_shape(exception: RaisedException, versions: Mapping[str, s
 
 def _explain_missing_dimension(exception: RaisedException, versions: Mapping[str, str]) -> Explanation:
     """An index into a shape that has fewer dimensions."""
-    read = [(name, int(index)) for name, index in _SHAPE_INDEX_PATTERN.findall(_line(exception))]
+    read = [(name, int(index)) for name, index in _SHAPE_INDEX_PATTERN.findall(_innermost_code(exception))]
     if exception.message.text.strip() != "tuple index out of range" or not read:
         return None, None
     name, index = max(read, key=lambda one: one[1])
@@ -105,7 +105,7 @@ def _explain_missing_dimension(exception: RaisedException, versions: Mapping[str
 
 def _explain_list_for_dict(exception: RaisedException, versions: Mapping[str, str]) -> Explanation:
     """A list where the line expects a dictionary."""
-    found = _STRING_INDEX_PATTERN.search(_line(exception))
+    found = _STRING_INDEX_PATTERN.search(_innermost_code(exception))
     if found is None or not exception.message.text.startswith("list indices must be integers"):
         return None, None
     name, key = found.groups()
@@ -133,7 +133,7 @@ def _explain_list_for_dict(exception: RaisedException, versions: Mapping[str, st
 
 def _explain_empty_list(exception: RaisedException, versions: Mapping[str, str]) -> Explanation:
     """The first or last entry of an empty list."""
-    found = _FIRST_ENTRY_PATTERN.findall(_line(exception))
+    found = _FIRST_ENTRY_PATTERN.findall(_innermost_code(exception))
     if exception.message.text.strip() != "list index out of range" or len(set(found)) != 1:
         return None, None
     return (

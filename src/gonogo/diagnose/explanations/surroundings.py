@@ -57,7 +57,7 @@ def _caller_of(exception: RaisedException, at: CodePlace) -> CodePlace | None:
     )
 
 
-def _release(place: CodePlace) -> str:
+def _package_and_release(place: CodePlace) -> str:
     return f"{place.package} {place.release}".strip()
 
 
@@ -99,7 +99,7 @@ def _explain_name_of_release(exception: RaisedException, versions: Mapping[str, 
         translated(
             "{asks} uses {name} without having it: it is a name of {package}, and {asks} does not fit {there} (it "
             "imports or generates the name for another release, or only if an optional package is installed)"
-        ).format(asks=_release(at), name=name, package=package, there=there),
+        ).format(asks=_package_and_release(at), name=name, package=package, there=there),
         translated(
             "use a later release of {asks}, or the release of {package} that it was made for (its requirements)"
         ).format(asks=at.package, package=package),
@@ -207,7 +207,12 @@ def _explain_operands(exception: RaisedException, versions: Mapping[str, str]) -
         "compare what {asks} passes in {function} with what {there} expects: inputs that belong together (tokens, "
         "masks, images and their sizes) have been cut, padded or indexed in different ways; use a later release of "
         "{package} if your own code does not do it"
-    ).format(asks=_release(caller), function=caller.function, there=_release(at) or at.function, package=caller.package)
+    ).format(
+        asks=_package_and_release(caller),
+        function=caller.function,
+        there=_package_and_release(at) or at.function,
+        package=caller.package,
+    )
 
 
 def _explain_positions(exception: RaisedException, versions: Mapping[str, str]) -> Explanation:
@@ -230,7 +235,7 @@ def _explain_positions(exception: RaisedException, versions: Mapping[str, str]) 
     return because, translated(
         "raise the length limit, if the smaller number is the limit; if not, {asks} aligns these inputs wrongly: use a "
         "later release of {package}, or samples that need no padding (a batch of one)"
-    ).format(asks=_release(caller), package=caller.package)
+    ).format(asks=_package_and_release(caller), package=caller.package)
 
 
 def _explain_gradient_dtype(exception: RaisedException, versions: Mapping[str, str]) -> Explanation:

@@ -85,7 +85,7 @@ def make_reader_pack(
         _settings_section(log, files, say),
         _considered_section(report, language, say),
         _upstream_section(report, language, say),
-        _similar(report, language, say),
+        _similar_section(report, language, say),
         _missing_section(log, files, language, say),
     ]
     text = lay_out_sections(_PREAMBLE.in_language(language), sections, MAX_TOKENS, language)
@@ -187,7 +187,7 @@ def _lines_section(log: FailureLog, report: Report, redact: Say) -> PackSection:
     codes = {frame.code for error in (*log.errors, *log.cut)[:_MAX_ERRORS] for frame in error.all_frames if frame.code}
     ranks: dict[tuple[str, int], int] = {}
 
-    def want(lines: Iterable[LogLine], rank: int) -> None:
+    def rank_lines(lines: Iterable[LogLine], rank: int) -> None:
         for line in lines:
             key = (line.path, line.number)
             ranks[key] = min(ranks.get(key, rank), rank)
@@ -196,13 +196,13 @@ def _lines_section(log: FailureLog, report: Report, redact: Say) -> PackSection:
     places = [*decisive, *(place for place, role in roles.items() if role is Role.ROOT)]
     for place in places[:6]:
         if (line := by_place.get(place)) is not None:
-            want([line], 0)
-            want(log.lines_before(line, _BEFORE), 1)
-            want(log.lines_after(line, _AFTER), 2)
+            rank_lines([line], 0)
+            rank_lines(log.lines_before(line, _BEFORE), 1)
+            rank_lines(log.lines_after(line, _AFTER), 2)
     for path in {facts.path for facts in log.logs}:
-        want([line for line in log.lines if line.path == path][-_LAST:], 1 if not roles else 2)
-    want([line for line in log.lines if _mentions_failure(line.text)][:40], 1 if not roles else 3)
-    want(log.lines[:20], 4)  # the setup is logged first
+        rank_lines([line for line in log.lines if line.path == path][-_LAST:], 1 if not roles else 2)
+    rank_lines([line for line in log.lines if _mentions_failure(line.text)][:40], 1 if not roles else 3)
+    rank_lines(log.lines[:20], 4)  # the setup is logged first
     for line in log.lines:
         if (line.path, line.number) in ranks and _is_traceback_line(line.text, codes):
             ranks[line.path, line.number] = 5  # the failure section already shows the frames
@@ -363,7 +363,7 @@ def _upstream_section(report: Report, language: str, redact: Say) -> PackSection
     return section
 
 
-def _similar(report: Report, language: str, redact: Say) -> PackSection:
+def _similar_section(report: Report, language: str, redact: Say) -> PackSection:
     section = PackSection(_SIMILAR_THREADS_HEADING, 260)
     for number, thread in enumerate(report.similar):
         settled = thread.settled.in_language(language) if thread.settled is not None else ""

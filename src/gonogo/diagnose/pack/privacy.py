@@ -96,13 +96,13 @@ class Privacy:
     def text(self, text: str) -> str:
         """The text with all private data replaced."""
         text = redact(text)
-        text = _URL.sub(lambda match: self._url(match[0]), text)
-        text = _EMAIL_PATTERN.sub(lambda match: self._name("email", match[0]), text)
+        text = _URL.sub(lambda match: self._replace_private_url(match[0]), text)
+        text = _EMAIL_PATTERN.sub(lambda match: self._placeholder("email", match[0]), text)
         text = _PATH.sub(lambda match: self.path(match[0]), text)
         if self._names is not None:
-            text = self._names.sub(lambda match: self._name(self._kinds[match[0]], match[0]), text)
-        text = _IPV4_PATTERN.sub(self._ip, text)
-        return _IPV6_PATTERN.sub(lambda match: self._name("ip", match[0]), text)
+            text = self._names.sub(lambda match: self._placeholder(self._kinds[match[0]], match[0]), text)
+        text = _IPV4_PATTERN.sub(self._replace_ip_address, text)
+        return _IPV6_PATTERN.sub(lambda match: self._placeholder("ip", match[0]), text)
 
     def path(self, path: str) -> str:
         """A path without private folders: starting at a package, Python or the project, else only its last part."""
@@ -118,22 +118,22 @@ class Privacy:
         last = _package_start(path, parts)
         folder = "/".join(parts[:last])
         tail = "/" if path.endswith("/") else ""
-        return f"{self._name('dir', folder)}/{'/'.join(parts[last:])}{tail}" if folder else path
+        return f"{self._placeholder('dir', folder)}/{'/'.join(parts[last:])}{tail}" if folder else path
 
-    def _name(self, kind: str, value: str) -> str:
+    def _placeholder(self, kind: str, value: str) -> str:
         name = self._given.get((kind, value))
         if name is None:
             self._count[kind] = number = self._count.get(kind, 0) + 1
             name = self._given[kind, value] = f"<{kind}{number}>"
         return name
 
-    def _url(self, url: str) -> str:
+    def _replace_private_url(self, url: str) -> str:
         host = _HOST_OF_URL.match(url)
         name = host[1].lower() if host is not None else ""
         public = any(name == one or name.endswith(f".{one}") for one in _PUBLIC_HOSTS)
-        return url if public else self._name("url", url)
+        return url if public else self._placeholder("url", url)
 
-    def _ip(self, match: re.Match[str]) -> str:
+    def _replace_ip_address(self, match: re.Match[str]) -> str:
         address = match[0]
         numbers = [int(part) for part in address.split(".")]
         if (
@@ -142,7 +142,7 @@ class Privacy:
             or _VERSION_PREFIX_PATTERN.search(match.string[: match.start()])
         ):
             return address
-        return self._name("ip", address)
+        return self._placeholder("ip", address)
 
 
 def _package_start(path: str, parts: list[str]) -> int:

@@ -59,7 +59,7 @@ def source_around(
         if shown >= _MAX_EXCERPTS or (frame.path, frame.line) in seen:
             continue
         seen.add((frame.path, frame.line))
-        excerpt = _excerpt(frame, log, files, released or {})
+        excerpt = _frame_excerpt(frame, log, files, released or {})
         if excerpt is not None:
             shown += 1
             yield excerpt
@@ -80,7 +80,7 @@ def _most_important_frames(log: FailureLog) -> Iterator[LogFrame]:
         yield from reversed(frames[-4:-1])
 
 
-def _excerpt(
+def _frame_excerpt(
     frame: LogFrame, log: FailureLog, files: Mapping[str, SourceFile], released: Mapping[str, str]
 ) -> SourceExcerpt | None:
     packaged = _IN_PACKAGES.search(frame.path)

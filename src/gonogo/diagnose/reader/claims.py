@@ -136,27 +136,27 @@ def _is_same_path(stated_path: str, known_path: str) -> bool:
 def _check_version(claim: VersionClaim, evidence: _PrivateEvidence) -> CheckedClaim:
     said = f"{claim.package} {claim.has}" + (f", needs {claim.needs}" if claim.needs else "")
 
-    def struck(reason: Text) -> CheckedClaim:
+    def rejected_claim(reason: Text) -> CheckedClaim:
         return CheckedClaim("version", said[:200], False, reason)
 
     name, has = canonical(claim.package), claim.has.strip().lstrip("v=")
     try:
         version = Version(has)
     except InvalidVersion:
-        return struck(_NOT_A_VERSION)
+        return rejected_claim(_NOT_A_VERSION)
     told = [evidence.versions[name]] if name in evidence.versions else _versions_near_name(name, evidence.text)
     if not told:
-        return struck(_VERSION_NOT_LOGGED)
+        return rejected_claim(_VERSION_NOT_LOGGED)
     if not any(_matches_version(version, one) for one in told):
-        return struck(_OTHER_VERSION_LOGGED.format(version=told[0]))
+        return rejected_claim(_OTHER_VERSION_LOGGED.format(version=told[0]))
     if not claim.needs.strip():
         return CheckedClaim("version", said[:200], True, _VERSION_CONFIRMED)
     try:
         needs = SpecifierSet(claim.needs.strip())
     except InvalidSpecifier:
-        return struck(translated("{needs} is not a version specifier").format(needs=claim.needs[:60]))
+        return rejected_claim(translated("{needs} is not a version specifier").format(needs=claim.needs[:60]))
     if needs.contains(version.public, prereleases=True):
-        return struck(_SATISFIES.format(version=version, needs=needs))
+        return rejected_claim(_SATISFIES.format(version=version, needs=needs))
     return CheckedClaim("version", said[:200], True, _VIOLATES.format(needs=needs))
 
 

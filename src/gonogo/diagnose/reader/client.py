@@ -51,7 +51,7 @@ class ModelServer:
 
     def check(self) -> None:
         """Raise UserError if the server can't be asked: no client installed, an invalid address, or no key."""
-        parts = _split(self.address)
+        parts = _split_url(self.address)
         if parts is None or parts[0] not in ("http", "https") or not parts[1]:
             raise UserError(_NO_URL.format(url=repr(redact(self.address))))
         try:
@@ -76,11 +76,11 @@ class ModelServer:
         whole = {"response_format": strict, "max_tokens": _MAX_ANSWER_TOKENS, "temperature": 0}
         ends = time.monotonic() + self.timeout
         try:
-            return self._asked(messages, whole, ends)
+            return self._request_completion(messages, whole, ends)
         except _SettingsRefused:  # the server or the model doesn't support these settings
-            return self._asked(messages, {}, ends)
+            return self._request_completion(messages, {}, ends)
 
-    def _asked(self, messages: list[dict[str, str]], settings: dict[str, Any], deadline: float) -> str:
+    def _request_completion(self, messages: list[dict[str, str]], settings: dict[str, Any], deadline: float) -> str:
         import openai
 
         left = max(deadline - time.monotonic(), 0.1)
@@ -120,7 +120,7 @@ class _SettingsRefused(Exception):
     """The server rejects the settings of a request."""
 
 
-def _split(url: str) -> tuple[str, str | None] | None:
+def _split_url(url: str) -> tuple[str, str | None] | None:
     try:
         parts = urlsplit(url)
         _ = parts.port

@@ -40,12 +40,12 @@ class AccelerateConfig(YamlFile):
 
 def read_accelerate_config(source: SourceFile) -> AccelerateConfig:
     """Read an accelerate config. Never raises: problems are recorded."""
-    return _parsed(source.path, source.data, source.writable)
+    return _parse_accelerate_config(source.path, source.data, source.writable)
 
 
 # A launch script may start two hundred programs with one config.
 @lru_cache(2)
-def _parsed(path: str, data: bytes, writable: bool) -> AccelerateConfig:
+def _parse_accelerate_config(path: str, data: bytes, writable: bool) -> AccelerateConfig:
     return AccelerateConfig(SourceFile(path, data, writable=writable))
 
 

@@ -168,20 +168,20 @@ class DeepSpeedConfig:
 
     def replacing(self, *keys: str, value: Any) -> Edit:
         """Replace a value. Raises KeyError if it doesn't exist, or is in no file that can be edited."""
-        return self._edits(keys).replacing(self._written(keys), value)
+        return self._require_editor(keys).replacing(self._written(keys), value)
 
     def removing(self, *keys: str) -> Edit:
         """Remove a key with its value, comma and line. Raises KeyError if it can't be removed."""
-        return self._edits(keys).removing(self._written(keys))
+        return self._require_editor(keys).removing(self._written(keys))
 
     def inserting(self, *keys: str, value: Any) -> Edit:
         """Set a key's value, indented like its neighbours; missing objects are created, an old value is replaced.
 
         Raises KeyError if one of the parents exists and is not an object.
         """
-        return self._edits(keys).inserting(self._written(keys), value)
+        return self._require_editor(keys).inserting(self._written(keys), value)
 
-    def _edits(self, keys: tuple[str, ...]) -> ConfigEditor:
+    def _require_editor(self, keys: tuple[str, ...]) -> ConfigEditor:
         if self._editor is None:
             raise KeyError(keys)
         return self._editor

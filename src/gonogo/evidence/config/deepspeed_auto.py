@@ -99,11 +99,11 @@ class AutoValues:
             reason=_ARGUMENTS_UNKNOWN if self._arguments is None and self._accelerate is None else None
         )
         if keys in _HIDDEN_SIZE_KEYS:
-            found = self._from_hidden_size(keys, raw)
+            found = self._value_from_hidden_size(keys, raw)
         elif self._arguments is not None and (source := _ARGUMENT_KEYS.get(keys)) is not None:
             found = source(self)
         elif self._accelerate is not None and keys in _ACCELERATE_KEYS:
-            found = self._from_accelerate(keys)
+            found = self._value_from_accelerate(keys)
         elif not self.fills_in(keys):
             found = _deepspeed_default(keys)
         return msgspec.structs.replace(found, place=place)
@@ -115,7 +115,7 @@ class AutoValues:
 
     # transformers ---------------------------------------------------------------------------------------------------
 
-    def _argument(self, name: str) -> Field:
+    def _training_argument(self, name: str) -> Field:
         if self._arguments is None:
             return Field.not_known(reason=_ARGUMENTS_UNKNOWN)
         field = self._arguments.get(name)
@@ -129,12 +129,12 @@ class AutoValues:
             else Field.not_known(reason=_unknown_argument_text(name))
         )
 
-    def _one(self, name: str) -> Field:
-        field = self._argument(name)
+    def _argument_value(self, name: str) -> Field:
+        field = self._training_argument(name)
         return Field(field.value, reason=_FROM_ARGUMENTS.format(names=name)) if field.known else field
 
     def _any_true(self, *names: str) -> Field:
-        fields = [self._argument(name) for name in names]
+        fields = [self._training_argument(name) for name in names]
         if any(field.value is True for field in fields) or all(field.known for field in fields):
             value = any(field.value is True for field in fields)
             return Field(value, reason=_FROM_ARGUMENTS.format(names=", ".join(names)))
@@ -154,8 +154,8 @@ class AutoValues:
             else Field.not_known(reason=_unknown_argument_text(names[0]))
         )
 
-    def _betas(self) -> Field:
-        first, second = self._argument("adam_beta1"), self._argument("adam_beta2")
+    def _adam_betas(self) -> Field:
+        first, second = self._training_argument("adam_beta1"), self._training_argument("adam_beta2")
         if first.known and second.known:
             names = _FROM_ARGUMENTS.format(names="adam_beta1, adam_beta2")
             return Field([first.value, second.value], reason=names)
@@ -163,7 +163,7 @@ class AutoValues:
 
     def _train_batch_size(self) -> Field:
         names = ("per_device_train_batch_size", "gradient_accumulation_steps")
-        parts = [self._argument(name) for name in names]
+        parts = [self._training_argument(name) for name in names]
         size = self._world_size.number
         if size is None or not all(part.known for part in parts):
             missing = [name for name, part in zip(names, parts, strict=True) if not part.known]
@@ -174,7 +174,7 @@ class AutoValues:
         return Field(size * parts[0].value * parts[1].value, reason=_FROM_ARGUMENTS.format(names=said))
 
     def _warmup_steps(self) -> Field:
-        steps, ratio = self._argument("warmup_steps"), self._argument("warmup_ratio")
+        steps, ratio = self._training_argument("warmup_steps"), self._training_argument("warmup_ratio")
         if steps.known and steps.value >= 1:
             return Field(int(steps.value), reason=_FROM_ARGUMENTS.format(names="warmup_steps"))
         total = self._total_steps()
@@ -189,12 +189,12 @@ class AutoValues:
         return Field(-int(-total.value * share // 1), reason=_FROM_ARGUMENTS.format(names="warmup_ratio × max_steps"))
 
     def _total_steps(self) -> Field:
-        steps = self._argument("max_steps")
+        steps = self._training_argument("max_steps")
         if steps.known and steps.value > 0:
             return Field(int(steps.value), reason=_FROM_ARGUMENTS.format(names="max_steps"))
         return Field.not_known(reason=_STEPS_UNKNOWN)
 
-    def _from_hidden_size(self, keys: Keys, raw: Callable[..., Field]) -> Field:
+    def _value_from_hidden_size(self, keys: Keys, raw: Callable[..., Field]) -> Field:
         default, of_size = _HIDDEN_SIZE_KEYS[keys]
         if self._arguments is None and self._accelerate is None:
             return Field.not_known(reason=_ARGUMENTS_UNKNOWN)
@@ -210,7 +210,7 @@ class AutoValues:
 
     # accelerate -----------------------------------------------------------------------------------------------------
 
-    def _from_accelerate(self, keys: Keys) -> Field:
+    def _value_from_accelerate(self, keys: Keys) -> Field:
         name, default, wanted = _ACCELERATE_KEYS[keys]
         assert self._accelerate is not None
         path = (name,) if name == "mixed_precision" else ("deepspeed_config", name)
@@ -243,24 +243,24 @@ def _unknown_argument_text(names: str) -> Text:
     return _ARGUMENT_UNKNOWN.format(names=names)
 
 
-def _argument(name: str) -> Callable[[AutoValues], Field]:
-    return lambda values: values._one(name)
+def _argument_reader(name: str) -> Callable[[AutoValues], Field]:
+    return lambda values: values._argument_value(name)
 
 
 _ARGUMENT_KEYS: Mapping[Keys, Callable[[AutoValues], Field]] = {
-    ("train_micro_batch_size_per_gpu",): _argument("per_device_train_batch_size"),
-    ("gradient_accumulation_steps",): _argument("gradient_accumulation_steps"),
+    ("train_micro_batch_size_per_gpu",): _argument_reader("per_device_train_batch_size"),
+    ("gradient_accumulation_steps",): _argument_reader("gradient_accumulation_steps"),
     ("train_batch_size",): AutoValues._train_batch_size,
-    ("gradient_clipping",): _argument("max_grad_norm"),
-    ("optimizer", "params", "lr"): _argument("learning_rate"),
-    ("optimizer", "params", "betas"): AutoValues._betas,
-    ("optimizer", "params", "eps"): _argument("adam_epsilon"),
-    ("optimizer", "params", "weight_decay"): _argument("weight_decay"),
+    ("gradient_clipping",): _argument_reader("max_grad_norm"),
+    ("optimizer", "params", "lr"): _argument_reader("learning_rate"),
+    ("optimizer", "params", "betas"): AutoValues._adam_betas,
+    ("optimizer", "params", "eps"): _argument_reader("adam_epsilon"),
+    ("optimizer", "params", "weight_decay"): _argument_reader("weight_decay"),
     ("scheduler", "params", "warmup_min_lr"): lambda _: Field(0),
-    ("scheduler", "params", "warmup_max_lr"): _argument("learning_rate"),
+    ("scheduler", "params", "warmup_max_lr"): _argument_reader("learning_rate"),
     ("scheduler", "params", "total_num_steps"): AutoValues._total_steps,
     ("scheduler", "params", "warmup_num_steps"): AutoValues._warmup_steps,
-    ("checkpoint", "use_node_local_storage"): _argument("save_on_each_node"),
+    ("checkpoint", "use_node_local_storage"): _argument_reader("save_on_each_node"),
     ("fp16", "enabled"): lambda values: values._any_true("fp16", "fp16_full_eval"),
     ("bf16", "enabled"): lambda values: values._any_true("bf16", "bf16_full_eval"),
     ("amp", "enabled"): AutoValues._amp_enabled,

@@ -134,7 +134,7 @@ def nearest(keys: Sequence[str]) -> str | None:
     """
     if not keys or is_comment_key(keys[-1]):
         return None
-    wanted, parent = _normalize(keys[-1]), tuple(keys[:-1])
+    wanted, parent = _normalize_key(keys[-1]), tuple(keys[:-1])
     here, elsewhere = _recommended_paths(parent)
     if wanted in here:
         return here[wanted]
@@ -158,16 +158,18 @@ def nearest(keys: Sequence[str]) -> str | None:
 def _recommended_paths(parent: tuple[str, ...]) -> tuple[Mapping[str, str], Mapping[str, list[str]]]:
     """The dotted paths of recommendable keys by name: those in the given object, and those in others."""
     here = {
-        _normalize(name): ".".join((*parent, name)) for name, info in children(parent).items() if _is_recommended(info)
+        _normalize_key(name): ".".join((*parent, name))
+        for name, info in children(parent).items()
+        if _is_recommended(info)
     }
     elsewhere: dict[str, list[str]] = {}
     for path, info in _all_keys():
         if _is_recommended(info) and path[:-1] != parent:
-            elsewhere.setdefault(_normalize(path[-1]), []).append(".".join(path))
+            elsewhere.setdefault(_normalize_key(path[-1]), []).append(".".join(path))
     return here, elsewhere
 
 
-def _normalize(name: str) -> str:
+def _normalize_key(name: str) -> str:
     return name.strip().lower().replace("-", "_").replace(" ", "_")
 
 

@@ -43,7 +43,7 @@ def preset_config(
     named by their path in its ``examples/deepspeed``. A preset is not in the user's files, so its source is not
     writable.
     """
-    path = _path(framework, name, version)
+    path = _preset_path(framework, name, version)
     if path is None:
         return None
     title = f"{_FRAMEWORK_TITLES[framework]}'s {path.stem if framework == 'ms-swift' else path.name}"
@@ -59,16 +59,16 @@ def preset_config(
     )
 
 
-def _path(framework: str, name: str, version: Version | None) -> Path | None:
+def _preset_path(framework: str, name: str, version: Version | None) -> Path | None:
     if framework == "llamafactory":
         stem = name.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".json")
     else:
         stem = _OLDER_NAMES.get(name, name) if version is None or version.major < 3 else name
     releases = _releases(framework)
     if version is not None:
-        releases = tuple(folder for folder in releases if _version(folder.name) <= version)
+        releases = tuple(folder for folder in releases if _parse_version(folder.name) <= version)
     elif name in _OLDER_NAMES:
-        releases = tuple(folder for folder in releases if _version(folder.name).major < 3)
+        releases = tuple(folder for folder in releases if _parse_version(folder.name).major < 3)
     if not releases or not stem.replace("_", "").isalnum():
         return None
     path = releases[-1] / f"{stem}.json"
@@ -80,10 +80,10 @@ def _releases(framework: str) -> tuple[Path, ...]:
     """A framework's preset folders, the oldest first."""
     if framework not in _FRAMEWORK_TITLES:
         return ()
-    return tuple(sorted((_PRESETS_FOLDER / framework).iterdir(), key=lambda folder: _version(folder.name)))
+    return tuple(sorted((_PRESETS_FOLDER / framework).iterdir(), key=lambda folder: _parse_version(folder.name)))
 
 
-def _version(text: str) -> Version:
+def _parse_version(text: str) -> Version:
     from packaging.version import Version
 
     return Version(text)

@@ -104,11 +104,13 @@ def _format_in_language(text: Text, language: str, **values: object) -> str:
 
 def _property_schemas(keys: Mapping[str, KeyInfo], release: Version, path: str, language: str) -> dict[str, Any]:
     return {
-        name: _schema(info, release, f"{path}{name}", language) for name, info in keys.items() if knows(info, release)
+        name: _key_schema(info, release, f"{path}{name}", language)
+        for name, info in keys.items()
+        if knows(info, release)
     }
 
 
-def _schema(info: KeyInfo, release: Version, path: str, language: str) -> dict[str, Any]:
+def _key_schema(info: KeyInfo, release: Version, path: str, language: str) -> dict[str, Any]:
     schema = _value_schema(info, release, path, language)
     said = describe_key(path, info, release, language)
     default = default_in_release(info, release)

@@ -52,7 +52,7 @@ class ModelConfig(msgspec.Struct, frozen=True):
 
     def value(self, *names: str) -> Any:
         """The first of these keys that the config or its language part (of a multimodal model) has, or None."""
-        for part in self._parts():
+        for part in self._config_and_subconfigs():
             for name in names:
                 if part.get(name) is not None:
                     return part[name]
@@ -95,11 +95,11 @@ class ModelConfig(msgspec.Struct, frozen=True):
         words = {"vision": ("vision", "visual", "image"), "audio": ("audio",), "speech": ("talker", "token2wav", "tts")}
         return any(
             any(word in key for word in words[modality]) and isinstance(value, dict) and value
-            for part in self._parts()
+            for part in self._config_and_subconfigs()
             for key, value in part.items()
         )
 
-    def _parts(self) -> Iterator[Mapping[str, Any]]:
+    def _config_and_subconfigs(self) -> Iterator[Mapping[str, Any]]:
         if self.config is None:
             return
         yield self.config

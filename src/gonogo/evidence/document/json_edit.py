@@ -25,13 +25,13 @@ class JsonEditor:
 
     def replacing(self, keys: tuple[str, ...], value: Any) -> Edit:
         """Replace the value under the keys."""
-        member = self._member(keys)
+        member = self._require_member(keys)
         place = _place_of(member.node, keys)
         return place.edit(self._written(value, self._indent_at(_key_place(member, keys).start)))
 
     def removing(self, keys: tuple[str, ...]) -> Edit:
         """Remove the key with its value and comma, and with its line if nothing else is on it."""
-        member = self._member(keys)
+        member = self._require_member(keys)
         start, end = _key_place(member, keys).start, _place_of(member.node, keys).end
         before, after = self._token_before(start), self._token_from(end)
         data = self._source.data
@@ -72,9 +72,9 @@ class JsonEditor:
             raise KeyError(keys)
         for key in reversed(keys[depth + 1 :]):
             value = {key: value}
-        return self._appended(parent, keys[:depth], keys[depth], value)
+        return self._append_member(parent, keys[:depth], keys[depth], value)
 
-    def _appended(self, parent: TreeNode, path: tuple[str, ...], key: str, value: Any) -> Edit:
+    def _append_member(self, parent: TreeNode, path: tuple[str, ...], key: str, value: Any) -> Edit:
         place = _place_of(parent, path)
         opening = self._token_from(place.start)
         last = self._last_member(parent)
@@ -115,7 +115,7 @@ class JsonEditor:
             return self._source.place(opening.end, opening.end).edit(text)
         return self._source.place(opening.end, end).edit(f"{text}{self._line_break}{outer}")
 
-    def _member(self, keys: tuple[str, ...]) -> Member:
+    def _require_member(self, keys: tuple[str, ...]) -> Member:
         member = self._file.root.member(keys) if self._file.root is not None else None
         if member is None:
             raise KeyError(keys)

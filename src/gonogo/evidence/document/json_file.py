@@ -75,10 +75,10 @@ class _JsonReader:
     def read(self) -> JsonFile:
         data, start = self.source.data, self.source.start
         if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4]:
-            self.problem("encoding", 0, min(2, len(data)))
+            self.add_problem("encoding", 0, min(2, len(data)))
             return JsonFile(self.source, None, tuple(self.problems))
         if start:
-            self.problem("byte-order-mark", 0, start, repair="")
+            self.add_problem("byte-order-mark", 0, start, repair="")
         if not self.source.is_utf8:
             self.check_utf8()
         tokens: list[Token] = []
@@ -87,27 +87,27 @@ class _JsonReader:
                 self.problem_at("too-long", token)
                 break
             if token.kind == "comment":
-                self.problem("comment", token.start, token.end)
+                self.add_problem("comment", token.start, token.end)
             else:
                 tokens.append(token)
         for index, token in enumerate(tokens):
-            self.take(token, tokens[index + 1] if index + 1 < len(tokens) else None)
+            self.take_token(token, tokens[index + 1] if index + 1 < len(tokens) else None)
         if self.open:
-            self.problem("unclosed", self.open[-1].start, self.open[-1].start + 1)
+            self.add_problem("unclosed", self.open[-1].start, self.open[-1].start + 1)
             while self.open:
                 self.close(len(data))
         elif not self.ended:
-            self.problem("empty", start, start)
+            self.add_problem("empty", start, start)
         return JsonFile(self.source, self.root, tuple(self.problems), tuple(tokens))
 
-    def problem(self, kind: str, start: int, end: int, *, repair: str | None = None, **said: Any) -> None:
+    def add_problem(self, kind: str, start: int, end: int, *, repair: str | None = None, **said: Any) -> None:
         if len(self.problems) < _MAX_PROBLEMS:
             place = self.source.place(start, end)
             edit = place.edit(repair) if repair is not None else None
             self.problems.append(problem_of(kind, place, repair=edit, **said))
 
     def problem_at(self, kind: str, token: Token, *, repair: str | None = None, **said: Any) -> None:
-        self.problem(kind, token.start, token.end, repair=repair, **said)
+        self.add_problem(kind, token.start, token.end, repair=repair, **said)
 
     def is_first_on_line(self, token: Token) -> bool:
         """Whether the token is the first on its line, where Hjson needs no comma before it."""
@@ -118,11 +118,11 @@ class _JsonReader:
         try:
             self.source.data.decode("utf-8")
         except UnicodeDecodeError as error:
-            self.problem("encoding", error.start, error.end)
+            self.add_problem("encoding", error.start, error.end)
 
     # Tokens in their context ----------------------------------------------------------------------------------------
 
-    def take(self, token: Token, following: Token | None) -> None:
+    def take_token(self, token: Token, following: Token | None) -> None:
         if self.levels_left_out:
             self.levels_left_out += (token.data in (b"{", b"[")) - (token.data in (b"}", b"]"))
             return
@@ -220,7 +220,7 @@ class _JsonReader:
             self.problem_at("mismatched", token)
             return
         while self.open[-1].is_object is not is_object:
-            self.problem("unclosed", self.open[-1].start, self.open[-1].start + 1)
+            self.add_problem("unclosed", self.open[-1].start, self.open[-1].start + 1)
             self.close(token.start)
         top = self.open[-1]
         if top.comma is not None and top.state in ("key", "value"):
@@ -252,7 +252,7 @@ class _JsonReader:
         if not self.open:
             self.ended = True
             if node.members is None and node.field.place is not None:
-                self.problem("not-an-object", node.field.place.start, node.field.place.start + 1)
+                self.add_problem("not-an-object", node.field.place.start, node.field.place.start + 1)
             else:
                 self.root = node
             return
@@ -264,7 +264,7 @@ class _JsonReader:
             earlier = top.members.get(top.key)
             if earlier is not None and top.key_place is not None and earlier.key_place is not None:
                 place, line = top.key_place, earlier.key_place.line
-                self.problem("duplicate-key", place.start, place.end, text=top.key, line=line)
+                self.add_problem("duplicate-key", place.start, place.end, text=top.key, line=line)
             top.members[top.key] = Member(top.key_place, node)
             top.plain[top.key] = plain
 
@@ -272,7 +272,7 @@ class _JsonReader:
         top = self.open[-1]
         if top.key_place is not None:
             reason = UNREADABLE_REASON.format(text="")
-            self.problem("missing-value", top.key_place.start, top.key_place.end)
+            self.add_problem("missing-value", top.key_place.start, top.key_place.end)
             self.add(TreeNode(Field.not_known(top.key_place, reason)), None)
 
     def close(self, end: int) -> None:

@@ -38,7 +38,7 @@ class YamlEditor:
 
     def replacing(self, keys: tuple[str, ...], value: Any) -> Edit:
         """Replace the value under the keys."""
-        layout, index = self._entry(keys)
+        layout, index = self._find_entry(keys)
         _name, _key, start, end = layout.entries[index]
         node = self._root.find(keys)
         place = node.field.place if node is not None and node.field.value is None else None
@@ -49,7 +49,7 @@ class YamlEditor:
 
     def removing(self, keys: tuple[str, ...]) -> Edit:
         """Remove the key with its value, and with its line if nothing else is on it."""
-        layout, index = self._entry(keys)
+        layout, index = self._find_entry(keys)
         data = self._source.data
         _name, start, _value, end = layout.entries[index]
         if layout.flow:
@@ -77,7 +77,7 @@ class YamlEditor:
         if self._root.find(keys) is not None:
             return self.replacing(keys, value)
         depth = len(keys) - 1
-        while depth and self._layout(self._root.find(keys[:depth])) is None:
+        while depth and self._layout_of(self._root.find(keys[:depth])) is None:
             if self._root.find(keys[:depth]) is not None:
                 inner: Any = value
                 for key in reversed(keys[depth:]):
@@ -85,7 +85,7 @@ class YamlEditor:
                 return self.replacing(keys[:depth], inner)
             depth -= 1
         node = self._root.find(keys[:depth])
-        layout = self._layout(node)
+        layout = self._layout_of(node)
         rest = keys[depth:]
         if layout is None or not layout.entries:
             if layout is not None and layout.flow:
@@ -102,8 +102,8 @@ class YamlEditor:
         block = ending.join(_block_lines(rest, value, blanks))
         return Place(self._source, at, at).edit(f"{ending}{block}")
 
-    def _entry(self, keys: tuple[str, ...]) -> tuple[Layout, int]:
-        layout = self._layout(self._root.find(keys[:-1])) if keys else None
+    def _find_entry(self, keys: tuple[str, ...]) -> tuple[Layout, int]:
+        layout = self._layout_of(self._root.find(keys[:-1])) if keys else None
         if layout is None:
             raise KeyError(".".join(keys))
         for index in range(len(layout.entries) - 1, -1, -1):
@@ -111,7 +111,7 @@ class YamlEditor:
                 return layout, index
         raise KeyError(".".join(keys))
 
-    def _layout(self, node: TreeNode | None) -> Layout | None:
+    def _layout_of(self, node: TreeNode | None) -> Layout | None:
         return self._layouts.get(id(node))
 
     def _append_to_document(self, keys: tuple[str, ...], value: Any) -> Edit:

@@ -62,7 +62,7 @@ class YamlFile:
         self._problems: list[ConfigProblem] = []
         self._layouts: dict[int, Layout] = {}
         self._kept: list[TreeNode] = []
-        self.root = self._read()
+        self.root = self._parse_tree()
 
     @property
     def problems(self) -> tuple[ConfigProblem, ...]:
@@ -127,7 +127,7 @@ class YamlFile:
         return YamlEditor(self.source, self.root, self._layouts)
 
     @cached_property
-    def _text(self) -> str:
+    def _decoded_text(self) -> str:
         text = self.source.data[self.source.start :].decode("utf-8", "surrogateescape")
         if self.source.is_utf8:
             return text
@@ -143,43 +143,43 @@ class YamlFile:
         sizes = (len(character.encode("utf-8", "surrogateescape")) for character in text)
         return list(accumulate(sizes, initial=self.source.start))
 
-    def _offset(self, mark: Any) -> int:
+    def _byte_offset(self, mark: Any) -> int:
         if self._offsets is None:
             return min(self.source.start + int(mark.index), len(self.source.data))
         return self._offsets[min(int(mark.index), len(self._offsets) - 1)]
 
-    def _problem(self, kind: str, start: int, end: int, message: Text) -> None:
+    def _add_problem(self, kind: str, start: int, end: int, message: Text) -> None:
         if len(self._problems) < 100:
             self._problems.append(ConfigProblem(kind, self.source.place(start, end), message))
 
-    def _read(self) -> TreeNode:
+    def _parse_tree(self) -> TreeNode:
         import yaml
 
         if len(self.source.data) > _MAX_BYTES:
             message = _TOO_LONG.format(size=len(self.source.data) >> 10, limit=_MAX_BYTES >> 10)
             self.source.gap = self.source.gap or message
-            self._problem("syntax", self.source.start, self.source.start, message)
+            self._add_problem("syntax", self.source.start, self.source.start, message)
             return TreeNode(Field.of({}, self.source.place(self.source.start, self.source.start)), {})
         if not self.source.is_utf8:
-            self._problem("encoding", self.source.start, self.source.start, _NOT_UTF8)
+            self._add_problem("encoding", self.source.start, self.source.start, _NOT_UTF8)
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         reading = _TreeBuilder(self)
         try:
-            for event in yaml.parse(self._text, Loader=loader):
+            for event in yaml.parse(self._decoded_text, Loader=loader):
                 if not reading.take(event):
                     break
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
-            start = self._offset(mark) if mark is not None else self.source.start
+            start = self._byte_offset(mark) if mark is not None else self.source.start
             why = str(error.problem or error.context or "")
-            self._problem("syntax", start, start, _INVALID_YAML.format(why=why))
+            self._add_problem("syntax", start, start, _INVALID_YAML.format(why=why))
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             why = str(error).splitlines()[0] if str(error) else type(error).__name__
-            self._problem("syntax", self.source.start, self.source.start, _INVALID_YAML.format(why=why))
+            self._add_problem("syntax", self.source.start, self.source.start, _INVALID_YAML.format(why=why))
         root = reading.finished()
         if root is None or root.members is None:
-            if self._text.strip() and not self._problems:
-                self._problem("not-an-object", self.source.start, self.source.start, _NOT_AN_OBJECT)
+            if self._decoded_text.strip() and not self._problems:
+                self._add_problem("not-an-object", self.source.start, self.source.start, _NOT_AN_OBJECT)
             return TreeNode(Field.of({}, self.source.place(self.source.start, self.source.start)), {})
         return root
 
@@ -202,41 +202,41 @@ class _TreeBuilder:
 
         self._events += 1
         if self._events > _MAX_NODES:
-            start = self._file._offset(event.start_mark)
-            self._file._problem("syntax", start, start, _TOO_LARGE)
+            start = self._file._byte_offset(event.start_mark)
+            self._file._add_problem("syntax", start, start, _TOO_LARGE)
             return False
         if isinstance(event, yaml.DocumentStartEvent):
             self._documents += 1
             if self._documents > 1:
-                start = self._file._offset(event.start_mark)
-                self._file._problem("documents", start, start, _SECOND_DOCUMENT)
+                start = self._file._byte_offset(event.start_mark)
+                self._file._add_problem("documents", start, start, _SECOND_DOCUMENT)
                 return False
         elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
             if len(self._open) > _MAX_DEPTH or self._size > _MAX_NODES:
-                start = self._file._offset(event.start_mark)
-                self._file._problem("syntax", start, start, _TOO_LARGE)
+                start = self._file._byte_offset(event.start_mark)
+                self._file._add_problem("syntax", start, start, _TOO_LARGE)
                 return False
             mapping = isinstance(event, yaml.MappingStartEvent)
-            start = self._file._offset(event.start_mark)
+            start = self._file._byte_offset(event.start_mark)
             opened = _OpenCollection(start, mapping=mapping, flow=bool(event.flow_style), anchor=event.anchor)
             self._open.append(opened)
         elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
-            self._close(self._file._offset(event.end_mark))
+            self._close_collection(self._file._byte_offset(event.end_mark))
         elif isinstance(event, yaml.ScalarEvent):
-            self._scalar(event)
+            self._add_scalar(event)
         elif isinstance(event, yaml.AliasEvent):
-            self._alias(event)
+            self._add_alias(event)
         return True
 
     def finished(self) -> TreeNode | None:
         """The tree, even if the file ends within it."""
         while self._open:
-            self._close(self._open[-1].end)
+            self._close_collection(self._open[-1].end)
         return self._root
 
-    def _scalar(self, event: Any) -> None:
+    def _add_scalar(self, event: Any) -> None:
         file = self._file
-        start, end = file._offset(event.start_mark), file._offset(event.end_mark)
+        start, end = file._byte_offset(event.start_mark), file._byte_offset(event.end_mark)
         place = file.source.place(start, end)
         value, known = scalar_value(event.value, event.tag, plain=bool(event.implicit[0]))
         field = Field.of(value, place) if known else Field.not_known(place, _TAGGED.format(tag=str(event.tag)[:60]))
@@ -246,28 +246,28 @@ class _TreeBuilder:
         if self._expects_key():
             self._open[-1].key = (str(event.value), place)
             return
-        self._add(node, start, end, 1)
+        self._add_node(node, start, end, 1)
 
-    def _alias(self, event: Any) -> None:
+    def _add_alias(self, event: Any) -> None:
         file = self._file
-        start, end = file._offset(event.start_mark), file._offset(event.end_mark)
+        start, end = file._byte_offset(event.start_mark), file._byte_offset(event.end_mark)
         found = self._anchors.get(event.anchor)
         place = file.source.place(start, end)
         if self._expects_key():
             self._open[-1].key = (str(found[0].field.value) if found else event.anchor, place)
             return
         if found is None or self._size + found[1] > _MAX_NODES:
-            self._add(TreeNode(Field.not_known(place, _TOO_LARGE_VALUE)), start, end, 1)
+            self._add_node(TreeNode(Field.not_known(place, _TOO_LARGE_VALUE)), start, end, 1)
             return
         node, size = found
-        self._add(
+        self._add_node(
             msgspec.structs.replace(node, field=msgspec.structs.replace(node.field, place=place)), start, end, size
         )
 
     def _expects_key(self) -> bool:
         return bool(self._open) and self._open[-1].mapping and self._open[-1].key is None
 
-    def _close(self, end: int) -> None:
+    def _close_collection(self, end: int) -> None:
         opened = self._open.pop()
         end = end if opened.flow else opened.end
         members: Mapping[str, Member] | None = None
@@ -285,9 +285,9 @@ class _TreeBuilder:
         if self._expects_key():
             self._open[-1].key = ("", self._file.source.place(opened.start, end))
             return
-        self._add(node, opened.start, end, opened.size)
+        self._add_node(node, opened.start, end, opened.size)
 
-    def _add(self, node: TreeNode, start: int, end: int, size: int) -> None:
+    def _add_node(self, node: TreeNode, start: int, end: int, size: int) -> None:
         self._size += size
         if not self._open:
             if self._root is None:
@@ -313,7 +313,9 @@ class _TreeBuilder:
             parent.merged.update({n: m for n, m in members.items() if n not in parent.merged})
             return
         if name in parent.members:
-            self._file._problem("duplicate-key", key_place.start, key_place.end, _DUPLICATE_KEY.format(key=name[:80]))
+            self._file._add_problem(
+                "duplicate-key", key_place.start, key_place.end, _DUPLICATE_KEY.format(key=name[:80])
+            )
         value_end = end if end > key_place.end else key_place.end + 1
         parent.entries.append((name, key_place.start, start, min(value_end, len(self._file.source.data))))
         parent.members[name] = Member(key_place, node)

@@ -31,14 +31,14 @@ def _parse_plain(text: str) -> Any:
         return False
     if text[0] not in "+-.0123456789":
         return text
-    integer = _integer(text)
+    integer = _parse_integer(text)
     if integer is not None:
         return integer
-    number = _float(text)
+    number = _parse_float(text)
     return text if number is None else number
 
 
-def _integer(text: str) -> int | None:
+def _parse_integer(text: str) -> int | None:
     digits = text.replace("_", "")
     sign = -1 if digits.startswith("-") else 1
     digits = digits.lstrip("+-") if digits[:1] in "+-" else digits
@@ -56,7 +56,7 @@ def _integer(text: str) -> int | None:
         return None
 
 
-def _float(text: str) -> float | None:
+def _parse_float(text: str) -> float | None:
     lowered = text.lower()
     if lowered in (".nan", ".inf", "+.inf", "-.inf"):
         return float(lowered.replace(".", "", 1))

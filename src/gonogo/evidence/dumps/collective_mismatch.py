@@ -115,7 +115,7 @@ def _mismatched_ranks(
     """Among calls with the same sequence number: the ranks with the most common one, and ranks with another."""
     alike: dict[object, list[int]] = defaultdict(list)
     for rank, call in sorted(calls_by_rank.items()):
-        alike[_signature(call)].append(rank)
+        alike[_call_signature(call)].append(rank)
     if len(alike) < 2:
         return None
     first, other = sorted(alike.values(), key=lambda one: (-len(one), one))[:2]
@@ -125,6 +125,6 @@ def _mismatched_ranks(
     return kind, tuple(first), tuple(other)
 
 
-def _signature(call: RecordedCall) -> tuple[object, ...]:
+def _call_signature(call: RecordedCall) -> tuple[object, ...]:
     uneven = call.operation in _VARIABLE_SIZE_OPERATIONS or "barrier" in call.operation
     return call.operation, () if uneven else call.sizes, () if uneven else call.types

@@ -69,7 +69,7 @@ def flight_dump(path: str, data: bytes) -> FlightDump | None:
         content = json.loads(data) if data.lstrip()[:1] == b"{" else plain(data)
         digits = _NUMBER.findall(Path(path).name)
         rank = _to_int(content.get("rank")) if content.get("rank") is not None else int(digits[-1])
-        groups = dict(_groups(content.get("pg_config") or {}))
+        groups = dict(_process_groups(content.get("pg_config") or {}))
         last = {str(name): _to_int(status["last_completed_collective"]) for name, status in _group_statuses(content)}
         calls = tuple(_read_calls(content["entries"], last))
         first = content["entries"][0].get("record_id") if len(content["entries"]) <= _MAX_CALLS else None
@@ -83,7 +83,7 @@ def _group_statuses(content: Any) -> Iterator[tuple[Any, Any]]:
     yield from ((name, one) for name, one in status.items() if "last_completed_collective" in one)
 
 
-def _groups(config: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _process_groups(config: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
     for name, one in config.items():
         ranks = one.get("ranks", "") if isinstance(one, dict) else ""
         found = tuple(int(number) for number in _NUMBER.findall(str(ranks)[:200_000]))
@@ -104,11 +104,11 @@ def _read_calls(entries: Any, last_sequences: dict[str, int]) -> Iterator[Record
             sizes=tuple(tuple(_to_int(length) for length in shape[:16]) for shape in entry["input_sizes"][:8]),
             types=tuple(str(one)[:20] for one in (entry.get("input_dtypes") or ())[:8]),
             done=done or sequence <= last_sequences.get(str(entry.get("pg_id")), -1),
-            frames=tuple(_frames(entry.get("frames") or ())),
+            frames=tuple(_parse_frames(entry.get("frames") or ())),
         )
 
 
-def _frames(frames: Any) -> Iterator[Frame]:
+def _parse_frames(frames: Any) -> Iterator[Frame]:
     for frame in reversed(frames[:_MAX_FRAMES]):  # the dump has the innermost frame first
         path = str(frame["filename"])[:500]
         owner = "torch" if _TORCH_PATH_PATTERN.search(path) else "library" if is_library(path) else "user"

@@ -30,12 +30,12 @@ _IGNORED_OPCODES = frozenset(("PROTO", "FRAME"))
 def plain(data: bytes) -> Any:
     """The dicts, lists, tuples, strings and numbers of a pickle. Raises ValueError if it contains anything else."""
     try:
-        return _load(data)
+        return _load_pickle(data)
     except (IndexError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, MemoryError) as error:
         raise ValueError(f"no pickle of plain containers: {error}") from None
 
 
-def _load(data: bytes) -> Any:
+def _load_pickle(data: bytes) -> Any:
     stack: list[Any] = []
     memo: dict[int, Any] = {}
     for count, (code, argument, _) in enumerate(pickletools.genops(data)):

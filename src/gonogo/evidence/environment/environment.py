@@ -265,13 +265,13 @@ class Environment(msgspec.Struct, frozen=True):
         An overridden package that a file lists without a version keeps its place in that file.
         """
         laid = {
-            name: self._at_declared_line(package)
+            name: self._with_declared_place(package)
             for name, package in packages.items()
             if name not in self.packages or self.within(name, package.specifier) is not True
         }
         return msgspec.structs.replace(self, packages={**self.packages, **laid})
 
-    def _at_declared_line(self, package: Package) -> Package:
+    def _with_declared_place(self, package: Package) -> Package:
         asked = self.packages.get(package.name)
         if asked is None or asked.place is None or asked.specifier:
             return package

@@ -45,22 +45,22 @@ def rented(gpus: str) -> tuple[Instance, int | None] | None:
 
     Case, punctuation and Azure's ``Standard_`` are ignored.
     """
-    instance = _by_plain_name().get(_normalize_name(gpus))
+    instance = _instances_by_plain_name().get(_normalize_name(gpus))
     if instance is not None:
         return instance, None
     counted = re.fullmatch(r"\s*([1-9]\d{0,5})\s*[xX×*]\s*(\S+)\s*", gpus)
-    instance = _by_plain_name().get(_normalize_name(counted[2])) if counted else None
+    instance = _instances_by_plain_name().get(_normalize_name(counted[2])) if counted else None
     return None if counted is None or instance is None else (instance, int(counted[1]))
 
 
 def similar_instance_names(name: str) -> list[str]:
     """Names of instance types similar to this one."""
-    near = get_close_matches(_normalize_name(name), _by_plain_name(), n=3, cutoff=0.8)
-    return list(dict.fromkeys(_by_plain_name()[key].name for key in near))
+    near = get_close_matches(_normalize_name(name), _instances_by_plain_name(), n=3, cutoff=0.8)
+    return list(dict.fromkeys(_instances_by_plain_name()[key].name for key in near))
 
 
 @cache
-def _by_plain_name() -> dict[str, Instance]:
+def _instances_by_plain_name() -> dict[str, Instance]:
     return {_normalize_name(instance.name): instance for instance in all_instances()}
 
 

@@ -56,8 +56,8 @@ def machine_facts(packages: Mapping[str, Package]) -> dict[str, Any]:
         *(f"{prefix}/include/libaio.h" for prefix in (os.environ.get("CONDA_PREFIX"),) if prefix),
     )
     facts["cpus"] = Field(len(os.sched_getaffinity(0)))
-    facts["platform"] = Field(_platform())
-    facts["cann"] = _cann()
+    facts["platform"] = Field(_platform_description())
+    facts["cann"] = _cann_version()
     facts.update(_memory_facts())
     facts.update(_free_disk_space())
     facts.update(_resource_limits())
@@ -170,7 +170,7 @@ def _kernel_driver_version() -> Field:
     return Field(match[1]) if match else Field.not_known()
 
 
-def _cann() -> Field:
+def _cann_version() -> Field:
     for home in (
         os.environ.get("ASCEND_HOME_PATH"),
         os.environ.get("ASCEND_TOOLKIT_HOME"),
@@ -192,7 +192,7 @@ def _first_existing(*paths: str) -> Field:
     return Field(redact_private(found)) if found else Field.missing()
 
 
-def _platform() -> str:
+def _platform_description() -> str:
     name = ""
     try:
         fields = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', Path("/etc/os-release").read_text(encoding="utf-8"), re.M))

@@ -175,15 +175,18 @@ def _parse_setup_cfg(path: Path) -> dict[str, Any] | None:
     if not (parser.has_section("metadata") or parser.has_section("options")):
         return None
 
-    def lines(section: str, key: str) -> list[str]:
+    def option_lines(section: str, key: str) -> list[str]:
         return [line.strip() for line in parser.get(section, key, fallback="").splitlines() if line.strip()]
 
-    requires = lines("options", "install_requires")
+    requires = option_lines("options", "install_requires")
     named = [line.removeprefix("file:").split(",") for line in requires if line.startswith("file:")]
-    folders = (line.partition("=") for line in lines("options", "package_dir"))
-    where = [*lines("options.packages.find", "where"), *(value.strip() for key, _, value in folders if not key.strip())]
+    folders = (line.partition("=") for line in option_lines("options", "package_dir"))
+    where = [
+        *option_lines("options.packages.find", "where"),
+        *(value.strip() for key, _, value in folders if not key.strip()),
+    ]
     version = parser.get("metadata", "version", fallback="").strip()
-    found = [CONSOLE_SCRIPT_PATTERN.fullmatch(line) for line in lines("options.entry_points", "console_scripts")]
+    found = [CONSOLE_SCRIPT_PATTERN.fullmatch(line) for line in option_lines("options.entry_points", "console_scripts")]
     return {
         "name": parser.get("metadata", "name", fallback="").strip(),
         "version": "" if version.startswith(("attr:", "file:")) else version,
@@ -212,17 +215,17 @@ def _parse_setup_py(text: str) -> dict[str, Any] | None:
         return None
     lists = _StringEvaluator(tree)
     given = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
-    texts = list(lists.texts(given.get("install_requires")))
-    scripts = [CONSOLE_SCRIPT_PATTERN.fullmatch(text) for text in lists.texts(given.get("entry_points"))]
+    texts = list(lists.strings_in(given.get("install_requires")))
+    scripts = [CONSOLE_SCRIPT_PATTERN.fullmatch(text) for text in lists.strings_in(given.get("entry_points"))]
     folders = given.get("package_dir")
     where = [value for key, value in zip(folders.keys, folders.values, strict=True)
              if isinstance(key, ast.Constant) and key.value == ""] if isinstance(folders, ast.Dict) else []  # fmt: skip
     return {
-        "name": lists.text(given.get("name")),
-        "version": lists.text(given.get("version")),
+        "name": lists.first_string(given.get("name")),
+        "version": lists.first_string(given.get("version")),
         "requires": [text for text in texts if not _REQUIREMENTS_FILE_PATTERN.fullmatch(text)],
         "files": [text for text in texts if _REQUIREMENTS_FILE_PATTERN.fullmatch(text)],
-        "where": lists.text(where[0]) if where else "",
+        "where": lists.first_string(where[0]) if where else "",
         "scripts": {found[1]: f"{found[2]}:{found[3]}" for found in scripts if found},
     }
 
@@ -261,10 +264,10 @@ class _StringEvaluator:
                 for name in (one for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)):
                     self._bound.setdefault(name.id, []).append(node.value)
 
-    def text(self, node: ast.expr | None) -> str:
-        return next(self.texts(node), "")
+    def first_string(self, node: ast.expr | None) -> str:
+        return next(self.strings_in(node), "")
 
-    def texts(self, node: ast.expr | None, depth: int = 0) -> Iterator[str]:
+    def strings_in(self, node: ast.expr | None, depth: int = 0) -> Iterator[str]:
         if node is None or depth > _MAX_DEPTH:
             return
         if isinstance(node, ast.Constant):
@@ -272,14 +275,14 @@ class _StringEvaluator:
                 yield node.value
         elif isinstance(node, ast.Name):
             for value in self._bound.get(node.id, ()):
-                yield from self.texts(value, depth + 1)
+                yield from self.strings_in(value, depth + 1)
         elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
             yield from self._requirements_named(node.slice.value)
         elif isinstance(node, ast.Call):
             for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
-                yield from self.texts(argument, depth + 1)
+                yield from self.strings_in(argument, depth + 1)
             if isinstance(node.func, ast.Attribute):
-                yield from self.texts(node.func.value, depth + 1)
+                yield from self.strings_in(node.func.value, depth + 1)
             function = self._functions.get(_called_name(node))
             for part in ast.walk(function) if function is not None else ():
                 if (
@@ -291,7 +294,7 @@ class _StringEvaluator:
         else:
             for child in ast.iter_child_nodes(node):
                 if isinstance(child, ast.expr):
-                    yield from self.texts(child, depth + 1)
+                    yield from self.strings_in(child, depth + 1)
 
     def _requirements_named(self, key: Any) -> Iterator[str]:
         """The requirement that ``deps["accelerate"]`` refers to, from any string constant of the file."""

@@ -32,7 +32,7 @@ def failure_facts(log: FailureLog) -> FailureFacts:
     error = first_error(log)
     if error is not None:
         error = ended_by(log, error)
-    chain = tuple(_chain(error, versions)) if error is not None else ()
+    chain = tuple(_exception_chain(error, versions)) if error is not None else ()
     frames = chain[-1].frames if chain else ()
     return FailureFacts(
         chain=chain,
@@ -115,7 +115,7 @@ def is_raised_in_user_code(exception: RaisedException) -> bool:
     )
 
 
-def _chain(error: LoggedError, versions: Mapping[str, str]) -> Iterator[RaisedException]:
+def _exception_chain(error: LoggedError, versions: Mapping[str, str]) -> Iterator[RaisedException]:
     raised: list[RaisedError] = [error.raised]
     while (cause := raised[-1].cause) is not None and len(raised) < _MAX_CAUSE_CHAIN_LENGTH:
         raised.append(cause)

@@ -121,7 +121,9 @@ def parsed_message(type_: str, text: str) -> Message:
         ),
         paths=_unique_names(match.group(1) for match in _PATH.finditer(looked_at)),
         shapes=shapes,
-        dtypes=_unique_names(_dtype(match.group(1) or match.group(2)) for match in _DTYPE.finditer(looked_at)),
+        dtypes=_unique_names(
+            _normalize_dtype(match.group(1) or match.group(2)) for match in _DTYPE.finditer(looked_at)
+        ),
         devices=_unique_names(match.group(1) for match in _DEVICE.finditer(looked_at)),
         quantities=quantities,
         numbers=tuple(dict.fromkeys(int(match.group()) for match in _INTEGER_PATTERN.finditer(rest)))[:_MAX_NAMES],
@@ -180,14 +182,14 @@ def _package_mentions(text: str) -> Iterator[PackageMention]:
     required: dict[str, str] = {}
     there: dict[str, str] = {}
     for match in _REQUIRED_VERSION_PATTERN.finditer(text):
-        name, specifier = _package(match.group(1)), match.group(2).replace(" ", "").strip(",")
+        name, specifier = _distribution_name(match.group(1)), match.group(2).replace(" ", "").strip(",")
         if specifier.startswith("==") and _is_found_version(text, match.start()):
             there.setdefault(name, specifier.removeprefix("=="))
         else:
             required.setdefault(name, specifier)
     for pattern in (_FOUND_VERSION_PATTERN, _STATED_VERSION_PATTERN):
         for match in pattern.finditer(text):
-            there.setdefault(_package(match.group(1)), match.group(2))
+            there.setdefault(_distribution_name(match.group(1)), match.group(2))
     for name in dict.fromkeys((*required, *there)):
         if name in _NON_PACKAGE_WORDS or name.isdecimal():
             continue
@@ -208,7 +210,7 @@ def _is_found_version(text: str, start: int) -> bool:
     return any(word in before for word in ("found ", "have ", "got ", "installed "))
 
 
-def _package(name: str) -> str:
+def _distribution_name(name: str) -> str:
     name = name.partition("[")[0]
     return DISTRIBUTION_BY_MODULE.get(name, canonical(name))
 
@@ -258,5 +260,5 @@ def _parse_number(text: str) -> float:
     return float(text.replace(",", "."))
 
 
-def _dtype(name: str) -> str:
+def _normalize_dtype(name: str) -> str:
     return _DTYPE_NAMES.get(name.lower(), name.lower())

@@ -59,12 +59,12 @@ LOG = translated("the log")
 def settings_of(log: FailureLog) -> tuple[RunSetting, ...]:
     """All settings of the run without duplicates, those from files given with the log first."""
     seen: dict[tuple[str, str], RunSetting] = {}
-    for setting in islice(_settings(log), _MAX_SETTINGS):
+    for setting in islice(_run_settings(log), _MAX_SETTINGS):
         seen.setdefault((setting.name, setting.value), setting)
     return tuple(seen.values())
 
 
-def _settings(log: FailureLog) -> Iterator[RunSetting]:
+def _run_settings(log: FailureLog) -> Iterator[RunSetting]:
     setup = log.setup
     yield from _settings_in_text(setup.launch, LAUNCH)
     if setup.deepspeed_config is not None:

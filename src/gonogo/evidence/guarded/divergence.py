@@ -41,10 +41,10 @@ def divergence(run: GuardedRun) -> Divergence | None:
     late = [seen[rank] for rank in still.late if rank in seen]
     if late and all(one.pending is not None for one in late):
         heads = {rank: seen[rank].pending for rank in (*still.waiting, *still.late) if rank in seen}
-        return Divergence("deadlock", _sides(seen, heads))
+        return Divergence("deadlock", _divergence_sides(seen, heads))
     if late and all(one.ended for one in late):
         heads = {rank: seen[rank].pending for rank in still.waiting}
-        return Divergence("ended", _sides(seen, {**heads, **dict.fromkeys(still.late)}))
+        return Divergence("ended", _divergence_sides(seen, {**heads, **dict.fromkeys(still.late)}))
     return None
 
 
@@ -61,7 +61,7 @@ def _waiting_for_finished_rank(
     heads: dict[int, CalledCollective | None] = {
         rank: last_collectives[rank].pending or unnamed(last_collectives[rank], last_collectives) for rank in lost
     }
-    return Divergence("ended", _sides(last_collectives, {**heads, **dict.fromkeys(ended)}))
+    return Divergence("ended", _divergence_sides(last_collectives, {**heads, **dict.fromkeys(ended)}))
 
 
 def _aborted_in_collective(run: GuardedRun, last_collectives: dict[int, LastCollectives]) -> Divergence | None:
@@ -78,7 +78,8 @@ def _aborted_in_collective(run: GuardedRun, last_collectives: dict[int, LastColl
     if not aborted or len(calls) < len(heads) or len(places) < 2:
         return None
     return Divergence(
-        "other-call", _sides(last_collectives, {rank: call for rank, call in heads.items() if call is not None})
+        "other-call",
+        _divergence_sides(last_collectives, {rank: call for rank, call in heads.items() if call is not None}),
     )
 
 
@@ -96,7 +97,7 @@ def _first_mismatched_calls(last_collectives: dict[int, LastCollectives]) -> Div
             if call.group not in between:
                 calls[call.group, call.index][rank] = call
     for (_, index), heads in sorted(calls.items(), key=lambda item: item[0][1]):
-        if len({_signature(call) for call in heads.values()}) < 2:
+        if len({_call_signature(call) for call in heads.values()}) < 2:
             continue
         others = len({(call.operator, call.peer) for call in heads.values()}) > 1
         group = next(iter(heads.values())).group
@@ -106,13 +107,13 @@ def _first_mismatched_calls(last_collectives: dict[int, LastCollectives]) -> Div
         )
         return Divergence(
             "other-call" if others else "other-size",
-            _sides(last_collectives, dict(heads)),
+            _divergence_sides(last_collectives, dict(heads)),
             _to_collective_call(before, None) if before is not None else None,
         )
     return None
 
 
-def _signature(call: CalledCollective) -> tuple[object, ...]:
+def _call_signature(call: CalledCollective) -> tuple[object, ...]:
     sizes = () if call.operator in _UNEVEN_COLLECTIVES or "object" in call.operator else _element_counts(call)
     return call.operator, call.peer, sizes, call.dtype if sizes else ""
 
@@ -132,17 +133,19 @@ def _element_counts(call: CalledCollective) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _sides(
+def _divergence_sides(
     last_collectives: dict[int, LastCollectives], pending_calls: dict[int, CalledCollective | None]
 ) -> tuple[Side, ...]:
     alike: dict[object, list[int]] = defaultdict(list)
     for rank, call in pending_calls.items():
-        alike[(call.group, call.index, _signature(call), _place(call)) if call is not None else "ended"].append(rank)
-    made = [_side(last_collectives, ranks, pending_calls[ranks[0]]) for ranks in alike.values()]
+        alike[(call.group, call.index, _call_signature(call), _place(call)) if call is not None else "ended"].append(
+            rank
+        )
+    made = [_divergence_side(last_collectives, ranks, pending_calls[ranks[0]]) for ranks in alike.values()]
     return tuple(sorted(made, key=lambda side: (-len(side.ranks), side.ranks)))
 
 
-def _side(
+def _divergence_side(
     last_collectives: dict[int, LastCollectives], ranks: list[int], pending_call: CalledCollective | None
 ) -> Side:
     first = last_collectives[min(ranks)]

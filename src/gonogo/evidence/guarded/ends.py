@@ -42,13 +42,13 @@ def cached_per_run(answer: Callable[[GuardedRun], _Result]) -> Callable[[Guarded
     """Cache the answer for the most recent run, since several hazards need it."""
     kept: list[tuple[GuardedRun, _Result]] = []
 
-    def remembered(run: GuardedRun) -> _Result:
+    def cached_answer(run: GuardedRun) -> _Result:
         if not kept or kept[0][0] is not run:
             kept[:] = [(run, answer(run))]
         return kept[0][1]
 
-    remembered.__doc__ = answer.__doc__
-    return remembered
+    cached_answer.__doc__ = answer.__doc__
+    return cached_answer
 
 
 @cached_per_run

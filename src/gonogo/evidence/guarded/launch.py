@@ -54,14 +54,14 @@ def launch_path(folder: str, host: str, pid: int) -> Path:
 
 def read_launches(folder: str | Path) -> list[LaunchRecord]:
     """The records of each node's ``gonogo run``, by start time; unreadable files are skipped."""
-    found = [_decode(_read_bytes(path), LaunchRecord) for path in Path(folder).glob("launch-*.json")]
+    found = [_decode_record(_read_bytes(path), LaunchRecord) for path in Path(folder).glob("launch-*.json")]
     return sorted((one for one in found if one is not None), key=lambda launch: launch.started)
 
 
 def read_children(folder: str | Path) -> list[ChildExit]:
     """The exits noticed by launchers, the earliest first; unreadable lines are skipped."""
     lines = [line for path in Path(folder).glob("launcher-*.jsonl") for line in _read_bytes(path).splitlines()]
-    found = [_decode(line, ChildExit) for line in lines]
+    found = [_decode_record(line, ChildExit) for line in lines]
     return sorted((one for one in found if one is not None), key=lambda child: child.time)
 
 
@@ -75,7 +75,7 @@ def _read_bytes(path: Path) -> bytes:
 _Record = TypeVar("_Record", LaunchRecord, ChildExit)
 
 
-def _decode(data: bytes, kind: type[_Record]) -> _Record | None:
+def _decode_record(data: bytes, kind: type[_Record]) -> _Record | None:
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeError):

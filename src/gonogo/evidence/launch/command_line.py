@@ -120,7 +120,7 @@ class CommandOptions:
         self.words = tuple(words)
 
     @cached_property
-    def _by_name(self) -> dict[str, list[Option]]:
+    def _options_by_name(self) -> dict[str, list[Option]]:
         found: dict[str, list[Option]] = {}
         for option in self.options:
             found.setdefault(option.name, []).append(option)
@@ -130,7 +130,7 @@ class CommandOptions:
         return iter(self.options)
 
     def __contains__(self, name: str) -> bool:
-        return normal(name) in self._by_name
+        return normal(name) in self._options_by_name
 
     def get(self, *names: str) -> Field:
         """The value of an option under any of its names; the last one takes precedence.
@@ -149,28 +149,28 @@ class CommandOptions:
 
     def all(self, name: str) -> tuple[Field, ...]:
         """All values given for an option, in order."""
-        return tuple(option.field for option in self._by_name.get(normal(name), ()))
+        return tuple(option.field for option in self._options_by_name.get(normal(name), ()))
 
     def place_of(self, name: str) -> Place | None:
         """The place from the option's word to the end of its value; that of the last one if it is repeated."""
-        found = self._by_name.get(normal(name))
+        found = self._options_by_name.get(normal(name))
         return found[-1].place if found else None
 
     def names(self) -> tuple[str, ...]:
         """The names of all given options, with ``_`` for ``-``."""
-        return tuple(self._by_name)
+        return tuple(self._options_by_name)
 
     @property
     def duplicates(self) -> tuple[str, ...]:
         """The names of options that are given more than once."""
-        return tuple(name for name, options in self._by_name.items() if len(options) > 1)
+        return tuple(name for name, options in self._options_by_name.items() if len(options) > 1)
 
     def removing(self, name: str) -> Edit:
         """An edit that removes the option with its value, and the blanks or the line continuation before it.
 
         The edit is empty if the option is not written literally in a file (:meth:`can_edit`).
         """
-        found = self._by_name.get(normal(name))
+        found = self._options_by_name.get(normal(name))
         if not found or not self.can_edit(name):
             return self._empty_edit()
         place = found[-1].place
@@ -193,7 +193,7 @@ class CommandOptions:
 
     def replacing(self, name: str, value: str) -> Edit:
         """An edit that changes the option's value, or adds the option if it is not given."""
-        found = self._by_name.get(normal(name))
+        found = self._options_by_name.get(normal(name))
         if not found:
             return self.adding(name, value)
         if not self.can_edit(name):
@@ -217,7 +217,7 @@ class CommandOptions:
 
     def can_edit(self, name: str) -> bool:
         """Whether the option is written literally in an editable file."""
-        found = self._by_name.get(normal(name))
+        found = self._options_by_name.get(normal(name))
         if not found:
             return self.end is not None and self.end.source.writable
         option = found[-1]

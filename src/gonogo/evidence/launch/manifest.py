@@ -109,16 +109,16 @@ def manifest_commands(source: SourceFile, folder: Path) -> list[ShellCommand]:
     from gonogo.evidence.shell.state import Variable
     from gonogo.evidence.shell.text import Piece, ShellWord
 
-    def piece(word: PlacedText) -> Piece:
+    def to_piece(word: PlacedText) -> Piece:
         return Piece(word.text, source, word.place.start, word.place.end)
 
     commands = []
     for work in workloads(source):
-        words = tuple(ShellWord((piece(word),), word.place, quoted=True) for word in work.words)
+        words = tuple(ShellWord((to_piece(word),), word.place, quoted=True) for word in work.words)
         environment = {
-            name: Variable((piece(word),), word.place, exported=True) for name, word in work.environment.items()
+            name: Variable((to_piece(word),), word.place, exported=True) for name, word in work.environment.items()
         }
-        written = {os.path.normpath(path): ((piece(word),), word.place) for path, word in work.files.items()}
+        written = {os.path.normpath(path): ((to_piece(word),), word.place) for path, word in work.files.items()}
         script = script_of(work)
         if script is not None:
             code, part = shell_code_source(script)

@@ -182,7 +182,7 @@ def _follow_script(
     """The launches of a script that the command runs."""
     if depth >= _MAX_DEPTH:
         return ()
-    environment = _environment(call, command)
+    environment = _launch_environment(call, command)
     asked = {**slurm, **slurm_options(call.slurm)} if call.slurm is not None else dict(slurm)
     if call.code is not None:
         given = slurm_variables(with_gpus_per_node(dict(asked)))
@@ -235,11 +235,13 @@ def _caller_key(
 ) -> tuple[object, ...]:
     """A cache key of all that a script gets from its caller, without source positions."""
 
-    def told(words: Sequence[ShellWord] | None) -> tuple[object, ...] | None:
+    def comparable_words(words: Sequence[ShellWord] | None) -> tuple[object, ...] | None:
         return None if words is None else tuple((word.value, word.many, word.quoted) for word in words)
 
-    variables = {(name, one.value, one.exported, one.unset, told(one.array)) for name, one in environment.items()}
-    return told(arguments), frozenset(variables), frozenset(initial_variables.items())
+    variables = {
+        (name, one.value, one.exported, one.unset, comparable_words(one.array)) for name, one in environment.items()
+    }
+    return comparable_words(arguments), frozenset(variables), frozenset(initial_variables.items())
 
 
 def _inside(
@@ -296,7 +298,7 @@ def _project_command_call(command: ShellCommand) -> LauncherCall | None:
     return console_script_call(command.words, own.partition(":")[0]) if own is not None else None
 
 
-def _environment(call: LauncherCall, command: ShellCommand) -> dict[str, Variable]:
+def _launch_environment(call: LauncherCall, command: ShellCommand) -> dict[str, Variable]:
     environment = {} if call.cleared else dict(command.environment)
     for name in call.removed:
         environment.pop(name, None)
@@ -317,7 +319,7 @@ def _variable_field(variable: Variable) -> Field:
 
 
 def _build_launch(call: LauncherCall, command: ShellCommand, directive: Mapping[str, Field]) -> Launch:
-    variables = _environment(call, command)
+    variables = _launch_environment(call, command)
     environment = {name: _variable_field(variable) for name, variable in variables.items()}
     slurm = with_gpus_per_node({**directive, **(slurm_options(call.slurm) if call.slurm is not None else {})})
     cwd, notes = _working_directory(call, command)
@@ -368,7 +370,7 @@ def _build_launch(call: LauncherCall, command: ShellCommand, directive: Mapping[
         copied=command.copied,
         in_container=call.in_container or not image.absent,
         image=image,
-        heredoc=_heredoc(call, command),
+        heredoc=_heredoc_file(call, command),
         python_path=path,
         python_path_complete=path_complete,
         python_path_unread=path_unread,
@@ -391,11 +393,11 @@ def _python_path(variable: Variable | None, launch_folder: Path, cwd: Path) -> t
     texts: list[str] = []
     extended = unread = False
 
-    def take(pieces: Sequence[Piece], depth: int = 0) -> None:
+    def add_pieces(pieces: Sequence[Piece], depth: int = 0) -> None:
         nonlocal extended, unread
         for piece in pieces:
             if piece.text is None and piece.inner and depth < 10:
-                take(piece.inner, depth + 1)
+                add_pieces(piece.inner, depth + 1)
             elif piece.text is None and piece.folder:
                 texts.append(os.path.normpath(cwd / os.path.relpath(piece.folder, launch_folder)))
             elif piece.text is None and piece.variable == "PYTHONPATH":
@@ -404,14 +406,14 @@ def _python_path(variable: Variable | None, launch_folder: Path, cwd: Path) -> t
                 texts.append(_UNKNOWN_TEXT_MARK if piece.text is None else piece.text)
                 unread = unread or piece.text is None
 
-    take(variable.pieces)
+    add_pieces(variable.pieces)
     path = "".join(texts)
     entries = path.split(os.pathsep) if path else ()
     known = tuple(each for each in entries if _UNKNOWN_TEXT_MARK not in each)
     return known, not extended and len(known) == len(entries), unread
 
 
-def _heredoc(call: LauncherCall, command: ShellCommand) -> WrittenFile | None:
+def _heredoc_file(call: LauncherCall, command: ShellCommand) -> WrittenFile | None:
     if not call.from_input or command.standard_input is None or command.input_place is None:
         return None
     return to_written_file("<stdin>", command.standard_input, command.input_place)

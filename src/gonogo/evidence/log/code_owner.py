@@ -124,7 +124,7 @@ def owner_of(path: str) -> CodeOwner:
         if egg := _EGG_PATTERN.match(inside):
             release, inside = egg.group(2), egg.group(3)
         module = _module_name(inside)
-        return CodeOwner("package", _distribution(module), module, release)
+        return CodeOwner("package", _distribution_of_module(module), module, release)
     pieces = path.replace("\\", "/").split("/")
     if not path.startswith("<"):
         if _UNSLOTH_CACHE_FOLDER in pieces[:-1]:
@@ -135,7 +135,7 @@ def owner_of(path: str) -> CodeOwner:
             if inside_of is not None and pieces[index + 1].removesuffix(".py") in inside_of:
                 index = _outermost_package(pieces, index)
                 module = _module_name("/".join(pieces[index:]))
-                return CodeOwner("clone", _distribution(module), module)
+                return CodeOwner("clone", _distribution_of_module(module), module)
         for index in range(len(pieces) - 2, -1, -1):
             package = _REPOSITORIES.get(pieces[index].lower())
             if package is not None and pieces[index + 1] in _REPOSITORY_FOLDERS:
@@ -182,10 +182,10 @@ def is_user_path(path: str) -> bool:
 
 def distribution_of(module: str) -> str:
     """The distribution that provides a dotted name: ``megatron.bridge.models`` is from ``megatron-bridge``."""
-    return _distribution(module)
+    return _distribution_of_module(module)
 
 
-def _distribution(module: str) -> str:
+def _distribution_of_module(module: str) -> str:
     top, _, rest = module.partition(".")
     if top == "megatron":
         return _MEGATRON_DISTRIBUTIONS.get(rest.partition(".")[0], "megatron-core")

@@ -143,7 +143,7 @@ class FailureLog:
     @cached_property
     def errors(self) -> tuple[LoggedError, ...]:
         """All exceptions in log order; repeats, and the same exception on several ranks, are merged into one."""
-        return tuple(error for error in self._raised if error.type)
+        return tuple(error for error in self._merged_errors if error.type)
 
     @cached_property
     def cut(self) -> tuple[LoggedError, ...]:
@@ -151,10 +151,10 @@ class FailureLog:
 
         Logs are often pasted this way. If only one failure has these innermost frames, they identify it even so.
         """
-        return tuple(error for error in self._raised if not error.type)
+        return tuple(error for error in self._merged_errors if not error.type)
 
     @cached_property
-    def _raised(self) -> tuple[LoggedError, ...]:
+    def _merged_errors(self) -> tuple[LoggedError, ...]:
         return tuple(_merge_errors(self.lines))
 
     def errors_of(self, *types: str, says: Pattern | None = None) -> Iterator[LoggedError]:
@@ -182,9 +182,9 @@ class FailureLog:
             return
         if self._distinct_text is not None and pattern.search_bytes(self._distinct_text) is None:
             return
-        while position < len(self._text) and (match := pattern.search_bytes(self._text, position)):
-            index = bisect_right(self._starts, match.start()) - 1
-            position = self._starts[index + 1] if index + 1 < len(self._starts) else len(self._text)
+        while position < len(self._utf8_text) and (match := pattern.search_bytes(self._utf8_text, position)):
+            index = bisect_right(self._line_starts, match.start()) - 1
+            position = self._line_starts[index + 1] if index + 1 < len(self._line_starts) else len(self._utf8_text)
             yield index
 
     def says(self, pattern: Pattern) -> bool:
@@ -196,7 +196,9 @@ class FailureLog:
         looked_for = text.encode("utf-8", "replace")
         if self._shapes is not None and b"\n" not in looked_for and shape_of(looked_for) not in self._shapes:
             return False
-        return looked_for in (self._text if self._distinct_text is None or b"\n" in looked_for else self._distinct_text)
+        return looked_for in (
+            self._utf8_text if self._distinct_text is None or b"\n" in looked_for else self._distinct_text
+        )
 
     def ranks_of(self, pattern: Pattern) -> tuple[int, ...]:
         """The ranks that wrote a line that the pattern matches."""
@@ -204,20 +206,20 @@ class FailureLog:
 
     def lines_before(self, line: LogLine, count: int) -> Sequence[LogLine]:
         """Up to ``count`` lines of the same log before a line."""
-        index = self._index[line.path, line.number]
+        index = self._index_by_line[line.path, line.number]
         return [other for other in self.lines[max(index - count, 0) : index] if other.path == line.path]
 
     def lines_after(self, line: LogLine, count: int) -> Sequence[LogLine]:
         """Up to ``count`` lines of the same log after a line."""
-        index = self._index[line.path, line.number]
+        index = self._index_by_line[line.path, line.number]
         return [other for other in self.lines[index + 1 : index + 1 + count] if other.path == line.path]
 
     def passes(self, *fragments: str) -> bool:
         """True if a frame of any traceback contains one of the fragments in its path, function or code."""
-        return any(error.passes(*fragments) for error in self._raised)
+        return any(error.passes(*fragments) for error in self._merged_errors)
 
     @cached_property
-    def _text(self) -> bytes:
+    def _utf8_text(self) -> bytes:
         return b"".join(line.text.encode("utf-8", "replace") + b"\n" for line in self.lines)
 
     @cached_property
@@ -236,10 +238,10 @@ class FailureLog:
         """
         if len(self.lines) < _MIN_LINES_TO_DEDUPLICATE:
             return None
-        return b"\n".join(dict.fromkeys(shape_of(self._text).split(b"\n")))
+        return b"\n".join(dict.fromkeys(shape_of(self._utf8_text).split(b"\n")))
 
     @cached_property
-    def _starts(self) -> list[int]:
+    def _line_starts(self) -> list[int]:
         starts, position = [], 0
         for line in self.lines:
             starts.append(position)
@@ -247,7 +249,7 @@ class FailureLog:
         return starts
 
     @cached_property
-    def _index(self) -> dict[tuple[str, int], int]:
+    def _index_by_line(self) -> dict[tuple[str, int], int]:
         return {(line.path, line.number): index for index, line in enumerate(self.lines)}
 
 
@@ -287,7 +289,7 @@ def read_logs(
     for source in sources:
         size = 0
 
-        def count(additional_bytes: int) -> None:
+        def count_bytes(additional_bytes: int) -> None:
             nonlocal size
             size += additional_bytes
             on_bytes(additional_bytes)
@@ -296,10 +298,10 @@ def read_logs(
             data = whole(source, MAX_BYTES)
             if (dump := flight_dump(source.label, data)) is not None:
                 dumps.append(dump)
-                count(len(data))
+                count_bytes(len(data))
                 facts.append(LogFileInfo(source.label, size, 0))
                 continue
-        kept = sieve.keep(chunks(source, count), room)
+        kept = sieve.keep(chunks(source, count_bytes), room)
         read = parse_error_file if source.is_error_file else clean_lines
         lines += read(source.label, source.rank, kept.parts)
         facts.append(LogFileInfo(source.label, size, kept.lines, kept.dropped_bytes))

@@ -60,11 +60,11 @@ class Sieve:
         self._hints = hints
 
     @cached_property
-    def _words(self) -> Any:
+    def _strong_words(self) -> Any:
         return _compile_literals(self._strong)
 
     @cached_property
-    def _all(self) -> Any:
+    def _all_words(self) -> Any:
         return _compile_literals(self._strong | {hint for hint in self._hints if hint})
 
     def keep(self, chunks: Iterable[bytes], max_bytes: int) -> KeptLog:
@@ -77,10 +77,10 @@ class Sieve:
         opening = b""
         for chunk in stream:
             opening += chunk
-            if _cost(opening) > min(WHOLE, max_bytes):
+            if _reading_cost(opening) > min(WHOLE, max_bytes):
                 break
         else:
-            return KeptLog([Part(1, opening)], _lines(opening)) if opening else KeptLog([], 0)
+            return KeptLog([Part(1, opening)], _count_lines(opening)) if opening else KeptLog([], 0)
         from concurrent.futures import ThreadPoolExecutor  # not needed for a short log
 
         keeper = _PartCollector(max_bytes)
@@ -100,11 +100,11 @@ class Sieve:
         """The words found in a block, without those in text that another word keeps anyway."""
         found: list[_WordMatch] = []
         position = 0
-        while match := self._all.search(block, position):
+        while match := self._all_words.search(block, position):
             start = match.start()
             end = start + BYTES_AFTER_MATCH
             position = block.rfind(b"\n", start, end) + 1 or end if end < len(block) else len(block)
-            speaks = self._words.search(block, start, position) is not None
+            speaks = self._strong_words.search(block, start, position) is not None
             found.append(_WordMatch(start, position, max(end - len(block), 0), speaks))
         return found
 
@@ -120,11 +120,11 @@ def _compile_literals(literals: Iterable[str]) -> Any:
     return re2.compile(b"|".join(re2.escape(word.encode("utf-8")) for word in sorted(literals)), options)
 
 
-def _lines(data: bytes) -> int:
+def _count_lines(data: bytes) -> int:
     return data.count(b"\n") + (not data.endswith(b"\n"))
 
 
-def _cost(data: bytes) -> int:
+def _reading_cost(data: bytes) -> int:
     return max(len(data), MIN_LINE_COST * data.count(b"\n"))
 
 
@@ -164,8 +164,8 @@ class _BoundedParts:
         self.dropped = 0
         self._room_first = self._room_last = room // 2
 
-    def put(self, part: Part) -> None:
-        cost = _cost(part.data)
+    def add_part(self, part: Part) -> None:
+        cost = _reading_cost(part.data)
         if self._room_first > 0:
             self.first.append(part)
             self._room_first -= cost
@@ -174,7 +174,7 @@ class _BoundedParts:
         self._room_last -= cost
         while self._room_last < 0 and len(self.last) > 1:
             gone = self.last.popleft().data
-            self._room_last += _cost(gone)
+            self._room_last += _reading_cost(gone)
             self.dropped += len(gone)
 
 
@@ -195,7 +195,7 @@ class _PartCollector:
         counted, line, kept_to = 0, self._line, 0
         if self._owed:
             kept_to = block.rfind(b"\n", 0, self._owed) + 1 or min(self._owed, len(block))
-            self._owed_to.put(Part(line, block[:kept_to]))
+            self._owed_to.add_part(Part(line, block[:kept_to]))
             self._before = b""
             self._owed = max(self._owed - len(block), 0)
         for hit in hits:
@@ -212,7 +212,7 @@ class _PartCollector:
             line += block.count(b"\n", counted, begin)
             counted = begin
             before = self._before if begin == 0 else b""
-            store.put(Part(line - before.count(b"\n"), before + block[begin : hit.end]))
+            store.add_part(Part(line - before.count(b"\n"), before + block[begin : hit.end]))
             kept_to = hit.end
         self._line = line + block.count(b"\n", counted)
         self._unfinished = not block.endswith(b"\n")

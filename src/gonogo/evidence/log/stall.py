@@ -189,11 +189,11 @@ def _collective_timeouts(log: FailureLog) -> Iterator[CollectiveTimeout]:
             int(said) if said else found.line.rank,
             int(sequence) if sequence else None,
             operation,
-            int(numel) if numel else _product(shape),
+            int(numel) if numel else _element_count(shape),
         )
 
 
-def _product(shape: str | None) -> int | None:
+def _element_count(shape: str | None) -> int | None:
     if shape is None:
         return None
     product = 1

@@ -110,7 +110,7 @@ def parse_tracebacks(lines: Iterable[LogLine]) -> Iterator[RaisedError]:
     """The exceptions in one rank's lines, in order, including those without a traceback and truncated ones."""
     reader = _TracebackReader()
     for line in lines:
-        yield from reader.read(line)
+        yield from reader.read_line(line)
     yield from reader.finish()
 
 
@@ -132,7 +132,7 @@ class _TracebackReader:
         self._ignored = False
         self._message: tuple[str, list[str], tuple[LogFrame, ...], LogLine] | None = None
 
-    def read(self, line: LogLine) -> Iterator[RaisedError]:
+    def read_line(self, line: LogLine) -> Iterator[RaisedError]:
         text = line.text
         if "](" in text:
             text = _MARKDOWN_LINK_PATTERN.sub(r"\1", text)
@@ -175,9 +175,9 @@ class _TracebackReader:
         """Parse a traceback whose line breaks were lost when it was pasted."""
         found = list(_FRAME_INLINE.finditer(rest))
         for frame in found:
-            self._frame(*frame.groups())
+            self._add_frame(*frame.groups())
         if found and (final := _INLINE.search(rest, found[-1].end())):
-            self._begin(final.group(1), final.group(2), line)
+            self._begin_message(final.group(1), final.group(2), line)
 
     def _goes_on(self, line: LogLine, text: str) -> bool:
         assert self._message is not None
@@ -190,18 +190,18 @@ class _TracebackReader:
     def _is_frame(self, text: str) -> bool:
         """Consume the line if it belongs to a traceback's body; True if so."""
         if "File" in text and (found := _FRAME.match(text)):
-            self._frame(found.group(1), found.group(2), found.group(3) or "")
+            self._add_frame(found.group(1), found.group(2), found.group(3) or "")
             assert self._open is not None
             self._open.flush = text[0] not in " \t"
             self._open.indent = len(text) - len(text.lstrip())
             return True
         if self._open is not None and 'File "' in text and (found := _FRAME_AFTER_CODE.match(text)):
             # A line break was lost.
-            self._code(found.group(1))
-            self._frame(found.group(2), found.group(3), found.group(4))
+            self._add_code(found.group(1))
+            self._add_frame(found.group(2), found.group(3), found.group(4))
             return True
         if text[0] not in " \t" and (found := _IPYTHON_FRAME_PATTERN.match(text)):
-            self._frame(found["path"], found["a"] or found["b"] or "0", found["function"] or "<module>")
+            self._add_frame(found["path"], found["a"] or found["b"] or "0", found["function"] or "<module>")
             if self._open is not None:
                 self._open.arrows = True
             return True
@@ -215,7 +215,7 @@ class _TracebackReader:
                 if not _BOX_CODE.match(boxed.strip()):
                     self._open = None
                     return False
-                self._frame("", "0", "")  # the line with its path is above the pasted part
+                self._add_frame("", "0", "")  # the line with its path is above the pasted part
         if "╰" in text and _BOX_END.match(text):
             return True
         if (boxed := _strip_box(text)) is not None:
@@ -224,12 +224,12 @@ class _TracebackReader:
         code = _ARROW_CODE.match(text) if text[0] == "-" else None
         if code or (text[0] in " \t" and self._open.frames and not self._is_indented_end(text)):
             if code or not (self._open.arrows or _MARKER_LINE_PATTERN.match(text)):
-                self._code(code.group(1) if code else text)
+                self._add_code(code.group(1) if code else text)
             return True
         if self._open.flush and self._open.frames and not self._open.strange and not self._open.frames[-1].code:
             final = _EXCEPTION_LINE_PATTERN.match(text.strip())
             if final is None or not self._is_final_exception(final.group(1)):
-                self._code(text)
+                self._add_code(text)
                 self._open.flush = False
                 return True
         return False
@@ -245,15 +245,15 @@ class _TracebackReader:
         joined = self._open.wrapped + (" " if self._open.wrapped.endswith(" in") else "") + line.strip()
         if found := _BOX_FRAME.match(joined):
             self._open.wrapped = ""
-            self._frame(found.group(1), found.group(2), found.group(3))
+            self._add_frame(found.group(1), found.group(2), found.group(3))
         elif found := _BOX_CODE.match(line.strip()):
-            self._code(found.group(1))
+            self._add_code(found.group(1))
         else:
             self._open.wrapped = joined if line.startswith("/") or self._open.wrapped.startswith("/") else ""
             if len(self._open.wrapped) > 500:
                 self._open.wrapped = ""
 
-    def _frame(self, path: str, line: str, function: str) -> None:
+    def _add_frame(self, path: str, line: str, function: str) -> None:
         if self._open is None:
             self._open = _OpenTraceback()
         frame = LogFrame(path, int(line), function.strip())
@@ -266,7 +266,7 @@ class _TracebackReader:
             frames.append(frame)
         self._open.strange = 0
 
-    def _code(self, text: str) -> None:
+    def _add_code(self, text: str) -> None:
         if self._open is not None and self._open.frames and not self._open.frames[-1].code:
             last = self._open.frames[-1]
             self._open.frames[-1] = LogFrame(last.path, last.line, last.function, text.strip())
@@ -276,13 +276,13 @@ class _TracebackReader:
         if self._open is not None:
             found = _EXCEPTION_LINE_PATTERN.match(stripped)
             if found and self._is_final_exception(found.group(1)):
-                self._begin(found.group(1), found.group(2) or "", line)
+                self._begin_message(found.group(1), found.group(2) or "", line)
                 return
             self._open.strange += 1
             if self._open.strange > _MAX_INTERLEAVED_LINES:
                 self._open = None
         if found := _BARE_EXCEPTION_PATTERN.match(stripped) or _INLINE.search(stripped):
-            self._begin(found.group(1), found.group(2) or "", line)
+            self._begin_message(found.group(1), found.group(2) or "", line)
 
     def _is_final_exception(self, name: str) -> bool:
         """True for an exception's name; directly below the frames, other capitalised names count too."""
@@ -292,7 +292,7 @@ class _TracebackReader:
         below = bool(self._open.frames) and self._open.strange == 0
         return below and _EXCEPTION_NAME_PATTERN.search(name) is not None and not _NON_EXCEPTION_PATTERN.search(name)
 
-    def _begin(self, qualified: str, message: str, line: LogLine) -> None:
+    def _begin_message(self, qualified: str, message: str, line: LogLine) -> None:
         frames = tuple(self._open.frames) if self._open is not None else ()
         self._open = None
         self._message = (qualified, [message], frames, line)

@@ -75,7 +75,7 @@ def _unwrap_boxes(lines: NumberedLines) -> NumberedLines:
             width = 0
             found.append((number, line))
         elif found and _was_wrapped(found[-1][1], inside[1], width):
-            found[-1] = (found[-1][0], _rejoin(found[-1][1], inside[1], width))
+            found[-1] = (found[-1][0], _rejoin_line(found[-1][1], inside[1], width))
         else:
             found.append((number, inside[1]))
     return found
@@ -88,7 +88,7 @@ def _was_wrapped(before: str, text: str, width: int) -> bool:
     return bool(word) and len(last) + 1 + len(word) > width and not _LINE_START_PATTERN.match(text)
 
 
-def _rejoin(before: str, text: str, width: int) -> str:
+def _rejoin_line(before: str, text: str, width: int) -> str:
     between = "" if len(before) % width == 0 else " "
     return f"{before}{between}{text}"
 

@@ -63,13 +63,13 @@ def base_rows(first: RehearsalRecord, later: Sequence[RehearsalRecord], stages: 
     before = _initial_weights(lives)
     if not before:
         return ()
-    samples = _samples(lives)
+    samples = _tensor_samples(lives)
     found: dict[str, tuple[str, _Verdict, _Weight, _Weight]] = {}
     for stage, record in zip(stages, later, strict=True):
         theirs = [rank.life for rank in record.ranks if rank.life is not None]
         unknown = _files_of_untracked(lives, theirs)
         now = _later_weights(theirs)
-        samples_now = _samples(theirs)
+        samples_now = _tensor_samples(theirs)
         for name, weight in before.items():
             current = now.get(name)
             if current is None or (name in found and found[name][1].status not in ("same", "rounded")):
@@ -77,10 +77,10 @@ def base_rows(first: RehearsalRecord, later: Sequence[RehearsalRecord], stages: 
             verdict = _compared(weight, current, samples, samples_now, unknown)
             if verdict is not None and (name not in found or verdict.status != "same"):
                 found[name] = stage, verdict, weight, current
-    return tuple(_grouped(found))
+    return tuple(_group_rows(found))
 
 
-def _grouped(found: Mapping[str, tuple[str, _Verdict, _Weight, _Weight]]) -> Iterator[BaseRow]:
+def _group_rows(found: Mapping[str, tuple[str, _Verdict, _Weight, _Weight]]) -> Iterator[BaseRow]:
     groups: dict[tuple[str, ...], list[str]] = {}
     firsts: dict[tuple[str, ...], tuple[str, _Verdict, _Weight, _Weight]] = {}
     for told in found.values():
@@ -136,7 +136,7 @@ def _later_weights(lives: Sequence[RankLife]) -> dict[str, _Weight]:
     return found
 
 
-def _samples(lives: Iterable[RankLife]) -> dict[tuple[str, str], TensorSample]:
+def _tensor_samples(lives: Iterable[RankLife]) -> dict[tuple[str, str], TensorSample]:
     return {(file, key): one for life in lives for file, told in life.samples.items() for key, one in told.items()}
 
 
@@ -170,8 +170,8 @@ def _compared(
     if any(file in unknown for file, _ in (*was, *has)):
         return None
     files = (
-        tuple(dict.fromkeys(_folder(file) for file, _ in was)),
-        tuple(dict.fromkeys(_folder(file) for file, _ in has)),
+        tuple(dict.fromkeys(_folder_of(file) for file, _ in was)),
+        tuple(dict.fromkeys(_folder_of(file) for file, _ in has)),
     )
     applied = [
         one for one in now.origins if one.kind == "parameter" and one.slot == "" and ".base_layer." in f".{now.name}."
@@ -212,5 +212,5 @@ def _same_tensor(
     return _Verdict("rounded", is_certain=False) if how == "packed" else _Verdict(how)
 
 
-def _folder(file: str) -> str:
+def _folder_of(file: str) -> str:
     return os.path.dirname(file)

@@ -72,18 +72,18 @@ def logged_exception_chain(
     chain: list[ChainedException] = []
     one: RaisedError | None = exception
     while one is not None:
-        chain.append(ChainedException(one.type, one.message, tuple(_frames(one, owners or {}))))
+        chain.append(ChainedException(one.type, one.message, tuple(_classified_frames(one, owners or {}))))
         one = one.cause
     return tuple(reversed(chain))
 
 
-def _frames(exception: RaisedError, owners: dict[str, Owner]) -> Iterable[Frame]:
+def _classified_frames(exception: RaisedError, owners: dict[str, Owner]) -> Iterable[Frame]:
     for frame in exception.frames:
-        owner = owners.get(frame.path) or _owner(frame.path)
+        owner = owners.get(frame.path) or _owner_of_path(frame.path)
         yield Frame(frame.path, frame.line, frame.function, frame.code, owner)
 
 
-def _owner(path: str) -> Owner:
+def _owner_of_path(path: str) -> Owner:
     if package_of(path) == "torch":
         return "torch"
     return "library" if is_library(path) or _OVERLAY_PACKAGES_PATH in path.replace(os.sep, "/") else "user"

@@ -45,19 +45,19 @@ def _guards_at(path: str, line: int, version: tuple[int, ...]) -> tuple[Enclosin
     except (OSError, SyntaxError, ValueError):
         return ()
 
-    def told(node: ast.expr) -> str:
+    def source_text(node: ast.expr) -> str:
         text = " ".join((ast.get_source_segment(source, node) or "").split())
         return text if len(text) <= _MAX_TEXT_LENGTH else f"{text[:_MAX_TEXT_LENGTH]} …"
 
     def made_of(test: ast.expr) -> tuple[str, ...]:
-        return tuple(map(told, _origins(tree, test)))
+        return tuple(map(source_text, _origins(tree, test)))
 
-    def guard(kind: Any, node: ast.expr) -> EnclosingCondition:
-        exits = [LoopExit(one.lineno, told(one), made_of(one)) for one in _loop_exit_tests(tree, node, kind)]
+    def enclosing_condition(kind: Any, node: ast.expr) -> EnclosingCondition:
+        exits = [LoopExit(one.lineno, source_text(one), made_of(one)) for one in _loop_exit_tests(tree, node, kind)]
         origins = made_of(node) if kind in ("if", "else") else ()
-        return EnclosingCondition(path, node.lineno, told(node), kind, made_of=origins, exits=tuple(exits))
+        return EnclosingCondition(path, node.lineno, source_text(node), kind, made_of=origins, exits=tuple(exits))
 
-    return tuple(guard(kind, node) for kind, node in _enclosing_conditions(tree.body, line))
+    return tuple(enclosing_condition(kind, node) for kind, node in _enclosing_conditions(tree.body, line))
 
 
 def _origins(tree: ast.Module, test: ast.expr) -> list[ast.expr]:

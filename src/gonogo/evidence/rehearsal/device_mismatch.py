@@ -123,7 +123,7 @@ def device_mismatch(failure: Failure) -> MixedDevices | None:
     mismatch = mismatch_in_message(failure.message)
     if mismatch is None:
         return None
-    devices = _distinct(operand.device for operand in failure.operands if not _is_exempt(operand))
+    devices = _distinct_devices(operand.device for operand in failure.operands if not _is_exempt(operand))
     return replace(mismatch, devices=devices) if len(devices) > 1 else mismatch
 
 
@@ -137,5 +137,5 @@ def _is_exempt(operand: Operand) -> bool:
     return operand.device == "cpu" and operand.shape == ()
 
 
-def _distinct(devices: Iterable[str]) -> tuple[str, ...]:
+def _distinct_devices(devices: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(devices))

@@ -95,11 +95,13 @@ class _FileStatements:
             if isinstance(node, (ast.Import, ast.ImportFrom))
             for alias in node.names
         }
-        self._walk(tree.body, None, _Function(tree, None, False), in_class=False)
+        self._collect_statements(tree.body, None, _Function(tree, None, False), in_class=False)
         for statement in self.statements:
             _analyze_statement(statement, imported)
 
-    def _walk(self, block: list[ast.stmt], parent: _Statement | None, function: _Function, *, in_class: bool) -> None:
+    def _collect_statements(
+        self, block: list[ast.stmt], parent: _Statement | None, function: _Function, *, in_class: bool
+    ) -> None:
         for node in block:
             statement = _Statement(node, parent, block, function)
             self.statements.append(statement)
@@ -110,13 +112,13 @@ class _FileStatements:
                 self.functions.setdefault(node.name, []).append(made)
                 if not in_class:
                     function.locals.add(node.name)
-                self._walk(node.body, None, made, in_class=False)
+                self._collect_statements(node.body, None, made, in_class=False)
             elif isinstance(node, ast.ClassDef):
                 self.classes.add(node.name)
-                self._walk(node.body, None, function, in_class=True)
+                self._collect_statements(node.body, None, function, in_class=True)
             else:
                 for inner in blocks_of(node):
-                    self._walk(inner, statement, function, in_class=in_class)
+                    self._collect_statements(inner, statement, function, in_class=in_class)
 
     def at(self, line: int) -> _Statement | None:
         """The innermost statement that spans the line."""
@@ -279,10 +281,10 @@ class Influence:
         first = self._files[start.path].at(start.line) if start.path in self._files else None
         self._first = first
         if first is not None:
-            self._seed(first, may_raise)
-            self._spread()
+            self._seed_influence(first, may_raise)
+            self._spread_influence()
 
-    def _seed(self, statement: _Statement, may_raise: bool) -> None:
+    def _seed_influence(self, statement: _Statement, may_raise: bool) -> None:
         self._apply(statement)
         call = statement.node.value if isinstance(statement.node, ast.Expr) else None
         for argument in call.args if isinstance(call, ast.Call) else ():  # the call may have modified its argument
@@ -299,7 +301,7 @@ class Influence:
                 return
             inner, outer = outer, outer.parent
 
-    def _spread(self) -> None:
+    def _spread_influence(self) -> None:
         statements = [statement for file in self._files.values() for statement in file.statements]
         for _ in range(_MAX_ROUNDS):
             before = len(self._held), len(self._decided)
@@ -394,7 +396,7 @@ class Influence:
 
     def decides(self, place: ProgramLine) -> bool:
         """Whether reaching the statement at this line depends on ``start``."""
-        statement = self._at(place)
+        statement = self._statement_at(place)
         while statement is not None:
             if id(statement.node) in self._decided:
                 return True
@@ -403,13 +405,13 @@ class Influence:
 
     def uses(self, place: ProgramLine) -> bool:
         """Whether the statement at this line reads an affected value, or is ``start`` itself."""
-        statement = self._at(place)
+        statement = self._statement_at(place)
         return statement is not None and (statement is self._first or bool(statement.reads & self._held))
 
     def is_influenced(self, place: ProgramLine) -> bool:
         """Whether the statement at this line is affected in either way, or is ``start`` itself."""
         return self.uses(place) or self.decides(place)
 
-    def _at(self, place: ProgramLine) -> _Statement | None:
+    def _statement_at(self, place: ProgramLine) -> _Statement | None:
         file = self._files.get(place.path)
         return file.at(place.line) if file is not None else None

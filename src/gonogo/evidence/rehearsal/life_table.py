@@ -73,13 +73,14 @@ def life_report(record: RehearsalRecord) -> LifeReport | None:
 def _life_costs(
     first_life: RehearsalRecord, save: Sequence[dict[str, int]], resume: Sequence[dict[str, int]]
 ) -> LifeCosts:
-    def most(peak_bytes: Sequence[dict[str, int]], *, host: bool) -> int:
+    def max_peak_bytes(peak_bytes: Sequence[dict[str, int]], *, host: bool) -> int:
         return max((peak for one in peak_bytes for device, peak in one.items() if (device == "cpu") is host), default=0)
 
     omitted = [rank.life.omitted_bytes for rank in first_life.ranks if rank.life is not None]
     omitted += [*omitted[-1:] * (first_life.world_size - len(omitted))]  # ranks not run: same as the last
     return LifeCosts(
-        most(save, host=False), most(save, host=True), most(resume, host=False), most(resume, host=True),
+        max_peak_bytes(save, host=False), max_peak_bytes(save, host=True),
+        max_peak_bytes(resume, host=False), max_peak_bytes(resume, host=True),
         sum(first_life.checkpoint_bytes.values()) + sum(omitted), len(first_life.checkpoint_bytes),
     )  # fmt: skip
 
@@ -177,47 +178,47 @@ def _state_row(
     if not is_written and state.kind == "parameter" and from_weight_files:
         is_written = any(kind == "optimizer" and slot == "weights" for kind, slot, _ in written_files)
 
-    def row(status: StateStatus, share: float = 0.0, read: tuple[str, ...] = (), holds: str = "") -> StateRow:
+    def make_row(status: StateStatus, share: float = 0.0, read: tuple[str, ...] = (), holds: str = "") -> StateRow:
         return StateRow(
             state.kind, state.name, state.slot, status, state.trained, files, read, round(share, 4),
             resumed_state.dtype if resumed_state is not None else "", state.dtype, holds,
         )  # fmt: skip
 
     if resumed_state is None:
-        return row("not-read" if is_written else "not-written")
+        return make_row("not-read" if is_written else "not-written")
     origins = [_resolve_rank_origin(state, origin) for origin in resumed_state.origins]
     for origin in tuple(origins):  # what another rank sent is what that rank holds
         if origin.kind == "rank" and origin.name.isdecimal():
             theirs = states_by_rank.get(int(origin.name), {}).get(state.identity)
             if theirs is None:
-                return row("unknown")
+                return make_row("unknown")
             origins = [*(one for one in origins if one is not origin), *theirs.origins]
     own = [one for one in origins if _is_same_state(state, one.kind, one.slot, one.name)]
     elsewhere = [one for one in own if one.part and resumed_state.part and one.part != resumed_state.part]
     if elsewhere and len(elsewhere) == len(own) and same_sharding:
-        return row("other-state", sum(one.share for one in own), holds=state.name)
+        return make_row("other-state", sum(one.share for one in own), holds=state.name)
     others = [one for one in origins if one.kind in _STATE_KINDS and one not in own]
     share = min(1.0, sum(one.share for one in own))
     read = tuple(dict.fromkeys(one.file for one in own if one.file))
     flat = state.kind == "optimizer" and (" tensor " in state.name or state.name.startswith("partition"))
     if share >= (_MOST if flat else WHOLE_SHARE):
         narrower = state.kind == "optimizer" and resumed_state.dtype != state.dtype
-        return row("other-dtype" if narrower else "restored", share, read)
+        return make_row("other-dtype" if narrower else "restored", share, read)
     unseen = tuple(dict.fromkeys(one.file for one in origins if one.kind == "base" and one.file in unrecorded_files))
     if unseen:
-        return row("unknown", share, unseen)
+        return make_row("unknown", share, unseen)
     if state.kind == "average" and not own and all(one.kind == "parameter" for one in others):
-        return row("not-read" if is_written else "not-written")  # it begins again, from the weights
+        return make_row("not-read" if is_written else "not-written")  # it begins again, from the weights
     if others and not own:
         names = ", ".join(dict.fromkeys(" ".join(filter(None, (one.slot, one.name))) for one in others[:3]))
-        return row("other-state", sum(one.share for one in others), holds=names)
+        return make_row("other-state", sum(one.share for one in others), holds=names)
     if own:
-        return row("partly", share, read)
+        return make_row("partly", share, read)
     if not state.trained:
         if not state.drawn or state.kind == "buffer":
-            return row("not-read" if is_written and state.kind == "buffer" and files else "unchanged")
-        return row("drawn-anew")
-    return row("not-read" if is_written else "not-written")
+            return make_row("not-read" if is_written and state.kind == "buffer" and files else "unchanged")
+        return make_row("drawn-anew")
+    return make_row("not-read" if is_written else "not-written")
 
 
 def _resolve_rank_origin(state: HeldState, origin: StateOrigin) -> StateOrigin:

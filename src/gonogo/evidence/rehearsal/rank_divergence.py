@@ -129,9 +129,11 @@ class RankDivergence:
         guards = {f"{guard.path}:{guard.line}" for side in self.sides for guard in side.guards}
         made = [assumption for rank in self.record.ranks for assumption in rank.assumptions]
         direct = next((assumption for assumption in made if assumption.where in guards), None)
-        return direct or next((one for one in dict.fromkeys(made) if is_python_value(one) and self._decides(one)), None)
+        return direct or next(
+            (one for one in dict.fromkeys(made) if is_python_value(one) and self._decides_calls(one)), None
+        )
 
-    def _decides(self, assumption: Assumption) -> bool:
+    def _decides_calls(self, assumption: Assumption) -> bool:
         start = place_of(assumption)
         if start is None or is_library(start.path):
             return False

@@ -34,7 +34,7 @@ def result_report(record: RehearsalRecord) -> ResultReport | None:
     bases = base_rows(first, record.afterwards, [done.life_part for done in record.afterwards])
     told = {plain_name(name) for row in bases if row.status == "drawn" for name in row.names}
     return ResultReport(
-        stages=tuple(map(_stage, record.afterwards)),
+        stages=tuple(map(_result_stage, record.afterwards)),
         is_loaded=loaded is not None,
         states=(
             *(row for row in rows if row.kind == "parameter" or row.status != "unchanged"),
@@ -44,7 +44,7 @@ def result_report(record: RehearsalRecord) -> ResultReport | None:
     )
 
 
-def _stage(record: RehearsalRecord) -> ResultStage:
+def _result_stage(record: RehearsalRecord) -> ResultStage:
     lives = [rank.life for rank in record.ranks if rank.life is not None]
     devices = [device for rank in record.ranks for device in rank.devices]
     hosts = [rank.host for rank in record.ranks if rank.host is not None]
@@ -72,14 +72,14 @@ def _row(state: HeldState, files: Sequence[SavedTensor], loaded: StateMoment | N
     flat = [t for t in files if any(one[:2] == _FLAT_WEIGHTS for one in t.holds) and is_key_of(state, t.key)]
     written = tuple(dict.fromkeys(tensor.file for tensor in own or flat))
 
-    def row(status: StateStatus, share: float = 0.0, read: tuple[str, ...] = ()) -> StateRow:
+    def make_row(status: StateStatus, share: float = 0.0, read: tuple[str, ...] = ()) -> StateRow:
         return StateRow(
             state.kind, state.name, state.slot, status, state.trained, written, read, round(min(share, 1.0), 4),
             state.dtype, state.dtype,
         )  # fmt: skip
 
     if loaded is None:
-        return row("restored" if written else "unchanged" if state.kind == "buffer" else "not-written")
+        return make_row("restored" if written else "unchanged" if state.kind == "buffer" else "not-written")
     held = [one for one in loaded.held if one.kind in ("parameter", "buffer")]
     found = [
         (one, origin) for one in held for origin in one.origins if (origin.kind, "", origin.name) == state.identity
@@ -88,19 +88,19 @@ def _row(state: HeldState, files: Sequence[SavedTensor], loaded: StateMoment | N
     share = sum(origin.share * math.prod(one.shape) for one, origin in found) / size
     read = tuple(dict.fromkeys(origin.file for _, origin in found if origin.file))
     if share >= WHOLE_SHARE:
-        return row("restored", share, read)
+        return make_row("restored", share, read)
     alike = next((one for one in held if one.name == state.name), None)
     if not found and alike is not None:
         parts = [origin for origin in alike.origins if (origin.kind, origin.slot) == _FLAT_WEIGHTS]
         if parts:
-            return row("restored", 1.0, tuple(dict.fromkeys(origin.file for origin in parts)))
+            return make_row("restored", 1.0, tuple(dict.fromkeys(origin.file for origin in parts)))
     if found:
-        return row("partly", share, read)
+        return make_row("partly", share, read)
     if state.kind == "buffer" and (alike is None or not written):
-        return row("unchanged")
+        return make_row("unchanged")
     if alike is None and flat and _may_hold_flat_weights(held):
-        return row("unknown")
-    return row("not-read" if written else "not-written")
+        return make_row("unknown")
+    return make_row("not-read" if written else "not-written")
 
 
 def _may_hold_flat_weights(held: Sequence[HeldState]) -> bool:

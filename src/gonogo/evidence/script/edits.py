@@ -187,7 +187,7 @@ class ScriptEditor:
         if indent.strip() or self._is_continued(line_start):
             single = "\n" not in text and not isinstance(node, _COMPOUND_STATEMENTS)
             return self.replace(start, start, f"{text}; ") if single else None
-        return self.replace(line_start, line_start, self._indented(text, indent))
+        return self.replace(line_start, line_start, self._indent_lines(text, indent))
 
     def insert_after(self, node: ast.stmt, text: str) -> Edit | None:
         """Insert a statement after another one, at its indentation."""
@@ -199,7 +199,7 @@ class ScriptEditor:
             single = "\n" not in text and not isinstance(node, _COMPOUND_STATEMENTS) and (not rest or rest[:1] in b"#;")
             return self.replace(end, end, f"; {text}") if single else None
         at = self._next_line(line_end)
-        lines = self._indented(text, indent)
+        lines = self._indent_lines(text, indent)
         if at == line_end:  # the file has no trailing newline
             return self.replace(at, at, self.newline + lines.removesuffix(self.newline))
         return self.replace(at, at, lines)
@@ -219,7 +219,7 @@ class ScriptEditor:
             return self.insert_before(self.index.tree.body[0], text)
         return self.replace(len(self.data), len(self.data), text + self.newline)
 
-    def _indented(self, text: str, indent: str) -> str:
+    def _indent_lines(self, text: str, indent: str) -> str:
         lines = [indent + line if line.strip() else line for line in text.split("\n")]
         return self.newline.join(lines) + self.newline
 

@@ -76,12 +76,12 @@ class ModuleSearch:
         """The dotted package of a file, by the ``__init__.py`` files above it."""
         parts: list[str] = []
         folder = os.path.dirname(path)
-        while "__init__.py" in self._listing(folder) and len(parts) < 20:
+        while "__init__.py" in self._list_folder(folder) and len(parts) < 20:
             parts.append(os.path.basename(folder))
             folder = os.path.dirname(folder)
         return ".".join(reversed(parts))
 
-    def _listing(self, folder: str) -> frozenset[str]:
+    def _list_folder(self, folder: str) -> frozenset[str]:
         found = self._listings.get(folder)
         if found is None:
             try:
@@ -106,7 +106,7 @@ class ModuleSearch:
 
     def relative_import_file(self, dotted: str, package_root: str) -> str | None:
         """The file of a module that a relative import names, below the folder that contains the package."""
-        return self._in_folder(dotted.split("."), package_root)
+        return self._find_in_folder(dotted.split("."), package_root)
 
     def module(self, dotted: str, folder: str) -> str | None:
         """The file of a module, as a script in ``folder`` would import it; None if the project has none."""
@@ -125,26 +125,26 @@ class ModuleSearch:
         if searched is None:
             searched = self._searched[folder] = {}
             for path in dict.fromkeys(self._search_path(folder)):
-                for name in {name.removesuffix(".py") for name in self._listing(path)}:
+                for name in {name.removesuffix(".py") for name in self._list_folder(path)}:
                     searched.setdefault(name, []).append(path)
         return searched
 
     def _find_module(self, parts: Sequence[str], folder: str) -> str | None:
         for base in self._search(folder).get(parts[0], ()):
-            found = self._in_folder(parts, base)
+            found = self._find_in_folder(parts, base)
             if found is not None:
                 return found
         return None
 
-    def _in_folder(self, parts: Sequence[str], base: str) -> str | None:
+    def _find_in_folder(self, parts: Sequence[str], base: str) -> str | None:
         for i, part in enumerate(parts):
-            listing = self._listing(base)
+            listing = self._list_folder(base)
             last = i + 1 == len(parts)
             if part in listing:
                 inner = os.path.join(base, part)
-                if last and "__init__.py" in self._listing(inner):
+                if last and "__init__.py" in self._list_folder(inner):
                     return os.path.join(inner, "__init__.py")
-                if not last and self._listing(inner):
+                if not last and self._list_folder(inner):
                     base = inner
                     continue
             return os.path.join(base, f"{part}.py") if last and f"{part}.py" in listing else None
@@ -177,7 +177,7 @@ def sys_path_additions(index: ScriptIndex, path: str, cwd: str = "") -> list[Sys
     base = cwd or os.path.dirname(path)
     found: list[SysPathAddition] = []
 
-    def take(node: ast.AST, *, at_front: bool, line: int) -> None:
+    def add_path(node: ast.AST, *, at_front: bool, line: int) -> None:
         folder = reader.folder(node, 0)
         whole = os.path.realpath(os.path.join(base, folder)) if folder is not None else None
         found.append(SysPathAddition(whole, at_front, line))
@@ -192,12 +192,12 @@ def sys_path_additions(index: ScriptIndex, path: str, cwd: str = "") -> list[Sys
         if not (isinstance(func, ast.Attribute) and call.args):
             continue
         if func.attr in ("insert", "append") and _is_sys_path(index, func.value):
-            take(call.args[-1], at_front=func.attr == "insert", line=call.lineno)
+            add_path(call.args[-1], at_front=func.attr == "insert", line=call.lineno)
         elif func.attr == "extend" and _is_sys_path(index, func.value):
             for node in call.args[0].elts if isinstance(call.args[0], (ast.List, ast.Tuple)) else [call.args[0]]:
-                take(node, at_front=False, line=call.lineno)
+                add_path(node, at_front=False, line=call.lineno)
         elif func.attr == "addsitedir" and isinstance(func.value, ast.Name) and func.value.id == "site":
-            take(call.args[0], at_front=False, line=call.lineno)
+            add_path(call.args[0], at_front=False, line=call.lineno)
     for statement in (*index.by_type.get(ast.Assign, ()), *index.by_type.get(ast.AugAssign, ())):
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         if not any(_is_sys_path(index, target) for target in targets):
@@ -205,7 +205,7 @@ def sys_path_additions(index: ScriptIndex, path: str, cwd: str = "") -> list[Sys
         own, kept = _list_with_sys_path(index, statement.value)
         first = isinstance(statement, ast.Assign) and kept != 0
         for node in own if own is not None else [statement.value]:
-            take(node, at_front=first, line=statement.lineno)
+            add_path(node, at_front=first, line=statement.lineno)
     return found
 
 
@@ -305,7 +305,7 @@ class _PathEvaluator:
             ]
             return "".join(part or "" for part in parts) if None not in parts else None
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-            return self._joined([node.left, node.right], depth)
+            return self._join_folders([node.left, node.right], depth)
         if isinstance(node, ast.Attribute) and node.attr in ("pardir", "curdir"):
             return ".." if node.attr == "pardir" else "."
         if isinstance(node, ast.Attribute) and node.attr == "parent":
@@ -325,7 +325,7 @@ class _PathEvaluator:
                 inner = self.folder(node.args[0], depth + 1)
                 return os.path.dirname(inner) if inner is not None else None
             if name == "join":
-                return self._joined(node.args, depth)
+                return self._join_folders(node.args, depth)
             if (
                 name in ("abspath", "realpath", "str", "Path", "PurePath", "normpath", "fspath", "expanduser")
                 and len(node.args) == 1
@@ -337,7 +337,7 @@ class _PathEvaluator:
                 return self.cwd
         return None
 
-    def _joined(self, nodes: Sequence[ast.AST], depth: int) -> str | None:
+    def _join_folders(self, nodes: Sequence[ast.AST], depth: int) -> str | None:
         parts = [self.folder(each, depth + 1) for each in nodes]
         known = [part for part in parts if part is not None]
         return os.path.join(*known) if known and len(known) == len(parts) else None

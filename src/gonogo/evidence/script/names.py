@@ -341,7 +341,7 @@ class NameResolver:
             return ()
         function = resolve_function(self.index, func)
         if function is not None:
-            return self._returned(function, path) or _names_of_element(names, path)
+            return self._kinds_returned(function, path) or _names_of_element(names, path)
         there = self.elsewhere.result(names[0], path) if self.elsewhere is not None else None
         return there or _names_of_element(names, path)
 
@@ -357,7 +357,7 @@ class NameResolver:
             return self.names(classes.elts[at]) if at < len(classes.elts) else ()
         return self.names(classes) if classes is not None and at == 0 else ()
 
-    def _returned(self, function: ast.AST, path: tuple[int, ...]) -> Names:
+    def _kinds_returned(self, function: ast.AST, path: tuple[int, ...]) -> Names:
         key = (function, path)
         if key in self._returning:  # a function that calls itself
             return ()
@@ -377,7 +377,7 @@ class NameResolver:
         """The kinds of the object returned by the top-level function of that name."""
         bindings = self.index.module.names.get(name, [])
         if len(bindings) == 1 and isinstance(bindings[0].node, FUNCTIONS):
-            return self._returned(bindings[0].node, path)
+            return self._kinds_returned(bindings[0].node, path)
         return ()
 
     def _enclosing_class(self, node: ast.AST) -> ast.ClassDef | None:

@@ -43,17 +43,17 @@ def tests_around(index: ScriptIndex, node: ast.AST) -> tuple[ast.expr, ...]:
     child, parent = node, parents.get(node)
     while parent is not None:
         if isinstance(parent, ast.If) and child is not parent.test:
-            found.append(_negate(parent.test) if _is_in_else(child, parent) else parent.test)
+            found.append(_negate_test(parent.test) if _is_in_else(child, parent) else parent.test)
         elif isinstance(parent, ast.IfExp) and child is not parent.test:
-            found.append(parent.test if child is parent.body else _negate(parent.test))
+            found.append(parent.test if child is parent.body else _negate_test(parent.test))
         elif isinstance(parent, ast.BoolOp):
             before = [each for each in parent.values if each is not child]
             at = next((i for i, each in enumerate(parent.values) if each is child), 0)
             negate = isinstance(parent.op, ast.Or)
-            found += [_negate(each) if negate else each for each in before[:at]]
+            found += [_negate_test(each) if negate else each for each in before[:at]]
         if isinstance(child, ast.stmt):
             # ``if rank != 0: return`` earlier in the block: what follows only runs if that test is false.
-            found += [_negate(leave.test) for leave in index.early_exits_before(child)]
+            found += [_negate_test(leave.test) for leave in index.early_exits_before(child)]
         if isinstance(parent, (*FUNCTIONS, ast.Lambda)):
             break
         child, parent = parent, parents.get(parent)
@@ -68,7 +68,7 @@ def _is_in_else(child: ast.AST, parent: ast.If) -> bool:
     return (child.lineno, child.col_offset) >= (first.lineno, first.col_offset)
 
 
-def _negate(test: ast.expr) -> ast.expr:
+def _negate_test(test: ast.expr) -> ast.expr:
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return test.operand
     return ast.copy_location(ast.UnaryOp(op=ast.Not(), operand=test), test)

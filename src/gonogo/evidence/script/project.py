@@ -131,10 +131,10 @@ class Project:
     def script_at(self, path: str, module: str) -> Script | None:
         """The script in a project file, imported as ``module``; None if it can't be read or the limit is reached."""
         if path not in self._at:
-            self._at[path] = self._read(path, module)
+            self._at[path] = self._read_script(path, module)
         return self._at[path]
 
-    def _read(self, path: str, module: str) -> Script | None:
+    def _read_script(self, path: str, module: str) -> Script | None:
         real = os.path.realpath(path)
         if real in self._scripts:
             return self._scripts[real]
@@ -188,7 +188,7 @@ class ProjectView:
             for dotted in self._modules_of(node):
                 parts = dotted.split(".")
                 for i in range(1, len(parts) + 1):
-                    module = self._script(".".join(parts[:i]), getattr(node, "level", 0))
+                    module = self._find_script(".".join(parts[:i]), getattr(node, "level", 0))
                     if module is not None and module is not self.script:
                         found[module] = None
         return tuple(found)
@@ -201,7 +201,7 @@ class ProjectView:
             module
         ]
 
-    def _script(self, dotted: str, level: int = 0) -> Script | None:
+    def _find_script(self, dotted: str, level: int = 0) -> Script | None:
         if not dotted or "" in dotted.split("."):
             return None
         search = self.project.search
@@ -216,17 +216,17 @@ class ProjectView:
     def _at(self, dotted: str) -> tuple[Script, str] | None:
         """The script that defines a dotted name, and the name within it (``""`` for the module itself)."""
         if dotted not in self._found:
-            self._found[dotted] = self._search(dotted)
+            self._found[dotted] = self._search_definition(dotted)
         return self._found[dotted]
 
-    def _search(self, dotted: str) -> tuple[Script, str] | None:
+    def _search_definition(self, dotted: str) -> tuple[Script, str] | None:
         parts = dotted.split(".")
         known = self.project.search.knows(parts[0], self.folder) or self.project.search.knows(parts[0], self.top)
         if not known and parts[0] not in self.project.tops:
             return None
         for i in range(len(parts), 0, -1):
             module = ".".join(parts[:i])
-            script = self._script(module) or self._script(module, 1) or self.project.by_module.get(module)
+            script = self._find_script(module) or self._find_script(module, 1) or self.project.by_module.get(module)
             if script is not None and script is not self.script:
                 return script, ".".join(parts[i:])
         return None

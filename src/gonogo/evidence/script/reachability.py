@@ -42,23 +42,23 @@ class ReachableCode:
         self._classes: dict[str, list[ast.ClassDef]] = {}
         for number, script in enumerate(scripts):
             if script.tree is not None:
-                self._take(script.tree.body, script, entry=number == 0)
+                self._add_statements(script.tree.body, script, entry=number == 0)
                 if number == 0 and entry_function:
                     self._waiting.append((ast.Name(entry_function, ast.Load()), script))
-        self._follow()
+        self._follow_names()
 
     def holds(self, path: str, line: int) -> bool:
         """Whether a line of a script can run, as far as names show."""
         around = [unit for unit in self._units.get(path, ()) if unit.lineno <= line <= (unit.end_lineno or line)]
         return all(unit in self._open for unit in around)
 
-    def _take(self, body: Sequence[ast.stmt], script: Script, *, entry: bool) -> None:
+    def _add_statements(self, body: Sequence[ast.stmt], script: Script, *, entry: bool) -> None:
         for node in body:
             if isinstance(node, _Definition):
                 self._add_definition(node, script)
             elif entry or not _is_main_guard(node):
                 for child in _nested_blocks(node):
-                    self._take(child, script, entry=entry)
+                    self._add_statements(child, script, entry=entry)
                 if not any(True for _ in _nested_blocks(node)):
                     self._waiting.append((node, script))
                 else:
@@ -80,7 +80,7 @@ class ReachableCode:
         if any(_last_name(one) not in _PLAIN_DECORATORS for one in node.decorator_list):
             self._waiting.append((_RegisteredDefinition(node), script))
 
-    def _follow(self) -> None:
+    def _follow_names(self) -> None:
         while self._waiting:
             node, script = self._waiting.pop()
             if isinstance(node, _RegisteredDefinition):

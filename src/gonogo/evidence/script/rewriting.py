@@ -41,7 +41,7 @@ def _hoist_from_block(script: Script, branch: ast.If, block: list[ast.stmt], sta
         body = _lines(script, branch.body[-1])
         if body is None:
             return None
-        return _replace(
+        return _replace_range(
             script, _end_offset(script, branch.body[-1]), _end_offset(script, statement), "\n" + moved.rstrip("\n")
         )
     removed = script.removing_statement(statement)
@@ -196,7 +196,7 @@ def batch_send_recv(script: Script, first: ast.stmt, second: ast.stmt) -> Edits:
     if indent is None:
         return None
     text = f"for work in {distributed}.batch_isend_irecv([{operations}]):\n{indent}    work.wait()"
-    return _replace(script, script.place(first).start, end, text)
+    return _replace_range(script, script.place(first).start, end, text)
 
 
 def _parse_send_recv(script: Script, statement: ast.stmt) -> tuple[str, str, str] | None:
@@ -259,11 +259,11 @@ def _shift_indent(text: str, inner_indent: str, outer_indent: str) -> str:
     )
 
 
-def _replace(script: Script, start: int, end: int, text: str) -> Edits:
+def _replace_range(script: Script, start: int, end: int, text: str) -> Edits:
     return (script.source.place(start, end).edit(text),) if script.editable else None
 
 
 def _replace_lines(script: Script, first: ast.stmt, last: ast.stmt, text: str) -> Edits:
     """Replace whole statements by lines that include their indentation; the trailing newline is kept."""
     start = script.source.line_start(script.place(first).line)
-    return _replace(script, start, _end_offset(script, last), text.rstrip("\n"))
+    return _replace_range(script, start, _end_offset(script, last), text.rstrip("\n"))

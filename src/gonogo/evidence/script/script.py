@@ -57,7 +57,7 @@ class Script(PythonFile):
                     found.setdefault(last, []).append(node)
         return found
 
-    def _candidates(self, pattern: str) -> Iterator[ast.Call]:
+    def _candidate_calls(self, pattern: str) -> Iterator[ast.Call]:
         last = pattern.rpartition(".")[2]
         if any(each in last for each in "*?["):
             return iter(self.index.calls)
@@ -88,7 +88,7 @@ class Script(PythonFile):
         if known is None:
             found: dict[ast.Call, Call] = {}
             for pattern in patterns:
-                for node in self._candidates(pattern):
+                for node in self._candidate_calls(pattern):
                     call = self.call_at(node)
                     if any(matches(pattern, name) for name in call.names):
                         found[node] = call

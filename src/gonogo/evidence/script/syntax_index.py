@@ -79,9 +79,9 @@ class ScriptIndex:
         # Both are filled on demand: a file of ten thousand statements is one block.
         self._blocks: dict[ast.AST, dict[ast.AST, tuple[list[ast.stmt], str, int]]] = {}
         self._leaves: dict[int, list[tuple[int, ast.If]]] = {}
-        self._walk()
+        self._index_tree()
 
-    def _walk(self) -> None:
+    def _index_tree(self) -> None:
         parents = self.parents
         by_type = self.by_type
         stack: list[tuple[Any, Scope]] = [(self.tree, self.module)]

@@ -70,11 +70,11 @@ class ValueResolver:
             return _unknown_value(node)
         self._depth += 1
         try:
-            return self._value(node)
+            return self._evaluate_node(node)
         finally:
             self._depth -= 1
 
-    def _value(self, node: ast.AST) -> Value:
+    def _evaluate_node(self, node: ast.AST) -> Value:
         if isinstance(node, ast.Constant):
             return Value(node.value)
         if isinstance(node, ast.Name):
@@ -110,7 +110,7 @@ class ValueResolver:
                 return Value(known=False, reason=_NAME_NOT_DEFINED.format(name=node.id))
             return Value(Symbol(names[0]))
         found = reaching(self.names.index, scope.names[node.id], scope, node)
-        values = [self._bound(binding, node.id) for binding in found]
+        values = [self._value_of_binding(binding, node.id) for binding in found]
         unknown = next((value for value in values if not value.known), None)
         if unknown is not None:
             return (
@@ -122,7 +122,7 @@ class ValueResolver:
             return values[0]
         return Value(known=False, reason=_SEVERAL_VALUES_REASON.format(name=node.id))
 
-    def _bound(self, binding: Binding, name: str) -> Value:
+    def _value_of_binding(self, binding: Binding, name: str) -> Value:
         if binding.kind == "assign":
             value = binding.value
             for i in binding.path:
@@ -146,7 +146,7 @@ class ValueResolver:
     def _attribute_value(self, node: ast.Attribute) -> Value:
         held = self.names.attribute_bindings(node)
         if held is not None and held[0] is self.names:
-            values = [self._bound(binding, node.attr) for binding in held[1]]
+            values = [self._value_of_binding(binding, node.attr) for binding in held[1]]
             if all(value.known and _is_same_value(value.value, values[0].value) for value in values):
                 return values[0]
             return (
@@ -320,7 +320,7 @@ class ValueResolver:
         bindings = self.names.index.module.names.get(name)
         if not bindings:
             return None
-        values = [self._bound(binding, name) for binding in bindings]
+        values = [self._value_of_binding(binding, name) for binding in bindings]
         same = all(value.known and _is_same_value(value.value, values[0].value) for value in values)
         return values[0] if same else Value(known=False, reason=_SEVERAL_VALUES_REASON.format(name=name))
 

@@ -17,7 +17,7 @@ _PRECEDENCE_LEVELS = (
 )  # fmt: skip
 _ASSIGNMENT_OPERATORS = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="})
 
-Look = Callable[[str, int | None], str | None]
+VariableReader = Callable[[str, int | None], str | None]
 """Returns the value of a variable or of an array element; None if unknown."""
 VariableWriter = Callable[[str, int | None, int | None], None]
 """Sets a variable or an array element; to an unknown number if the value is None."""
@@ -27,7 +27,7 @@ class UnknownNumberError(Exception):
     """The number can't be determined."""
 
 
-def evaluate(text: str, get_variable: Look, set_variable: VariableWriter) -> int | None:
+def evaluate(text: str, get_variable: VariableReader, set_variable: VariableWriter) -> int | None:
     """The value of an expression, or None if it can't be determined; its assignments take effect."""
     tokens: list[str] = []
     position = 0
@@ -42,7 +42,7 @@ def evaluate(text: str, get_variable: Look, set_variable: VariableWriter) -> int
         return 0
     evaluator = _Evaluator(tokens, get_variable, set_variable)
     try:
-        number = evaluator.comma()
+        number = evaluator.parse_comma_list()
         if evaluator.at != len(tokens):
             raise UnknownNumberError
     except UnknownNumberError:
@@ -57,68 +57,70 @@ def evaluate(text: str, get_variable: Look, set_variable: VariableWriter) -> int
 
 
 class _Evaluator:
-    def __init__(self, tokens: list[str], get_variable: Look, set_variable: VariableWriter, depth: int = 0) -> None:
+    def __init__(
+        self, tokens: list[str], get_variable: VariableReader, set_variable: VariableWriter, depth: int = 0
+    ) -> None:
         self.tokens = tokens
         self.at = 0
-        self.look = get_variable
-        self.put = set_variable
+        self.get_variable = get_variable
+        self.set_variable = set_variable
         self.depth = depth
         self.idle = 0
         """In a branch that is not taken: nothing is set."""
 
-    def peek(self) -> str:
+    def peek_token(self) -> str:
         return self.tokens[self.at] if self.at < len(self.tokens) else ""
 
-    def take(self) -> str:
-        token = self.peek()
+    def next_token(self) -> str:
+        token = self.peek_token()
         self.at += 1
         return token
 
-    def comma(self) -> int:
-        number = self.assigned()
-        while self.peek() == ",":
-            self.take()
-            number = self.assigned()
+    def parse_comma_list(self) -> int:
+        number = self.parse_assignment()
+        while self.peek_token() == ",":
+            self.next_token()
+            number = self.parse_assignment()
         return number
 
-    def assigned(self) -> int:
+    def parse_assignment(self) -> int:
         start = self.at
-        target = self.target()
-        if target is not None and self.peek() in _ASSIGNMENT_OPERATORS:
-            operator = self.take()
-            number = self.assigned()
+        target = self.parse_target()
+        if target is not None and self.peek_token() in _ASSIGNMENT_OPERATORS:
+            operator = self.next_token()
+            number = self.parse_assignment()
             if operator != "=":
-                number = self.combined(self.value(target), operator[:-1], number)
-            self.set(target, number)
+                number = self.combine(self.value_of_target(target), operator[:-1], number)
+            self.assign(target, number)
             return number
         self.at = start
-        return self.ternary()
+        return self.parse_ternary()
 
-    def target(self) -> tuple[str, int | None] | None:
-        if not self.peek().isidentifier():
+    def parse_target(self) -> tuple[str, int | None] | None:
+        if not self.peek_token().isidentifier():
             return None
-        name = self.take()
-        if self.peek() != "[":
+        name = self.next_token()
+        if self.peek_token() != "[":
             return name, None
-        self.take()
-        index = self.comma()
-        if self.take() != "]":
+        self.next_token()
+        index = self.parse_comma_list()
+        if self.next_token() != "]":
             raise UnknownNumberError
         return name, index
 
-    def set(self, target: tuple[str, int | None], number: int) -> None:
+    def assign(self, target: tuple[str, int | None], number: int) -> None:
         if not self.idle:
-            self.put(*target, number)
+            self.set_variable(*target, number)
 
-    def value(self, target: tuple[str, int | None]) -> int:
+    def value_of_target(self, target: tuple[str, int | None]) -> int:
         if self.idle:
             return 0
-        text = self.look(*target)
+        text = self.get_variable(*target)
         if text is None:
             raise UnknownNumberError
-        return self.number(text)
+        return self.parse_number(text)
 
-    def number(self, text: str) -> int:
+    def parse_number(self, text: str) -> int:
         text = text.strip()
         sign = -1 if text.startswith("-") else 1
         digits = text.lstrip("-+") if text[:1] in "-+" and text else text
@@ -137,47 +139,47 @@ class _Evaluator:
             except ValueError:
                 raise UnknownNumberError from None
         if text.isidentifier() and self.depth < _MAX_DEPTH:
-            other = self.look(text, None)
+            other = self.get_variable(text, None)
             if other is None:
                 raise UnknownNumberError
             self.depth += 1
             try:
-                return self.number(other)
+                return self.parse_number(other)
             finally:
                 self.depth -= 1
         raise UnknownNumberError
 
-    def ternary(self) -> int:
-        condition = self.level(0)
-        if self.peek() != "?":
+    def parse_ternary(self) -> int:
+        condition = self.parse_binary(0)
+        if self.peek_token() != "?":
             return condition
-        self.take()
+        self.next_token()
         self.idle += not condition
-        yes = self.assigned()
+        yes = self.parse_assignment()
         self.idle -= not condition
-        if self.take() != ":":
+        if self.next_token() != ":":
             raise UnknownNumberError
         self.idle += bool(condition)
-        no = self.assigned()
+        no = self.parse_assignment()
         self.idle -= bool(condition)
         return yes if condition else no
 
-    def level(self, depth: int) -> int:
+    def parse_binary(self, depth: int) -> int:
         if depth == len(_PRECEDENCE_LEVELS):
-            return self.unary()
-        left = self.level(depth + 1)
-        while self.peek() in _PRECEDENCE_LEVELS[depth]:
-            operator = self.take()
+            return self.parse_unary()
+        left = self.parse_binary(depth + 1)
+        while self.peek_token() in _PRECEDENCE_LEVELS[depth]:
+            operator = self.next_token()
             if operator == "**":
-                return self.combined(left, operator, self.level(depth))
+                return self.combine(left, operator, self.parse_binary(depth))
             settled = (operator == "&&" and not left) or (operator == "||" and left != 0)
             self.idle += settled
-            right = self.level(depth + 1)
+            right = self.parse_binary(depth + 1)
             self.idle -= settled
-            left = self.combined(left, operator, right)
+            left = self.combine(left, operator, right)
         return left
 
-    def combined(self, left: int, operator: str, right: int) -> int:
+    def combine(self, left: int, operator: str, right: int) -> int:
         found = combined(left, operator, right)
         if found is None:
             if self.idle:
@@ -185,35 +187,35 @@ class _Evaluator:
             raise UnknownNumberError
         return found
 
-    def unary(self) -> int:
-        token = self.peek()
+    def parse_unary(self) -> int:
+        token = self.peek_token()
         if token in ("++", "--"):
-            self.take()
-            target = self.target()
+            self.next_token()
+            target = self.parse_target()
             if target is None:
                 raise UnknownNumberError
-            number = self.value(target) + (1 if token == "++" else -1)
-            self.set(target, number)
+            number = self.value_of_target(target) + (1 if token == "++" else -1)
+            self.assign(target, number)
             return number
         if token in ("-", "+", "!", "~"):
-            self.take()
-            operand = self.unary()
+            self.next_token()
+            operand = self.parse_unary()
             return {"-": -operand, "+": operand, "!": int(not operand), "~": ~operand}[token]
         if token == "(":
-            self.take()
-            number = self.comma()
-            if self.take() != ")":
+            self.next_token()
+            number = self.parse_comma_list()
+            if self.next_token() != ")":
                 raise UnknownNumberError
             return number
-        target = self.target()
+        target = self.parse_target()
         if target is not None:
-            number = self.value(target)
-            if self.peek() in ("++", "--"):
-                self.set(target, number + (1 if self.take() == "++" else -1))
+            number = self.value_of_target(target)
+            if self.peek_token() in ("++", "--"):
+                self.assign(target, number + (1 if self.next_token() == "++" else -1))
             return number
         if not token[:1].isdecimal():
             raise UnknownNumberError
-        return self.number(self.take())
+        return self.parse_number(self.next_token())
 
 
 def combined(left: int | None, operator: str, right: int | None) -> int | None:

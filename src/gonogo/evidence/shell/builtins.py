@@ -332,37 +332,37 @@ def _getopts(arguments: Sequence[ShellWord], state: State, place: Place) -> Exit
     spec, name = texts[0] or "", texts[1] or ""
     within = state.option_at
 
-    def put(variable: str, text: str) -> None:
+    def assign_variable(variable: str, text: str) -> None:
         state.set(variable, Variable((Piece(text, place.source, place.start, place.end),), place))
 
     word = given[index - 1] if 0 < index <= len(given) else None
     if word is None or (within == 0 and (not word.startswith("-") or word in ("-", "--"))):
-        put(name, "?")
-        put("OPTIND", str(index + 1 if word == "--" else index))
+        assign_variable(name, "?")
+        assign_variable("OPTIND", str(index + 1 if word == "--" else index))
         return FAILURE
     letter = word[within or 1]
     within = (within or 1) + 1
     known = spec.find(letter) if letter != ":" else -1
     if known < 0:
-        put(name, "?")
+        assign_variable(name, "?")
         state.variables["OPTARG"] = Variable(unset=True)
     elif spec[known + 1 : known + 2] == ":":
         argument = word[within:] or (given[index] if index < len(given) else None)
         index += 0 if word[within:] else 1
         within = len(word)
         if argument is None:
-            put(name, "?")
+            assign_variable(name, "?")
             state.variables["OPTARG"] = Variable(unset=True)
         else:
-            put(name, letter)
-            put("OPTARG", argument)
+            assign_variable(name, letter)
+            assign_variable("OPTARG", argument)
     else:
-        put(name, letter)
+        assign_variable(name, letter)
         state.variables["OPTARG"] = Variable(unset=True)
     if within >= len(word):
         index, within = index + 1, 0
     state.option_at = within
-    put("OPTIND", str(min(index, len(given) + 1)))
+    assign_variable("OPTIND", str(min(index, len(given) + 1)))
     return SUCCESS
 
 

@@ -30,7 +30,7 @@ def follow(shell: Shell, node: Any, state: State) -> ExitStatus:
     if kind == "redirected_statement":
         return _run_redirected(shell, node, state)
     if kind == "list":
-        return _list(shell, node, state)
+        return _run_list(shell, node, state)
     if kind == "pipeline":
         return _run_pipeline(shell, node, state)
     if kind == "subshell":
@@ -49,13 +49,13 @@ def follow(shell: Shell, node: Any, state: State) -> ExitStatus:
     if kind == "test_command":
         return holds(shell, node, state)
     if kind == "if_statement":
-        return _if(shell, node, state)
+        return _run_if(shell, node, state)
     if kind == "case_statement":
         return _run_case(shell, node, state)
     if kind == "for_statement":
-        return _for(shell, node, state)
+        return _run_for(shell, node, state)
     if kind in ("while_statement", "c_style_for_statement"):
-        return _while(shell, node, state)
+        return _run_while(shell, node, state)
     if kind == "function_definition":
         name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
         if name is not None and body is not None:
@@ -71,7 +71,7 @@ def _arithmetic(shell: Shell, node: Any, state: State) -> ExitStatus:
     return UNSURE if number is None else ExitStatus(number != 0)
 
 
-def _list(shell: Shell, node: Any, state: State) -> ExitStatus:
+def _run_list(shell: Shell, node: Any, state: State) -> ExitStatus:
     # `a && b && c …` nests to the left: walk down without recursion.
     chain: list[tuple[str, Any]] = []
     current = node
@@ -125,7 +125,7 @@ def _run_pipeline(shell: Shell, node: Any, state: State) -> ExitStatus:
     return status
 
 
-def _if(shell: Shell, node: Any, state: State) -> ExitStatus:
+def _run_if(shell: Shell, node: Any, state: State) -> ExitStatus:
     possible: list[State] = []
     clause = node
     clauses = [child for child in node.children if child.type in ("elif_clause", "else_clause")]
@@ -210,7 +210,7 @@ def _match_patterns(shell: Shell, item: Any, text: str | None, state: State) -> 
     return results, end
 
 
-def _for(shell: Shell, node: Any, state: State) -> ExitStatus:
+def _run_for(shell: Shell, node: Any, state: State) -> ExitStatus:
     variable, body = node.child_by_field_name("variable"), node.child_by_field_name("body")
     if variable is None or body is None:
         return UNSURE
@@ -281,7 +281,7 @@ def _c_style_for(shell: Shell, node: Any, state: State, body: Any) -> ExitStatus
     return _loop_unknown_times(shell, node, state, [body], "")
 
 
-def _while(shell: Shell, node: Any, state: State) -> ExitStatus:
+def _run_while(shell: Shell, node: Any, state: State) -> ExitStatus:
     body = node.child_by_field_name("body")
     if body is None:
         return UNSURE

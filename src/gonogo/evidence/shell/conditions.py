@@ -68,7 +68,7 @@ def test_words(shell: Reading, words: Sequence[SyntaxWord], state: State) -> Exi
             if made.many:
                 return UNSURE
             tested.append(TestOperand(made.value, arguments=arguments))
-    found, rest = _either(tested, 0)
+    found, rest = _or_expression(tested, 0)
     return UNSURE if rest else found
 
 
@@ -96,11 +96,11 @@ def _unset_operand(shell: Reading, word: SyntaxWord, state: State) -> TestOperan
 # test, [
 
 
-def _either(words: list[TestOperand], depth: int) -> tuple[ExitStatus, list[TestOperand]]:
+def _or_expression(words: list[TestOperand], depth: int) -> tuple[ExitStatus, list[TestOperand]]:
     left, rest = _and_expression(words, depth)
     while rest and rest[0].text == "-o":
         right, rest = _and_expression(rest[1:], depth)
-        left = _combined(left, False, right)
+        left = _combine_statuses(left, False, right)
     return left, rest
 
 
@@ -108,7 +108,7 @@ def _and_expression(words: list[TestOperand], depth: int) -> tuple[ExitStatus, l
     left, rest = _primary_expression(words, depth)
     while rest and rest[0].text == "-a":
         right, rest = _primary_expression(rest[1:], depth)
-        left = _combined(left, True, right)
+        left = _combine_statuses(left, True, right)
     return left, rest
 
 
@@ -124,7 +124,7 @@ def _primary_expression(words: list[TestOperand], depth: int) -> tuple[ExitStatu
         found, rest = _primary_expression(words[1:], depth + 1)
         return found.negated(), rest
     if first == "(" and len(words) > 2:
-        found, rest = _either(words[1:], depth + 1)
+        found, rest = _or_expression(words[1:], depth + 1)
         return found, rest[1:] if rest and rest[0].text == ")" else rest
     if first in _UNARY_OPERATORS and len(words) > 1 and not (len(words) > 2 and words[1].text in ("-a", "-o")):
         return unary(first, words[1]), words[2:]
@@ -160,7 +160,7 @@ def compared(first: TestOperand, operator: str, second: TestOperand, pattern: st
     return ExitStatus(same == (operator != "!="), assumed)
 
 
-def _combined(left: ExitStatus, conjunction: bool, right: ExitStatus) -> ExitStatus:
+def _combine_statuses(left: ExitStatus, conjunction: bool, right: ExitStatus) -> ExitStatus:
     decisive = not conjunction
     for each in (left, right):
         if each.success is decisive:
@@ -205,7 +205,7 @@ class _DoubleBracketTest:
         left = self.both()
         while self.sign() == b"||":
             self.at += 2
-            left = _combined(left, False, self.both())
+            left = _combine_statuses(left, False, self.both())
         return left
 
     def both(self) -> ExitStatus:
@@ -213,7 +213,7 @@ class _DoubleBracketTest:
         left = self.primary()
         while self.sign() == b"&&":
             self.at += 2
-            left = _combined(left, True, self.primary())
+            left = _combine_statuses(left, True, self.primary())
         return left
 
     def primary(self) -> ExitStatus:

@@ -100,9 +100,9 @@ def declare(shell: Reading, simple: SimpleCommand, words: Sequence[ShellWord], s
             _save_outer_value(program, name, state)
             if equals:
                 piece = Piece(value, word.place.source, word.place.start, word.place.end)
-                _declare(name, Variable((piece,), word.place), state, exported)
+                _declare_variable(name, Variable((piece,), word.place), state, exported)
             elif removing or exported:
-                _export(name, state, exported and not removing)
+                _export_variable(name, state, exported and not removing)
             elif program == "local" and state.locals:
                 state.variables[name] = Variable(unset=True)
         if not isinstance(each, ShellAssignment):
@@ -113,7 +113,7 @@ def declare(shell: Reading, simple: SimpleCommand, words: Sequence[ShellWord], s
         if computed or keyed or braced:
             piece = Piece(None, shell.source, each.start_byte, each.end_byte, many=keyed)
             variable = Variable((piece,), shell.place(each))
-        _declare(name, variable, state, exported)
+        _declare_variable(name, variable, state, exported)
     return status
 
 
@@ -123,13 +123,13 @@ def _save_outer_value(program: str, name: str, state: State) -> None:
         state.locals[-1].setdefault(name, state.variables.get(name))
 
 
-def _declare(name: str, variable: Variable, state: State, exported: bool) -> None:
+def _declare_variable(name: str, variable: Variable, state: State, exported: bool) -> None:
     state.set(name, variable)
     if exported:
         state.variables[name] = msgspec.structs.replace(state.variables[name], exported=True)
 
 
-def _export(name: str, state: State, exported: bool) -> None:
+def _export_variable(name: str, state: State, exported: bool) -> None:
     variable = state.variables.get(name)
     if variable is not None and not variable.unset:
         state.variables[name] = msgspec.structs.replace(variable, exported=exported)

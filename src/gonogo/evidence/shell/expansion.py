@@ -212,11 +212,11 @@ def _expand_tilde(
     alone = len(parts) == 1
     home = _home_folder(state)
 
-    def at_home(match: re.Match[str]) -> str:
+    def expand_tilde(match: re.Match[str]) -> str:
         return match[1] + home if match[2] or alone else match[0]
 
     sign = r"(^|:)~(?=(/)|:|$)" if is_assignment or prefix is not None else r"(^)~(?=(/)|$)"
-    changed = text[:begin] + re.sub(sign, at_home, text[begin:])
+    changed = text[:begin] + re.sub(sign, expand_tilde, text[begin:])
     if changed == text:
         return items
     return [msgspec.structs.replace(first, text=changed, literal=False), *items[1:]]
@@ -273,7 +273,7 @@ def number_in(shell: Reading, start: int, end: int, state: State) -> int | None:
 def number_of(shell: Reading, text: str, syntax_node: Any, state: State) -> int | None:
     """The value of an arithmetic expression that is already expanded."""
 
-    def look(name: str, index: int | None) -> str | None:
+    def look_up_variable(name: str, index: int | None) -> str | None:
         variable = state.variables.get(name)
         if index is not None:
             words = variable.array if variable is not None else None
@@ -285,7 +285,7 @@ def number_of(shell: Reading, text: str, syntax_node: Any, state: State) -> int 
         found, _assumed = look_up(shell, syntax_node, name, state, split=False)
         return text_of(found) if found is not None else None
 
-    def put(name: str, index: int | None, number: int | None) -> None:
+    def assign_variable(name: str, index: int | None, number: int | None) -> None:
         place = shell.place(syntax_node)
         piece = Piece(None if number is None else str(number), shell.source, place.start, place.end)
         if index is None:
@@ -293,7 +293,7 @@ def number_of(shell: Reading, text: str, syntax_node: Any, state: State) -> int 
         else:
             state.set(name, array_with_element(state.variables.get(name), index, ShellWord((piece,), place)))
 
-    return evaluate(text, look, put)
+    return evaluate(text, look_up_variable, assign_variable)
 
 
 def array_with_element(before: Variable | None, index: int | None, word: ShellWord) -> Variable:

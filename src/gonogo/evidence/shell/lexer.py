@@ -141,7 +141,7 @@ class Lexer:
             at = self.blanks(at)
             if at >= self.limit:
                 break
-            operator = self._redirect(at)
+            operator = self._redirect_operator(at)
             if operator:
                 target = self.word(self.blanks(at + len(operator)))
                 redirects.append(Redirect(operator.decode(), target))
@@ -160,7 +160,7 @@ class Lexer:
                 break
             at = end = word.end_byte
             digits = data[word.start_byte : word.end_byte]
-            if digits.isdigit() and at < self.limit and data[at] in b"<>" and self._redirect(at):
+            if digits.isdigit() and at < self.limit and data[at] in b"<>" and self._redirect_operator(at):
                 continue  # 2>
             if not words:
                 declares = plain_text(word) in _DECLARATION_BUILTINS
@@ -206,7 +206,7 @@ class Lexer:
             return False
         return byte in _WORD_ENDS or (byte == 13 and self.data[offset + 1 : offset + 2] in (b"\n", b""))
 
-    def _redirect(self, offset: int) -> bytes:
+    def _redirect_operator(self, offset: int) -> bytes:
         if self.data[offset] not in b"<>&" or self.data[offset : offset + 2] in (b"<(", b">("):
             return b""
         return next((each for each in _REDIRECTS if self.data.startswith(each, offset, self.limit)), b"")
@@ -229,12 +229,12 @@ class Lexer:
         stop += 2 if appending else 1
         name = match[1].decode()
         if self.data[stop : stop + 1] == b"(" and index is None:
-            array, end = self._array(stop + 1)
+            array, end = self._array_words(stop + 1)
             return ShellAssignment(name, offset, end, appending, None, None, array)
         word = self.word(stop)
         return ShellAssignment(name, offset, word.end_byte, appending, index, word)
 
-    def _array(self, offset: int) -> tuple[tuple[SyntaxWord, ...], int]:
+    def _array_words(self, offset: int) -> tuple[tuple[SyntaxWord, ...], int]:
         found: list[SyntaxWord] = []
         while True:
             offset = self.blanks(offset, lines=True)
@@ -308,14 +308,14 @@ class Lexer:
         data = self.data
         nested = 0
 
-        def take() -> None:
+        def add_literal() -> None:
             if at > begin:
                 parts.append(Literal(begin, at, False, decoded(data[begin:at])))
 
         while at < self.limit:
             byte = data[at]
             if byte in b"<>" and data[at + 1 : at + 2] == b"(" and not pattern:
-                take()
+                add_literal()
                 close = self._closing(at + 2, 41)
                 end = self.limit if close is None else close + 1
                 parts.append(UnsupportedSyntax(at, end))
@@ -332,7 +332,7 @@ class Lexer:
                 before = at
                 made, end = self._read_special(at, quoted=False)
                 if made is not None:
-                    take()
+                    add_literal()
                     parts += made
                     begin = end
                 at = end
@@ -340,7 +340,7 @@ class Lexer:
                     break
                 continue
             at += 1
-        take()
+        add_literal()
         return SyntaxWord(tuple(parts), start, at)
 
     def text(
@@ -393,10 +393,10 @@ class Lexer:
             return [Substitution(offset, stop, quoted, (offset + 1, stop - 1), True)], stop
         following = data[offset + 1 : offset + 2]
         if following == b"'" and not quoted:
-            return self._ansi(offset)
+            return self._ansi_c_string(offset)
         if following == b'"' and not quoted:
             return self._read_special(offset + 1, quoted=False)
-        return self._dollar(offset, quoted)
+        return self._dollar_expansion(offset, quoted)
 
     def _read_escape(self, offset: int) -> tuple[list[WordPart], int]:
         data = self.data
@@ -411,7 +411,7 @@ class Lexer:
             stop += 1
         return [Literal(offset + 1, stop, True, decoded(data[offset + 1 : stop]))], stop
 
-    def _ansi(self, offset: int) -> tuple[list[WordPart], int]:
+    def _ansi_c_string(self, offset: int) -> tuple[list[WordPart], int]:
         stop = offset + 2
         while stop < self.limit and self.data[stop] != 39:
             stop += 2 if self.data[stop] == 92 else 1
@@ -428,7 +428,7 @@ class Lexer:
         at = begin = start
         data = self.data
 
-        def take() -> None:
+        def add_literal() -> None:
             if at > begin:
                 parts.append(Literal(begin, at, True, decoded(data[begin:at])))
 
@@ -436,25 +436,25 @@ class Lexer:
             byte = data[at]
             if byte == 92 and at + 1 < end:
                 if data[at + 1 : at + 3] == b"\r\n":
-                    take()
+                    add_literal()
                     at = begin = at + 3
                 elif data[at + 1] == 10:
-                    take()
+                    add_literal()
                     at = begin = at + 2
                 elif data[at + 1] in (b"$`\\" if heredoc else b'$`"\\}' if argument else b'$`"\\'):
-                    take()
+                    add_literal()
                     begin, at = at + 1, at + 2
                 else:
                     at += 2
                 continue
             if argument and byte == 34:
-                take()
+                add_literal()
                 at = begin = at + 1
                 continue
             if byte in (36, 96):
                 made, stop = self._read_special(at, quoted=True)
                 if made is not None:
-                    take()
+                    add_literal()
                     parts += made
                     at = begin = stop
                 else:
@@ -462,10 +462,10 @@ class Lexer:
                 continue
             at += 1
         at = end
-        take()
+        add_literal()
         return parts
 
-    def _dollar(self, offset: int, quoted: bool) -> tuple[list[WordPart] | None, int]:
+    def _dollar_expansion(self, offset: int, quoted: bool) -> tuple[list[WordPart] | None, int]:
         data = self.data
         following = data[offset + 1 : offset + 2]
         if offset + 1 >= self.limit or not following:

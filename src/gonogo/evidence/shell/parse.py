@@ -72,7 +72,7 @@ def parse_script(source: SourceFile, part: tuple[int, int] | None = None) -> Any
     gap = _unreadable(source, start, end)
     root = None
     if gap is None:
-        root, gap = _parsed(source, part)
+        root, gap = _parse_shell(source, part)
     if gap is not None:
         source.gap = source.gap or gap
     return root
@@ -92,13 +92,15 @@ def _unreadable(source: SourceFile, start: int, end: int) -> Text | None:
     return _NUL.format(line=source.line_of(nul))
 
 
-def _parsed(source: SourceFile, part: tuple[int, int] | None) -> tuple[Any, Text | None]:
+def _parse_shell(source: SourceFile, part: tuple[int, int] | None) -> tuple[Any, Text | None]:
     import tree_sitter
 
     data = source.data
     parser = tree_sitter.Parser(_bash_language())
     if part is not None:
-        parser.included_ranges = [tree_sitter.Range(_point(source, part[0]), _point(source, part[1]), *part)]
+        parser.included_ranges = [
+            tree_sitter.Range(_tree_sitter_point(source, part[0]), _tree_sitter_point(source, part[1]), *part)
+        ]
     reached = 0
     latest = time.thread_time() + _MAX_SECONDS
 
@@ -120,7 +122,7 @@ def _parsed(source: SourceFile, part: tuple[int, int] | None) -> tuple[Any, Text
     return tree.root_node, None
 
 
-def _point(source: SourceFile, offset: int) -> tuple[int, int]:
+def _tree_sitter_point(source: SourceFile, offset: int) -> tuple[int, int]:
     line = source.line_of(offset)
     return line - 1, offset - source.line_start(line)
 

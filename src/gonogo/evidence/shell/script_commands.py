@@ -40,7 +40,7 @@ def read_shell(
     commands are those that a shell comes to without it, and the others are marked as never run.
     """
 
-    def read(*, strict: bool) -> Shell:
+    def run_script(*, strict: bool) -> Shell:
         shell = Shell(source, initial_variables, output, follow)
         shell.strict, shell.posix, shell.made_before = strict, posix, made_before
         state = State(cwd)
@@ -60,11 +60,11 @@ def read_shell(
             pass
         return shell
 
-    shell = read(strict=False)
+    shell = run_script(strict=False)
     if notes is not None:
         notes += shell.notes
     if any(one.sure for one in shell.absent):
-        return _as_run_without(shell.commands, read(strict=True))
+        return _as_run_without(shell.commands, run_script(strict=True))
     return shell.commands
 
 
@@ -72,22 +72,22 @@ def _as_run_without(commands: list[ShellCommand], strict: Shell) -> list[ShellCo
     """The commands as ``strict`` comes to them, and those that it never comes to, marked as such."""
     reached: dict[tuple[str, int, int], list[ShellCommand]] = {}
     for command in strict.commands:
-        reached.setdefault(_key(command.place), []).append(command)
-    failed = [_key(one.place) for one in strict.absent if one.sure]
+        reached.setdefault(_place_key(command.place), []).append(command)
+    failed = [_place_key(one.place) for one in strict.absent if one.sure]
     found: list[ShellCommand] = []
     taken: set[tuple[str, int, int]] = set()
     for command in commands:
-        key = _key(command.place)
+        key = _place_key(command.place)
         if key in reached:
             found += reached[key] if key not in taken else []
             taken.add(key)
             continue
-        why = next((one for one in reversed(command.absent) if _key(one.place) in failed), None)
+        why = next((one for one in reversed(command.absent) if _place_key(one.place) in failed), None)
         found.append(msgspec.structs.replace(command, never=why))
     return found
 
 
-def _key(place: Place) -> tuple[str, int, int]:
+def _place_key(place: Place) -> tuple[str, int, int]:
     return place.source.path, place.start, place.end
 
 

@@ -195,7 +195,7 @@ class Shell(Reading):
         if node.type not in _CONTAINER_STATEMENTS and self._statement is None:
             self._statement = self.place(node)
         try:
-            status = self._follow(node, state)
+            status = self._run_node(node, state)
         finally:
             self._statement = before
             self._depth -= 1
@@ -209,7 +209,7 @@ class Shell(Reading):
             state.ended = True
         return status
 
-    def _follow(self, node: Any, state: State) -> ExitStatus:
+    def _run_node(self, node: Any, state: State) -> ExitStatus:
         kind = node.type
         if kind == "command":
             return self.command(node, state, node)
@@ -233,7 +233,7 @@ class Shell(Reading):
         at = node.start_byte
         while True:
             simple = Lexer(self.source.data, self.limit).simple(at)
-            status = self._simple(simple, state, node, redirected_node, (standard_input, input_place))
+            status = self._run_simple_command(simple, state, node, redirected_node, (standard_input, input_place))
             self._reached = max(self._reached, simple.end_byte)
             # tree-sitter merges `N=1` and the following line into one command.
             following = Lexer(self.source.data, self.limit).blanks(simple.end_byte, lines=True)
@@ -247,7 +247,7 @@ class Shell(Reading):
                     return UNSURE
                 return self.statements(root.children, state)
 
-    def _simple(
+    def _run_simple_command(
         self,
         simple: SimpleCommand,
         state: State,
@@ -297,7 +297,9 @@ class Shell(Reading):
         if name is None:
             return None
         if name in state.functions:
-            return self._with_temporary_variables(prefix_assignments, state, lambda: self._call(name, words[1:], state))
+            return self._with_temporary_variables(
+                prefix_assignments, state, lambda: self._call_function(name, words[1:], state)
+            )
         if name in _DECLARING:
             return declare(self, simple, words, state)
         if name == "unset":
@@ -387,7 +389,7 @@ class Shell(Reading):
             )
         )
 
-    def _call(self, name: str, arguments: Sequence[ShellWord], state: State) -> ExitStatus:
+    def _call_function(self, name: str, arguments: Sequence[ShellWord], state: State) -> ExitStatus:
         body, source = state.functions[name]
         if self._depth + 3 > _MAX_DEPTH:
             return UNSURE
@@ -456,7 +458,7 @@ class Shell(Reading):
             return UNSURE
         if split[0].value != "eval":
             if split[0].value in state.functions:
-                return self._call(split[0].value, split[1:], state)
+                return self._call_function(split[0].value, split[1:], state)
             status = self._run_builtin(split[0].value, split[1:], state, place)
             if status is not None:
                 return status

@@ -143,7 +143,7 @@ def _simple_command_output(name: str, values: list[str], state: State) -> str | 
     if name == "getopt" and not state.positional and not state.arguments_given:
         return " --"
     if name == "seq":
-        return _sequence(values)
+        return _seq_output(values)
     if name == "expr" and len(values) == 3:
         left, operator, right = (value.strip() for value in values)
         result = combined(whole_number_in(left), operator, whole_number_in(right))
@@ -153,7 +153,7 @@ def _simple_command_output(name: str, values: list[str], state: State) -> str | 
     return None
 
 
-def _sequence(values: list[str]) -> str | None:
+def _seq_output(values: list[str]) -> str | None:
     separator = "\n"
     if values[:1] == ["-s"]:
         separator, values = values[1] if len(values) > 1 else "\n", values[2:]

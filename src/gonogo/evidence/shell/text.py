@@ -113,7 +113,7 @@ def words_of(
     words: list[ShellWord] = []
     current: list[Piece] = []
 
-    def end(*, include_empty: bool = False) -> None:
+    def end_word(*, include_empty: bool = False) -> None:
         if include_empty or any(piece.quoted or piece.text is None or piece.text for piece in current):
             there = tuple(current)
             words.append(ShellWord(there, _place_of(there, place), quoted or any(piece.quoted for piece in there)))
@@ -121,14 +121,14 @@ def words_of(
 
     for item in items:
         if item is None:
-            end()
+            end_word()
             continue
         for atom in _split_piece(item, 0, separators):
             if isinstance(atom, Piece):
                 current.append(atom)
             else:
-                end(include_empty=atom)
-    end()
+                end_word(include_empty=atom)
+    end_word()
     if len(words) == 1:
         return [ShellWord(words[0].pieces, place, words[0].quoted)]
     return words or ([ShellWord((), place, True)] if quoted else [])

@@ -115,7 +115,7 @@ class CollectiveRingBuffer:
         entry = _RecordedCall(operator, group, index)
         entry.phase, entry.step = self.phase, self.step
         entry.shapes, entry.dtype = _shapes_and_dtype(arguments, kwargs)
-        entry.peer = _peer(operator, arguments, kwargs)
+        entry.peer = _peer_rank(operator, arguments, kwargs)
         frame: Any = sys._getframe(2)
         stack = entry.stack
         for _ in range(_MAX_STACK_DEPTH):
@@ -131,7 +131,7 @@ class CollectiveRingBuffer:
         within = self._within
 
         @functools.wraps(original)
-        def watched(*arguments: Any, **named: Any) -> Any:
+        def watched_collective(*arguments: Any, **named: Any) -> Any:
             if _GUARD_PART in off or getattr(within, "a_call", False):
                 return original(*arguments, **named)
             within.a_call = True
@@ -150,8 +150,8 @@ class CollectiveRingBuffer:
                 if entry is not None:
                     entry.over = True
 
-        watched.gonogo_watches = original  # type: ignore[attr-defined]
-        return watched
+        watched_collective.gonogo_watches = original  # type: ignore[attr-defined]
+        return watched_collective
 
     def collectives(self) -> tuple[CalledCollective, ...]:
         """The last calls as records, the latest last."""
@@ -193,7 +193,7 @@ def _group_name(operator: str, arguments: tuple[Any, ...], kwargs: dict[str, Any
     return str(getattr(group, "group_name", ""))
 
 
-def _peer(operator: str, arguments: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
+def _peer_rank(operator: str, arguments: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
     at = _PEER_ARGUMENT_INDEX.get(operator)
     if at is None:
         return None

@@ -112,15 +112,15 @@ class MemoryWatch:
         if memory_sample.host_bytes:
             # The ranks on a machine share its memory, and are assumed to grow alike.
             sharing = int(os.environ.get("LOCAL_WORLD_SIZE", "1") or 1)
-            yield from self._add(
+            yield from self._add_held_bytes(
                 "host-memory", step, memory_sample.host_bytes, memory_sample.host_available, sharing, median
             )
         if memory_sample.gpu_total:
             cached = memory_sample.gpu_reserved - memory_sample.gpu_allocated
             left = memory_sample.gpu_total - memory_sample.gpu_used + cached
-            yield from self._add("gpu-memory", step, memory_sample.gpu_allocated, left, 1, median)
+            yield from self._add_held_bytes("gpu-memory", step, memory_sample.gpu_allocated, left, 1, median)
 
-    def _add(
+    def _add_held_bytes(
         self, memory_kind: _MemoryKind, step: int, held_bytes: int, left: int, sharing_ranks: int, median: float
     ) -> Iterator[WarningRecord]:
         self._trends[memory_kind].add(step, held_bytes)

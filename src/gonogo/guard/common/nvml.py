@@ -24,7 +24,7 @@ class GpuMemory(msgspec.Struct, frozen=True):
 
 
 @cache
-def _library() -> Any:
+def _load_nvml() -> Any:
     try:
         library = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
@@ -34,14 +34,14 @@ def _library() -> Any:
 
 def _query_string(function: str, *arguments: Any) -> str:
     buffer = ctypes.create_string_buffer(128)
-    answer = getattr(_library(), function)(*arguments, buffer, 128)
+    answer = getattr(_load_nvml(), function)(*arguments, buffer, 128)
     return buffer.value.decode(errors="replace") if answer == 0 else ""
 
 
 @cache
 def _handle(local_rank: int) -> Any:
     """The GPU that a rank uses, according to ``CUDA_VISIBLE_DEVICES`` and its local rank, or None."""
-    library = _library()
+    library = _load_nvml()
     if library is None:
         return None
     names = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
@@ -58,7 +58,7 @@ def _handle(local_rank: int) -> Any:
 
 def driver_version() -> str:
     """Version of the NVIDIA driver; empty if there is none."""
-    return _query_string("nvmlSystemGetDriverVersion") if _library() is not None else ""
+    return _query_string("nvmlSystemGetDriverVersion") if _load_nvml() is not None else ""
 
 
 def gpu_of(local_rank: int) -> GpuRecord | None:
@@ -76,6 +76,6 @@ def memory_of(local_rank: int) -> GpuMemory | None:
     if handle is None:
         return None
     memory = _Memory()
-    if _library().nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)) != 0:
+    if _load_nvml().nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)) != 0:
         return None
     return GpuMemory(memory.total, memory.used)

@@ -50,7 +50,7 @@ class RecordWriter:
             self._file = os.open(records_path(folder, rank), flags | os.O_APPEND, 0o666)
             self._beat = os.open(heartbeat_path(folder, rank), flags, 0o666)
         except OSError as error:
-            self._fail(error)
+            self._stop_writing(error)
 
     def put(self, record: Record) -> None:
         """Queue a record, without any I/O."""
@@ -72,7 +72,7 @@ class RecordWriter:
                 while line:
                     line = line[os.write(self._file, line) :]
         except OSError as error:
-            self._fail(error)
+            self._stop_writing(error)
         finally:
             self._lock.release()
 
@@ -91,7 +91,7 @@ class RecordWriter:
         try:
             os.pwrite(self._beat, HEARTBEAT_STRUCT.pack(HEARTBEAT_MAGIC, time.time(), *rest), 0)
         except OSError as error:
-            self._fail(error)
+            self._stop_writing(error)
 
     def _is_deleted(self) -> bool:
         """Whether the open file of records was deleted: anything written to it is lost."""
@@ -99,7 +99,7 @@ class RecordWriter:
 
     def _stop_after_deletion(self) -> None:
         if self._ours:
-            self._fail(FileNotFoundError(errno.ENOENT, "it was deleted", self.folder))
+            self._stop_writing(FileNotFoundError(errno.ENOENT, "it was deleted", self.folder))
         else:
             self.broken = True
             self._queue.clear()
@@ -113,7 +113,7 @@ class RecordWriter:
                 os.close(file)
         self._file = self._beat = None
 
-    def _fail(self, error: OSError) -> None:
+    def _stop_writing(self, error: OSError) -> None:
         self.broken = True
         self._queue.clear()
         fault(f"records in {self.folder}", error)

@@ -78,12 +78,12 @@ def hook_imports() -> None:
 
 
 def _import_hook_for(name: str) -> Callable[[ModuleType], None]:
-    def hook(module: ModuleType) -> None:
+    def hook_loaded_module(module: ModuleType) -> None:
         from gonogo.guard.rank.hooks import hook_module
 
         hook_module(name, module)
 
-    return hook
+    return hook_loaded_module
 
 
 def is_launcher(command: list[str]) -> bool:

@@ -48,24 +48,24 @@ def _callback_class() -> Any:
                 trackers=trackers,
             )
             if folder is not None:
-                self._start(str(folder))
+                self._start_in_folder(str(folder))
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **named: Any) -> None:
             """Start the guard unless it already runs."""
             if self.folder is None:
                 self.folder = os.path.join(args.output_dir, "gonogo-runs", _shared_run_name())
-            self._start(str(self.folder))
+            self._start_in_folder(str(self.folder))
 
-        def _start(self, folder: str) -> None:
+        def _start_in_folder(self, folder: str) -> None:
             from gonogo.guard.common.faults import harmless
 
-            harmless("startup")(_start)(folder, self.options)
+            harmless("startup")(_start_guard)(folder, self.options)
 
     GonogoCallback.__module__, GonogoCallback.__qualname__ = __name__, "GonogoCallback"
     return GonogoCallback
 
 
-def _start(folder: str, options: Any) -> None:
+def _start_guard(folder: str, options: Any) -> None:
     from gonogo.guard.rank.arming import hook_imports
     from gonogo.guard.rank.worker import current, expect
 

@@ -98,7 +98,7 @@ def context_of(error: BaseException, model: Any, names: Names | None = None) -> 
     """
     if "torch" not in sys.modules:  # torch itself may be what failed to import
         return FailureContext()
-    error = _innermost(error)
+    error = _innermost_cause(error)
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     running = [module for module, _ in modules_running(frames)]
     names = names or names_of(model, frames)
@@ -112,7 +112,7 @@ def context_of(error: BaseException, model: Any, names: Names | None = None) -> 
     )
 
 
-def _innermost(error: BaseException) -> BaseException:
+def _innermost_cause(error: BaseException) -> BaseException:
     seen = {id(error)}
     while (cause := error.__cause__) is not None and cause.__traceback__ is not None and id(cause) not in seen:
         seen.add(id(cause))

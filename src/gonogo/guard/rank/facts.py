@@ -89,7 +89,7 @@ def joined(model: Any, engine: Any, data: dict[str, str]) -> JoinRecord:
     details = {}
     settings = settings_of(engine)
     if settings:
-        facts["deepspeed config"] = _hash(settings)
+        facts["deepspeed config"] = _hash_settings(settings)
         details["deepspeed config"] = settings
     if model is not None:
         facts |= model_facts(model)
@@ -134,13 +134,13 @@ def _nccl_version() -> str:
 def settings_of(engine: Any) -> dict[str, str]:
     """The settings of an engine's DeepSpeed config, flattened, as the engine parsed them."""
     config = getattr(getattr(engine, "_config", None), "_param_dict", None)
-    return dict(sorted(_flatten(config, ""))[:_MAX_SETTINGS]) if isinstance(config, dict) else {}
+    return dict(sorted(_flatten_settings(config, ""))[:_MAX_SETTINGS]) if isinstance(config, dict) else {}
 
 
-def _flatten(value: Any, path: str) -> Iterator[tuple[str, str]]:
+def _flatten_settings(value: Any, path: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, dict) and value:
         for name, inner in value.items():
-            yield from _flatten(inner, f"{path}.{name}" if path else str(name))
+            yield from _flatten_settings(inner, f"{path}.{name}" if path else str(name))
     else:
         yield path, json.dumps(value, default=str, ensure_ascii=False)[:200]
 
@@ -167,5 +167,5 @@ def model_facts(model: Any) -> dict[str, str]:
     }
 
 
-def _hash(settings: dict[str, str]) -> str:
+def _hash_settings(settings: dict[str, str]) -> str:
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]

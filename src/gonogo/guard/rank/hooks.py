@@ -131,10 +131,10 @@ def _guarded_iter(original: Any, loader: Any, *arguments: Any, **named: Any) -> 
 
 @harmless("data")
 def _note_data(guard: Guard, loader: Any) -> None:
-    guard.data = {"samples": _length(loader.dataset), "batches": _length(loader)}
+    guard.data = {"samples": _length_text(loader.dataset), "batches": _length_text(loader)}
 
 
-def _length(value: Any) -> str:
+def _length_text(value: Any) -> str:
     try:
         return str(len(value))
     except Exception:  # a stream has no length
@@ -260,7 +260,7 @@ def _note_trainer(guard: Guard, trainer: Any) -> None:
     guard.trainer_facts = {
         "seed": str(settings.seed),
         "data seed": str(settings.data_seed) if settings.data_seed is not None else "",
-        "training samples": _length(trainer.train_dataset),
+        "training samples": _length_text(trainer.train_dataset),
     }
 
 
@@ -293,13 +293,13 @@ def _writer_init(original: Any, writer: Any, *arguments: Any, **named: Any) -> A
 
 
 def _before_close(name: str) -> Callable[[Any], None]:
-    def finish(original: Any, run: Any, *arguments: Any, **named: Any) -> Any:
+    def upload_before_finish(original: Any, run: Any, *arguments: Any, **named: Any) -> Any:
         guard = current()
         if guard is not None:
             guard.trackers.upload_report(name)
         return original(run, *arguments, **named)
 
-    return lambda module: _wrap(module.Run, "finish", finish)
+    return lambda module: _wrap(module.Run, "finish", upload_before_finish)
 
 
 _HOOKS: dict[str, Callable[[Any], None]] = {

@@ -78,7 +78,7 @@ class TrackerUploader:
 
 def _send_report(tracker: Tracker, handover: TrackerUpload, language: str) -> None:
     try:
-        tracker.hand(handover)
+        tracker.upload(handover)
         said = _REPORT_SENT.format(count=len(handover.findings), name=tracker.name, where=tracker.where)
     except Exception as error:  # a server that can't be reached, an unknown version of its client
         said = _REPORT_NOT_SENT.format(name=tracker.name, why=f"{type(error).__name__}: {error}"[:300])

@@ -143,13 +143,13 @@ class Guard(RankState):
         self.writer = RecordWriter(self.folder, self.rank)
         if self.writer.broken:
             return
-        faults.add_fault_listener(self._fault)
+        faults.add_fault_listener(self._record_fault)
         from gonogo.guard.rank.facts import start
 
         self.writer.write_now(start(self.rank, self.local_rank))
         self._dump_stacks_on_signal()
         os.register_at_fork(after_in_child=_after_fork)
-        threading.Thread(target=self._watch, name="gonogo", daemon=True).start()
+        threading.Thread(target=self._watch_loop, name="gonogo", daemon=True).start()
 
     @harmless("dumps of stacks")
     def _dump_stacks_on_signal(self) -> None:
@@ -190,7 +190,7 @@ class Guard(RankState):
         reason: Any = "exit" if error is None else "exception"
         status = None if error is None else 1
         self.writer.write_now(End(time.time(), reason, status, step=self.step, counts=dict(self.ring.counts)))
-        self._beat()
+        self._write_beat()
 
     # Called by the hooks
 
@@ -266,22 +266,22 @@ class Guard(RankState):
 
     # The watcher thread
 
-    def _watch(self) -> None:
+    def _watch_loop(self) -> None:
         while not self._stop.wait(TICK_SECONDS):
-            self._look()
+            self._check_once()
 
     @harmless("the watching thread")
-    def _look(self) -> None:
+    def _check_once(self) -> None:
         if self.writer is None or self.writer.broken:
             self._stop.set()
             return
         self.write_pending_steps()
         self._look_for_loss()
         self._check_stall()
-        self._beat()
+        self._write_beat()
         self.writer.flush()
 
-    def _beat(self) -> None:
+    def _write_beat(self) -> None:
         if self.writer is not None:
             self.writer.beat(self.step, self.phase, self.ring.waiting is not None, self.ring.total)
 
@@ -334,7 +334,7 @@ class Guard(RankState):
             )
         )
 
-    def _fault(self, part: str, error: BaseException) -> None:
+    def _record_fault(self, part: str, error: BaseException) -> None:
         if self.writer is None or self.writer.broken:
             return
         told = "".join(traceback.format_exception(type(error), error, error.__traceback__))[-8000:]
@@ -375,13 +375,13 @@ def _hook_exit(guard: Guard) -> None:
             guard.died(arguments.exc_value, arguments.thread.name if arguments.thread is not None else "?")
         thread_hook(arguments)
 
-    def at_exit() -> None:
+    def finish_at_exit() -> None:
         if _guard is guard:
             guard.finish()
 
     sys.excepthook = excepthook
     threading.excepthook = thread_excepthook
-    atexit.register(at_exit)
+    atexit.register(finish_at_exit)
 
 
 def _after_fork() -> None:

@@ -64,13 +64,13 @@ def offloading(engine: Any) -> tuple[int, str, str]:
         return 0, "none", "none"
     config = getattr(getattr(engine, "_config", None), "zero_config", None)
     parameters, optimizer = getattr(config, "offload_param", None), getattr(config, "offload_optimizer", None)
-    to = _device(optimizer)
+    to = _offload_device(optimizer)
     if to == "cpu" and float(getattr(optimizer, "ratio", 1.0) or 1.0) < 1.0:
         to = "partly"
-    return int(getattr(config, "stage", None) or 0), _device(parameters), to
+    return int(getattr(config, "stage", None) or 0), _offload_device(parameters), to
 
 
-def _device(settings: Any) -> str:
+def _offload_device(settings: Any) -> str:
     device = getattr(settings, "device", None)
     return str(getattr(device, "value", device) or "none")
 

@@ -27,13 +27,13 @@ class Names:
         for name, module in model.named_modules():
             self._modules[id(module)] = name
         for name, parameter in model.named_parameters():
-            self._add(name, parameter, "parameter")
+            self._add_tensor_name(name, parameter, "parameter")
             if hasattr(parameter, "ds_id"):
                 self.by_zero_number[parameter.ds_id] = (name, parameter)
         for name, buffer in model.named_buffers():
-            self._add(name, buffer, "buffer")
+            self._add_tensor_name(name, buffer, "buffer")
 
-    def _add(self, name: str, tensor: Any, kind: Kind) -> None:
+    def _add_tensor_name(self, name: str, tensor: Any, kind: Kind) -> None:
         self._tensors[id(tensor)] = (name, kind)
         if pointer := _storage_pointer(tensor):
             self._storages.setdefault(pointer, (name, kind))

@@ -31,7 +31,7 @@ class NonfiniteCheck:
     def __init__(self, state: RankState, model: Any) -> None:
         self._state = state
         self._suspect: NonFinite | None = None
-        self._handles: list[Any] = [model.register_forward_pre_hook(self._begin)]
+        self._handles: list[Any] = [model.register_forward_pre_hook(self._clear_suspect)]
         for name, module in model.named_modules():
             self._handles.append(module.register_forward_hook(self._output_of(name), with_kwargs=True))
         if not _scales_loss(state.engine):
@@ -39,39 +39,39 @@ class NonfiniteCheck:
                 if parameter.requires_grad:
                     self._handles.append(parameter.register_hook(self._gradient_hook(name)))
 
-    def _begin(self, module: Any, arguments: Any) -> None:
+    def _clear_suspect(self, module: Any, arguments: Any) -> None:
         self._suspect = None
 
     def _output_of(self, name: str) -> Any:
         @harmless(_GUARD_PART)
-        def look(module: Any, arguments: Any, named: Any, output: Any) -> None:
+        def check_output(module: Any, arguments: Any, named: Any, output: Any) -> None:
             if self._suspect is not None or not self._handles:
                 return
-            found = next((one for one in _tensors(output) if not _is_finite(one)), None)
+            found = next((one for one in _tensors_in(output) if not _is_finite(one)), None)
             if found is None:
                 return
-            inputs = all(_is_finite(one) for one in _tensors((arguments, named)))
+            inputs = all(_is_finite(one) for one in _tensors_in((arguments, named)))
             own = next((p for p, value in module.named_parameters(recurse=False) if not _is_finite(value)), None)
             parameter = None if own is None else f"{name}.{own}" if name else own
             path = name or type(module).__name__
-            self._suspect = self._record("activation", found, path, type(module).__name__, parameter, inputs)
+            self._suspect = self._nonfinite_record("activation", found, path, type(module).__name__, parameter, inputs)
 
-        return look
+        return check_output
 
     def _gradient_hook(self, name: str) -> Any:
         @harmless(_GUARD_PART)
-        def look(gradient: Any) -> None:
+        def check_gradient(gradient: Any) -> None:
             if self._handles and not _is_finite(gradient):
                 module = name.rpartition(".")[0]
-                self._write(self._record("gradient", gradient, module or None, None, name, None))
+                self._write(self._nonfinite_record("gradient", gradient, module or None, None, name, None))
 
-        return look
+        return check_gradient
 
     @harmless(_GUARD_PART)
     def loss(self, loss: Any) -> None:
         """Check the loss of a step."""
         if self._handles and isinstance(loss, sys.modules["torch"].Tensor) and not _is_finite(loss):
-            self._write(self._record("loss", loss, None, None, None, None))
+            self._write(self._nonfinite_record("loss", loss, None, None, None, None))
 
     def _write(self, nonfinite: NonFinite) -> None:
         """Record the first suspicious activation, if any, then the loss or gradient that is not finite."""
@@ -82,7 +82,7 @@ class NonfiniteCheck:
             handle.remove()
         self._handles = []
 
-    def _record(
+    def _nonfinite_record(
         self,
         nonfinite_value: Any,
         value: Any,
@@ -112,14 +112,14 @@ def _scales_loss(engine: Any) -> bool:
     return engine is not None and bool(engine.fp16_enabled())
 
 
-def _tensors(value: Any, depth: int = 0) -> Iterator[Any]:
+def _tensors_in(value: Any, depth: int = 0) -> Iterator[Any]:
     torch: Any = sys.modules["torch"]
     if isinstance(value, torch.Tensor):
         yield value
     elif depth < 4:
         inner = value.values() if hasattr(value, "values") else value if isinstance(value, list | tuple) else ()
         for one in list(inner):
-            yield from _tensors(one, depth + 1)
+            yield from _tensors_in(one, depth + 1)
 
 
 def _is_finite(value: Any) -> bool:

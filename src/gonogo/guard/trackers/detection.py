@@ -37,7 +37,7 @@ class Tracker(msgspec.Struct, frozen=True):
     name: str
     key: str
     where: str
-    hand: Callable[[TrackerUpload], None]
+    upload: Callable[[TrackerUpload], None]
 
 
 def found() -> list[Tracker]:
@@ -52,11 +52,11 @@ def _detect_wandb() -> Tracker | None:
     if run is None or getattr(run, "disabled", False):
         return None
 
-    def hand(handover: TrackerUpload) -> None:
+    def upload_to_run(handover: TrackerUpload) -> None:
         run.log({"gonogo/report": wandb.Html(handover.page.read_text(encoding="utf-8"), inject=False)})
         run.summary.update({"gonogo/findings": handover.lines})
 
-    return Tracker("W&B", f"wandb {run.id}", "gonogo/report", hand)
+    return Tracker("W&B", f"wandb {run.id}", "gonogo/report", upload_to_run)
 
 
 def _detect_mlflow() -> Tracker | None:
@@ -66,12 +66,12 @@ def _detect_mlflow() -> Tracker | None:
         return None
     name, address = run.info.run_id, mlflow.get_tracking_uri()
 
-    def hand(handover: TrackerUpload) -> None:
+    def upload_to_run(handover: TrackerUpload) -> None:
         client = mlflow.MlflowClient(tracking_uri=address)  # a client for this run, which may have ended by then
         client.log_artifact(name, str(handover.page), "gonogo")
         client.set_tag(name, "gonogo.findings", handover.lines[:_MAX_TAG_LENGTH])
 
-    return Tracker("MLflow", f"mlflow {name}", "gonogo/report.html", hand)
+    return Tracker("MLflow", f"mlflow {name}", "gonogo/report.html", upload_to_run)
 
 
 def _detect_tensorboard() -> Tracker | None:
@@ -81,14 +81,14 @@ def _detect_tensorboard() -> Tracker | None:
     folder = outer[-1]
     writer: Any = writers[folder]
 
-    def hand(handover: TrackerUpload) -> None:
+    def upload_to_run(handover: TrackerUpload) -> None:
         beside = writer(folder)
         beside.add_text("gonogo/report", handover.markdown, handover.step)
         beside.close()
         if "://" not in folder:
             Path(folder, "gonogo-report.html").write_bytes(handover.page.read_bytes())
 
-    return Tracker("TensorBoard", f"tensorboard {folder}", "gonogo/report", hand)
+    return Tracker("TensorBoard", f"tensorboard {folder}", "gonogo/report", upload_to_run)
 
 
 def _detect_swanlab() -> Tracker | None:
@@ -97,9 +97,9 @@ def _detect_swanlab() -> Tracker | None:
     if run is None:
         return None
 
-    def hand(handover: TrackerUpload) -> None:
+    def upload_to_run(handover: TrackerUpload) -> None:
         # From the run, not the module, whose lock may be held while the program closes it.
         run.log({"gonogo/report": swanlab.Html(handover.page.read_text(encoding="utf-8"))})
         run.log({"gonogo/findings": swanlab.Text("\n".join(handover.findings) or "-")})
 
-    return Tracker("SwanLab", f"swanlab {id(run)}", "gonogo/report", hand)
+    return Tracker("SwanLab", f"swanlab {id(run)}", "gonogo/report", upload_to_run)

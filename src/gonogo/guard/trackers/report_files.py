@@ -25,11 +25,11 @@ def main(records: str, folder: str, language: str, seconds: str) -> None:
     report = report_of(_wait_for_all_ranks(Path(records), float(seconds)))
     for name, format_name in ((PAGE, "html"), (MARKDOWN, "markdown")):
         Path(folder, name).write_text(render(report, format_name, language), encoding="utf-8", errors="replace")
-    summary = Summary(list(_lines(report, language)))
+    summary = Summary(list(_finding_lines(report, language)))
     Path(folder, SUMMARY).write_bytes(msgspec.json.encode(summary))
 
 
-def _lines(report: Report, language: str) -> list[str]:
+def _finding_lines(report: Report, language: str) -> list[str]:
     return [
         f"{word(one.level.value, language)}[{one.hazard}]: {one.title.in_language(language)}" for one in report.findings
     ]

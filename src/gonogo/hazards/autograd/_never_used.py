@@ -54,8 +54,8 @@ def _assigned_layer(script: Script, statement: ast.Assign) -> str | None:
 
 def _mentions(scripts: tuple[Script, ...], name: str) -> int:
     """How often the name occurs in the project as a word."""
-    return sum(script.once(_words)[name.encode()] for script in scripts)
+    return sum(script.once(_word_counts)[name.encode()] for script in scripts)
 
 
-def _words(script: Script) -> Counter[bytes]:
+def _word_counts(script: Script) -> Counter[bytes]:
     return Counter(_WORD.findall(script.source.data))

@@ -49,7 +49,7 @@ class _Uses:
                 for name in _passed_to_model(node):
                     self.passed_to_models[name].append(node)
         for calls in self.passed_to_models.values():
-            calls.sort(key=_line)
+            calls.sort(key=_line_number)
 
     def first_after(self, block: ast.With) -> ast.Call | None:
         """The first call after ``block`` that passes a model what only the block binds; None without a backward."""
@@ -59,13 +59,13 @@ class _Uses:
         found = []
         for name in {name for node in ast.walk(block) for name in _targets(node)}:
             calls = self.passed_to_models.get(name, [])
-            at = bisect_right(calls, end, key=_line)
+            at = bisect_right(calls, end, key=_line_number)
             if self.last_bound[name] <= end and at < len(calls):
                 found.append(calls[at])
-        return min(found, key=_line, default=None)
+        return min(found, key=_line_number, default=None)
 
 
-def _line(node: ast.Call) -> int:
+def _line_number(node: ast.Call) -> int:
     return node.lineno
 
 

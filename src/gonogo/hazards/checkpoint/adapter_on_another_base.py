@@ -59,11 +59,11 @@ class AdapterOnAnotherBase(Hazard):
             if row.status == "same" or (row.status == "drawn" and row.stage == "resume" and not row.before):
                 continue  # drawn at each start: resume-weights-not-restored says so
             is_note = row.status == "rounded"
-            before, after = _places(row.before), _places(row.after)
+            before, after = _folders_text(row.before), _folders_text(row.after)
             cures = [_CURES[row.status].format(before=before, after=after)] if row.status in _CURES else []
             yield self.finding(
                 _MESSAGES[row.status].format(
-                    count=len(row.names), stage=_STAGES[row.stage], names=_named(row.names), before=before,
+                    count=len(row.names), stage=_STAGES[row.stage], names=_names_text(row.names), before=before,
                     after=after, dtype_before=row.dtype_before, dtype=row.dtype,
                 ),
                 severity=Severity.NOTE if is_note else Severity.ERROR,
@@ -102,10 +102,10 @@ def _base_rows(record: RehearsalRecord) -> Iterator[BaseRow]:
         yield from result.bases
 
 
-def _named(names: Sequence[str]) -> Text:
+def _names_text(names: Sequence[str]) -> Text:
     shown = [Text(name, name) for name in names[:_MAX_SHOWN]]
     return join_texts([*shown, *([Text("…", "…")] if len(names) > _MAX_SHOWN else [])], comma_zh=", ")
 
 
-def _places(folders: Sequence[str]) -> Text:
+def _folders_text(folders: Sequence[str]) -> Text:
     return join_texts([Text(folder, folder) for folder in folders], " + ", " + ") if folders else _DRAWN

@@ -99,7 +99,9 @@ def _describe_non_weights(script: Script, save: Call) -> Text | None:
         if made and all(_is_module(script, call) for call in made):
             return Text(f"the whole module {given.id}", f"整个模块 {given.id}")
         scope = [
-            node for node in script.nodes(ast.Assign) if _assigns(node, given.id) and isinstance(node.value, ast.Dict)
+            node
+            for node in script.nodes(ast.Assign)
+            if _assigns_name(node, given.id) and isinstance(node.value, ast.Dict)
         ]
         given = scope[0].value if len(scope) == 1 else given
     if isinstance(given, ast.Dict):
@@ -112,7 +114,7 @@ def _describe_non_weights(script: Script, save: Call) -> Text | None:
     return None
 
 
-def _assigns(node: ast.Assign, name: str) -> bool:
+def _assigns_name(node: ast.Assign, name: str) -> bool:
     return len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and node.targets[0].id == name
 
 

@@ -63,7 +63,7 @@ class CheckpointWriteDiskFull(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """Errors of the writers, or a full disk while saving a checkpoint; not /dev/shm, a cache or a download."""
-        evidence, certainty = _evidence(log)
+        evidence, certainty = _find_evidence(log)
         if evidence is None:
             return
         if outside_training(log):
@@ -82,7 +82,7 @@ class CheckpointWriteDiskFull(Hazard):
         )
 
 
-def _evidence(log: FailureLog) -> tuple[LoggedError | LineMatch | None, Certainty]:
+def _find_evidence(log: FailureLog) -> tuple[LoggedError | LineMatch | None, Certainty]:
     if cut := find_truncated_error(
         log, ("torch/serialization.py", "write_record"), ("torch/serialization.py", "write_end_of_file")
     ):

@@ -18,7 +18,9 @@ class ResumeKilledInSave(Hazard):
         ranks = tuple(rank.rank for rank in record.ranks)
         if half:
             yield self.finding(
-                self.texts["half_checkpoint_cause"].format(window=_describe_window(half), lost=_why(half[0])),
+                self.texts["half_checkpoint_cause"].format(
+                    window=_describe_window(half), lost=_interruption_reason(half[0])
+                ),
                 ranks=ranks,
                 severity=Severity.WARNING,
                 certainty=Certainty.CERTAIN,
@@ -27,7 +29,7 @@ class ResumeKilledInSave(Hazard):
         if mixed:
             yield self.finding(
                 self.texts["half_checkpoint_window_cause"].format(
-                    window=_describe_window(mixed), states=_why(mixed[0])
+                    window=_describe_window(mixed), states=_interruption_reason(mixed[0])
                 ),
                 ranks=ranks,
                 severity=Severity.WARNING,
@@ -44,7 +46,9 @@ class ResumeKilledInSave(Hazard):
             )
         if raises:
             yield self.finding(
-                self.texts["resume_fails_cause"].format(window=_describe_window(raises), error=_why(raises[0])),
+                self.texts["resume_fails_cause"].format(
+                    window=_describe_window(raises), error=_interruption_reason(raises[0])
+                ),
                 ranks=ranks,
                 severity=Severity.WARNING,
                 certainty=Certainty.CERTAIN,
@@ -52,7 +56,7 @@ class ResumeKilledInSave(Hazard):
             )
 
 
-def _why(moment: Interruption) -> Text:
+def _interruption_reason(moment: Interruption) -> Text:
     return Text(moment.why, moment.why_zh or moment.why)
 
 

@@ -25,11 +25,11 @@ class SafetensorsSharedTensors(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """save_file of a model with tied weights, or a module of the script with tied weights under the Trainer."""
         if b"save_file" in script.source.data:
-            yield from self._in_save_file_calls(script, run)
+            yield from self._save_file_call_findings(script, run)
         if b".weight = " in script.source.data and b"nn.Module" in script.source.data:
-            yield from self._in_trainer_saves(script, run)
+            yield from self._trainer_save_findings(script, run)
 
-    def _in_save_file_calls(self, script: Script, run: Run) -> Findings:
+    def _save_file_call_findings(self, script: Script, run: Run) -> Findings:
         for call in script.calls("safetensors.torch.save_file"):
             given = first_argument(call, "tensors")
             if not isinstance(given, ast.Call) or not isinstance(given.func, ast.Attribute) or given.args:
@@ -66,7 +66,7 @@ class SafetensorsSharedTensors(Hazard):
                 else None,
             )
 
-    def _in_trainer_saves(self, script: Script, run: Run) -> Findings:
+    def _trainer_save_findings(self, script: Script, run: Run) -> Findings:
         if run.environment.within("transformers", ">=4.35,<5") is not True:
             return
         safe = run.arguments.get("save_safetensors")

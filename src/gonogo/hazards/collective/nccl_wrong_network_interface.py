@@ -75,7 +75,7 @@ class NcclWrongNetworkInterface(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A connection refused to NCCL, or a virtual interface in use before a failure; less certain: a lost peer."""
-        evidence, certainty, also = _evidence(log)
+        evidence, certainty, also = _find_evidence(log)
         if evidence is None:
             return
         virtual = log.find(_VIRTUAL_INTERFACE_PATTERN)
@@ -93,7 +93,7 @@ class NcclWrongNetworkInterface(Hazard):
         )
 
 
-def _evidence(log: FailureLog) -> tuple[LineMatch | None, Certainty, tuple[LineMatch, ...]]:
+def _find_evidence(log: FailureLog) -> tuple[LineMatch | None, Certainty, tuple[LineMatch, ...]]:
     serving = outside_training(log)
     if none := log.find(_NO_INTERFACE):
         return none, Certainty.POSSIBLE if serving else Certainty.CERTAIN, ()

@@ -12,7 +12,7 @@ class ProcessGroupRankFixed(Hazard):
             rank, world = _integer_literal(call, "rank"), _integer_literal(call, "world_size")
             if script.guarded_by(call.node) or (rank is None and world != 1):
                 continue
-            if _of_no_other_process(call) or _called_under_conditions(script, call):
+            if _uses_single_process_backend(call) or _called_under_conditions(script, call):
                 continue
             wrong = [name for name, value in (("rank", rank), ("world_size", world)) if value is not None]
             edits = [script.removing_keyword(call, name) for name in wrong]
@@ -35,7 +35,7 @@ _BACKENDS_OF_ONE_PROCESS = ("fake", "threaded")
 """Backends of torch's own tests and dry runs: no other process joins such a group."""
 
 
-def _of_no_other_process(call: Call) -> bool:
+def _uses_single_process_backend(call: Call) -> bool:
     backend = call.keyword("backend") if call.has("backend") else call.argument(0)
     return backend.string in _BACKENDS_OF_ONE_PROCESS
 

@@ -67,7 +67,7 @@ class RankKilled(Hazard):
             )
             yield self.finding(
                 translated("{how} {last}{means}").format(
-                    how=_describe_cause(death), last=_last(rank), means=_describe_signal(known)
+                    how=_describe_cause(death), last=_last_seen_text(rank), means=_describe_signal(known)
                 ),
                 title=translated("Rank {rank} {what}").format(rank=death.rank, what=_describe_end(death)),
                 certainty=Certainty.CERTAIN if death.how != "vanished" else Certainty.LIKELY,
@@ -104,7 +104,7 @@ def _describe_cause(death: RankDeath) -> Text:
     return translated("The process of rank {rank} is gone, with no record of how it ended.").format(rank=death.rank)
 
 
-def _last(rank: GuardedRank) -> Text:
+def _last_seen_text(rank: GuardedRank) -> Text:
     beat = rank.beat
     step = rank.last_step
     memory = rank.steps[-1] if rank.steps else None

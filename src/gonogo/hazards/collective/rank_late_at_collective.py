@@ -31,7 +31,7 @@ class RankLateAtCollective(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A rank that the others wait for by recorder dumps or stacks, or what it was doing before a timeout."""
         yield from self._findings_in_dumps(log)
-        yield from self._counted(log)
+        yield from self._fewer_collectives_findings(log)
         stall = find_stall(log)
         if stall is None or not stall.time_outs or stall.another_failure or stall.diverged:
             return
@@ -80,7 +80,7 @@ class RankLateAtCollective(Hazard):
             confirm=recorded.CHECK_MISSING_RANK_LOGS,
         )
 
-    def _counted(self, log: FailureLog) -> Findings:
+    def _fewer_collectives_findings(self, log: FailureLog) -> Findings:
         counted = behind(log)
         if counted is None:
             return

@@ -33,9 +33,9 @@ class BestModelStrategiesDiffer(Hazard):
                 spans=(wrong.span(), best.span(), other.span(label)),
             )
         elif evaluates == "steps":
-            yield from self._steps(best, run)
+            yield from self._step_interval_findings(best, run)
 
-    def _steps(self, best_strategy: Field, run: Run) -> Findings:
+    def _step_interval_findings(self, best_strategy: Field, run: Run) -> Findings:
         arguments = run.arguments
         every, saved = arguments.get("eval_steps"), arguments.get("save_steps")
         if every.absent:

@@ -18,7 +18,7 @@ class CacheWithGradientCheckpointing(Hazard):
             after = log.find(_RECOMPUTED_SHAPE_PATTERN)
             if before is None or after is None or (again := _RECOMPUTED_SHAPE_PATTERN.search(after.text)) is None:
                 continue
-            if _has_one_doubled_dimension(_sizes(before.group(1)), _sizes(again.group(1))):
+            if _has_one_doubled_dimension(_parse_sizes(before.group(1)), _parse_sizes(again.group(1))):
                 yield self.log_finding(
                     after,
                     self.texts["cause"].format(saved=f"[{before.group(1)}]", again=f"[{again.group(1)}]"),
@@ -49,7 +49,7 @@ class CacheWithGradientCheckpointing(Hazard):
             )
 
 
-def _sizes(sizes_text: str) -> list[int]:
+def _parse_sizes(sizes_text: str) -> list[int]:
     return [int(size) for size in re.findall(r"\d{1,18}", sizes_text)]
 
 

@@ -25,7 +25,7 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
         """accelerate.prepare with an optimizer in addition to the config's, or a Trainer that gets optimizers."""
         if run.config is None or b"DummyOptim" in script.source.data:
             return
-        yield from self._prepared(script, run.config)
+        yield from self._prepare_call_findings(script, run.config)
         for call in script.calls(*_TRAINER_CLASSES):
             yield from self._check_trainer_call(call, run)
 
@@ -53,7 +53,7 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
                 confirm=translated("The line after it names an optimizer or a scheduler, not a batch size"),
             )
 
-    def _prepared(self, script: Script, config: DeepSpeedConfig) -> Findings:
+    def _prepare_call_findings(self, script: Script, config: DeepSpeedConfig) -> Findings:
         given = {name: place for name in ("optimizer", "scheduler") if (place := config.key_place(name)) is not None}
         if not given:
             return

@@ -54,7 +54,9 @@ class DsConfigValueStringType(Hazard):
             if (number := _number_from_string(field := config.raw(*keys))) is not None
         ]
         if trainer:
-            wrong += [(keys, field, flag) for keys in _FLAGS if (flag := _flag(field := config.raw(*keys))) is not None]
+            wrong += [
+                (keys, field, flag) for keys in _FLAGS if (flag := _string_flag(field := config.raw(*keys))) is not None
+            ]
         if wrong:
             certain = trainer or any(keys in _BATCH_KEYS for keys, _, _ in wrong)
             listed = ", ".join(f"{'.'.join(keys)} = {as_json(field.value)}" for keys, field, _ in wrong)
@@ -132,5 +134,5 @@ def _number_from_string(field: Field) -> int | float | None:
     return number if number is not None and number == number and abs(number) != float("inf") else None
 
 
-def _flag(field: Field) -> bool | None:
+def _string_flag(field: Field) -> bool | None:
     return field.truth if field.known and isinstance(field.value, str) else None

@@ -23,7 +23,7 @@ class DsOptimizerOverridesOptim(Hazard):
         block, kind = config.key_place("optimizer"), config.raw("optimizer", "type")
         flag, asked = run.arguments.get("adafactor"), run.arguments.get("optim")
         if block and flag.truth is True and run.environment.within("transformers", "<4.57"):
-            yield self._refused(config, flag, "--adafactor")
+            yield self._adafactor_finding(config, flag, "--adafactor")
             return
         wanted = str(asked.value).rpartition(".")[2].lower() if asked.known else "adamw_torch"
         if wanted in _DEFAULT_OPTIMIZERS:
@@ -33,7 +33,7 @@ class DsOptimizerOverridesOptim(Hazard):
             if name and wanted.startswith(name):
                 return
             if wanted == "adafactor" and run.environment.within("transformers", ">=4.57,<5"):
-                yield self._refused(config, asked, "--optim")
+                yield self._adafactor_finding(config, asked, "--optim")
                 return
             yield self.finding(
                 self.texts["other_optimizer_cause"].format(wanted=wanted, kind=kind.get("?")),
@@ -41,7 +41,7 @@ class DsOptimizerOverridesOptim(Hazard):
                 certainty=Certainty.LIKELY,
                 cure=self.texts["cure"].format(option="--optim"),
                 spans=(block.span(), asked.span(_REQUESTED_LABEL)),
-                fixes=self._removal(config),
+                fixes=self._removal_fixes(config),
             )
             return
         offload = config.offload("optimizer")
@@ -56,17 +56,17 @@ class DsOptimizerOverridesOptim(Hazard):
             spans=(offload.span(), asked.span(_REQUESTED_LABEL)),
         )
 
-    def _refused(self, config: DeepSpeedConfig, requested_optimizer: Field, option: str) -> Finding:
+    def _adafactor_finding(self, config: DeepSpeedConfig, requested_optimizer: Field, option: str) -> Finding:
         block = config.key_place("optimizer")
         return self.finding(
             self.texts["adafactor_cause"],
             certainty=Certainty.LIKELY,
             cure=self.texts["cure"].format(option=option),
             spans=(block.span() if block else None, requested_optimizer.span(_REQUESTED_LABEL)),
-            fixes=self._removal(config),
+            fixes=self._removal_fixes(config),
         )
 
-    def _removal(self, config: DeepSpeedConfig) -> tuple[Fix, ...]:
+    def _removal_fixes(self, config: DeepSpeedConfig) -> tuple[Fix, ...]:
         title = translated('Remove the "optimizer" block')
         return fix_with_edits(title, lambda: config.removing("optimizer"), safe=False)
 

@@ -75,16 +75,16 @@ def _gather_setting(run: Run) -> tuple[Field | None, Span | None, tuple[Fix, ...
             key = config.raw("zero_optimization", "stage3_gather_fp16_weights_on_model_save")
         stage = config.raw("zero_optimization", "stage")
 
-        def gathering() -> Edit:
+        def add_gather_on_save() -> Edit:
             return config.inserting("zero_optimization", _KEY, value=True)
 
-        return key, (key.span() or stage.span()), fix_with_edits(title, gathering, safe=False)
+        return key, (key.span() or stage.span()), fix_with_edits(title, add_gather_on_save, safe=False)
     if yaml is not None:
         key = yaml.get("deepspeed_config", "zero3_save_16bit_model")
         stage = yaml.get("deepspeed_config", "zero_stage")
 
-        def saving() -> Edit:
+        def add_save_16bit_model() -> Edit:
             return yaml.inserting("deepspeed_config", "zero3_save_16bit_model", value=True)
 
-        return key, (key.span() or stage.span()), fix_with_edits(title, saving, safe=False)
+        return key, (key.span() or stage.span()), fix_with_edits(title, add_save_16bit_model, safe=False)
     return None, None, ()

@@ -83,7 +83,9 @@ class DatasetCollationFormat(Hazard):
                 column=Text(f"The column `{column.group(1)}`", f" `{column.group(1)}` 列")
                 if column
                 else translated("A column"),
-                why=Text(f" ({_reason(cause)})", f"（{_reason(cause)}）") if cause and cause is not primary else "",
+                why=Text(f" ({_first_message_line(cause)})", f"（{_first_message_line(cause)}）")
+                if cause and cause is not primary
+                else "",
             ),
             certainty=certainty,
             extra_evidence=(cause,) if cause is not None and cause is not primary else (),
@@ -103,5 +105,5 @@ def _truncated_in_padding(log: FailureLog) -> LoggedError | None:
     return cut if cut is not None and cut.passes(*_COLLATION_FRAMES) else None
 
 
-def _reason(cause: LoggedError | None) -> str:
+def _first_message_line(cause: LoggedError | None) -> str:
     return cause.message.partition("\n")[0][:120] if cause else ""

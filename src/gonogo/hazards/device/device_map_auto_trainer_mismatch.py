@@ -34,7 +34,7 @@ class DeviceMapAutoTrainerMismatch(Hazard):
             return
         for owner in script.subclasses("transformers.Trainer"):
             method = owner.methods.get("compute_loss")
-            if method is None or any(map(_moves, ast.walk(method))) or not uses_name(method, "labels"):
+            if method is None or any(map(_is_to_call, ast.walk(method))) or not uses_name(method, "labels"):
                 continue
             for call in (node for node in ast.walk(method) if isinstance(node, ast.Call)):
                 if not _is_loss(script, call) or not any(uses_name(each, "labels") for each in call.args):
@@ -126,7 +126,7 @@ def _certainty(mismatch: LoggedMismatch, log: FailureLog) -> Certainty | None:
     return Certainty.POSSIBLE if copies else Certainty.LIKELY
 
 
-def _moves(node: ast.AST) -> bool:
+def _is_to_call(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "to"
 
 

@@ -140,7 +140,7 @@ def _tensors_created_by_modules(script: Script) -> Iterator[_CreatedTensor]:
         if forward is None:
             continue
         layers = _layer_attributes(script, owner)
-        inputs = _inputs(forward)
+        inputs = _forward_input_names(forward)
         for call in (node for node in ast.walk(forward) if isinstance(node, ast.Call)):
             if script.enclosing_function(call) is not forward or factory(script, call) is not call:
                 continue
@@ -162,7 +162,7 @@ def _layer_attributes(script: Script, owner: ClassInfo) -> set[str]:
     return found
 
 
-def _inputs(forward: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[str, ...]:
+def _forward_input_names(forward: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[str, ...]:
     return tuple(argument.arg for argument in forward.args.args[1:])
 
 

@@ -57,9 +57,9 @@ class GpuFaultReported(Hazard):
                 confirm=translated("dmesg on that machine shows an Xid from the same time"),
             )
             return
-        yield from self._counted(log)
+        yield from self._reported_fault_findings(log)
 
-    def _counted(self, log: FailureLog) -> Findings:
+    def _reported_fault_findings(self, log: FailureLog) -> Findings:
         counted = log.find(self.patterns["nvidia_smi_query"]) if log.has("NVSMI LOG") else None
         for found in log.find_all(_XID) if counted is None else ():
             what = _PROGRAM_XIDS.get(int(found.match.group("number")))

@@ -113,17 +113,17 @@ class DtypeMismatch:
 def dtype_mismatches(log: FailureLog) -> Iterator[DtypeMismatch]:
     """The first exception, or else the first line, in which half precision and fp32 were mixed."""
     for error in log.errors:
-        if _mixes(error.flat_message):
+        if _mixes_half_and_float(error.flat_message):
             yield DtypeMismatch(log, error)
             return
     if any(log.has(words) for words in DTYPE_MISMATCH_LITERALS):
         for line in log.lines:
-            if _mixes(line.text):
+            if _mixes_half_and_float(line.text):
                 yield DtypeMismatch(log, line)
                 return
 
 
-def _mixes(text: str) -> bool:
+def _mixes_half_and_float(text: str) -> bool:
     found = _MISMATCH_PATTERN.search(text)
     if found is None:
         return False

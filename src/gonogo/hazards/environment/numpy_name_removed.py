@@ -83,7 +83,7 @@ class NumpyNameRemoved(Hazard):
             if caller is None:
                 continue
             yield self.finding(
-                _cause(_called(caller.path), name, _release(rank)),
+                _cause(_called(caller.path), name, _numpy_release(rank)),
                 cure=_cures(name),
                 spans=places((failure.innermost("user"), None), (caller, None)),
                 ranks=(rank.rank,),
@@ -94,7 +94,7 @@ class NumpyNameRemoved(Hazard):
         for error in log.errors_of("AttributeError"):
             name = _name_in(error.message)
             if name is not None:
-                yield self.log_finding(error, _cause(_caller(error), name, None), cure=_cures(name))
+                yield self.log_finding(error, _cause(_caller_outside_numpy(error), name, None), cure=_cures(name))
                 return
 
 
@@ -120,7 +120,7 @@ def _is_called_by(failure: Failure, packages: list[str]) -> bool:
     return any("-packages/" in frame.path and any(one in frame.path for one in modules) for frame in failure.frames)
 
 
-def _release(rank: RankRecord) -> str | None:
+def _numpy_release(rank: RankRecord) -> str | None:
     return rank.imported.get("numpy") or rank.versions.get("numpy")
 
 
@@ -153,7 +153,7 @@ def _cures(name: str) -> tuple[Text, ...]:
     return older, translated("Or, in your own code, use {replacement}").format(replacement=replacement)
 
 
-def _caller(error: LoggedError) -> str:
+def _caller_outside_numpy(error: LoggedError) -> str:
     frames = [frame for frame in error.frames if not _is_numpys(frame.path)]
     return _called(frames[-1].path) if frames else "the program"
 

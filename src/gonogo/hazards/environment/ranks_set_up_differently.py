@@ -52,12 +52,12 @@ class RanksSetUpDifferently(Hazard):
         if compared is None or compared.compared is None:
             return
         for difference in compared.compared.differences:
-            kind = _kind(difference.fact)
+            kind = _difference_kind(difference.fact)
             named = _fact_name(difference.fact)
             odd = _differing_ranks(difference)
             yield self.finding(
                 translated("{what}: {values}.{details}").format(
-                    what=named, values=_format_values(difference), details=_details(difference)
+                    what=named, values=_format_values(difference), details=_details_text(difference)
                 ),
                 title=translated("The ranks differ in {fact}").format(fact=named),
                 certainty=Certainty.CERTAIN,
@@ -68,7 +68,7 @@ class RanksSetUpDifferently(Hazard):
             )
 
 
-def _kind(fact: str) -> str:
+def _difference_kind(fact: str) -> str:
     if fact in MISMATCH_FACTS:
         return "breaks"
     if fact == "torch seed":
@@ -108,7 +108,7 @@ def _format_values(difference: Difference) -> Text:
     )
 
 
-def _details(difference: Difference) -> Text:
+def _details_text(difference: Difference) -> Text:
     if not difference.details:
         return Text("", "")
     differing = []

@@ -13,9 +13,9 @@ class RequirementPinnedTwice(Hazard):
                 sources.setdefault(package.place.source.path, package.place.source)
         for source in sources.values():
             if source.path.endswith((".txt", ".in")):
-                yield from self._twice(source)
+                yield from self._pinned_twice_findings(source)
 
-    def _twice(self, source: SourceFile) -> Findings:
+    def _pinned_twice_findings(self, source: SourceFile) -> Findings:
         pinned: dict[str, list[tuple[str, Place]]] = {}
         for match in _PINNED_PATTERN.finditer(source.data.decode("latin-1")):
             place = source.place(match.start(1), match.end(2))

@@ -71,7 +71,7 @@ class SegfaultCudaStubLibrary(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """NVML's warning about the stub; less certain: a segmentation fault when the backend starts."""
-        evidence, certainty = _evidence(log)
+        evidence, certainty = _find_evidence(log)
         if evidence is None:
             return
         yield self.log_finding(
@@ -83,7 +83,7 @@ class SegfaultCudaStubLibrary(Hazard):
         )
 
 
-def _evidence(log: FailureLog) -> tuple[LineMatch | None, Certainty]:
+def _find_evidence(log: FailureLog) -> tuple[LineMatch | None, Certainty]:
     stub = log.find(_STUB_LIBRARY_PATTERN)
     crashed = log.find(_SEGFAULT) or next((found for found, code in exits(log) if code == -11), None)
     if stub is not None:

@@ -63,7 +63,7 @@ def fix_rank_conditional_call(divergence: RankDivergence, run: Run) -> Iterator[
         name = f"{last_name(call)}_on_all_ranks"
         edits = rewriting.hoist_call(script, branch, call, name)
     edits = edits or rewriting.hoist_from_branch(script, branch, statement)
-    yield from _fix_from_edits(_CALL_ON_ALL_RANKS.format(test=_test(script, branch)), edits)
+    yield from _fix_from_edits(_CALL_ON_ALL_RANKS.format(test=_test_text(script, branch)), edits)
 
 
 def fix_divergent_branch(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
@@ -78,7 +78,7 @@ def fix_divergent_branch(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
             if found is None:
                 continue
             script, branch = found
-            test = _test(script, branch)
+            test = _test_text(script, branch)
             if gathers or guard.function == "forward":
                 yield from _fix_from_edits(
                     _MULTIPLY_BY_ZERO.format(test=test), rewriting.multiply_by_test(script, branch)
@@ -96,15 +96,15 @@ def fix_divergent_branch(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
 
 def fix_divergent_loop(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
     """Let ranks agree when to leave or continue a loop, or give them equally many batches."""
-    for _, loop in _loops(divergence, run):
+    for _, loop in _diverging_loops(divergence, run):
         script, node = loop
         for branch in (each for each in ast.walk(node) if isinstance(each, ast.If)):
             if branch.body and isinstance(branch.body[-1], (ast.Break, ast.Continue)):
                 yield from _fix_from_edits(
-                    _TOGETHER.format(test=_test(script, branch)),
+                    _TOGETHER.format(test=_test_text(script, branch)),
                     rewriting.synchronize_test(script, branch, _device(script, branch)),
                 )
-    for _, (script, node) in _loops(divergence, run):
+    for _, (script, node) in _diverging_loops(divergence, run):
         if isinstance(node, ast.For):
             yield from _fix_from_edits(
                 _PAD_TO_LONGEST, rewriting.cycle_to_longest_loader(script, node, _device(script, node))
@@ -113,7 +113,7 @@ def fix_divergent_loop(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
 
 def fix_dict_order(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
     """Sort a loop over a dictionary whose order differs between ranks."""
-    for _, (script, node) in _loops(divergence, run):
+    for _, (script, node) in _diverging_loops(divergence, run):
         if isinstance(node, ast.For):
             yield from _fix_from_edits(_ITERATE_SORTED, rewriting.sort_iteration(script, node))
 
@@ -144,21 +144,21 @@ def fix_new_group_membership(divergence: RankDivergence, run: Run) -> Iterator[F
             choice = script.bound_to(members) if members is not None else None
             if made.node.lineno != frame.line or not isinstance(choice, ast.IfExp):
                 continue
-            groups = [script.place(one).text for one in _leaves(choice)]
-            if all(isinstance(one, ast.List) for one in _leaves(choice)):
+            groups = [script.place(one).text for one in _leaf_expressions(choice)]
+            if all(isinstance(one, ast.List) for one in _leaf_expressions(choice)):
                 name = rewriting.torch_distributed_name(script)
                 text = f"{name}.new_subgroups_by_enumeration([{', '.join(groups)}])[0]"
                 edit = script.replacing(made.node, text) if name is not None else None
                 yield from _fix_from_edits(_CREATE_ALL_GROUPS, (edit,) if edit is not None else None)
 
 
-def _leaves(choice: ast.expr) -> list[ast.expr]:
+def _leaf_expressions(choice: ast.expr) -> list[ast.expr]:
     if isinstance(choice, ast.IfExp):
-        return [*_leaves(choice.body), *_leaves(choice.orelse)]
+        return [*_leaf_expressions(choice.body), *_leaf_expressions(choice.orelse)]
     return [choice]
 
 
-def _loops(
+def _diverging_loops(
     divergence: RankDivergence, run: Run
 ) -> Iterator[tuple[EnclosingCondition, tuple[Script, ast.For | ast.While]]]:
     seen = set()
@@ -214,7 +214,7 @@ def _contains_only(body: list[ast.stmt], *kinds: type[ast.stmt]) -> bool:
     return all(isinstance(each, kinds) for each in body)
 
 
-def _test(script: Script, branch: ast.If) -> str:
+def _test_text(script: Script, branch: ast.If) -> str:
     return " ".join(script.place(branch.test).text.split())
 
 

@@ -149,7 +149,7 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def near(self) -> tuple[LogFrame, ...]:
         """The innermost frames that aren't torch's own, innermost first: the code that called the operator."""
-        own = [frame for frame in reversed(self.frames) if not _TORCH_PATH_PATTERN.search(_path(frame))]
+        own = [frame for frame in reversed(self.frames) if not _TORCH_PATH_PATTERN.search(_posix_path(frame))]
         return tuple(own[:3])
 
     @property
@@ -167,7 +167,7 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
         """True if the line that called the operator belongs to a training engine."""
         caller = self.caller
         return caller is not None and (
-            caller.function == "backward" or _ENGINE_PATH_PATTERN.search(_path(caller)) is not None
+            caller.function == "backward" or _ENGINE_PATH_PATTERN.search(_posix_path(caller)) is not None
         )
 
     @property
@@ -204,14 +204,14 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
         if self.operator == "grad" or _GRADIENT.search(" ".join((*near, _frame_text(innermost) if innermost else ""))):
             return Owner.GRADIENT
         if "fused_adam" in (self.operator or "") or any(
-            _OPTIMIZER_PATH_PATTERN.search(_path(frame)) for frame in self.frames[-6:]
+            _OPTIMIZER_PATH_PATTERN.search(_posix_path(frame)) for frame in self.frames[-6:]
         ):
             return Owner.OPTIMIZER
-        if self.caller and _QUANTIZATION_PATH_PATTERN.search(_path(self.caller)):
+        if self.caller and _QUANTIZATION_PATH_PATTERN.search(_posix_path(self.caller)):
             return Owner.QUANTIZED
         if not self.involves_cpu or self.is_between_accelerators:
             return Owner.UNKNOWN
-        if self._in_adapter(first):
+        if self._is_in_adapter(first):
             return Owner.ADAPTER
         if self.speaks:
             return Owner.SUBMODULE
@@ -258,7 +258,7 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
         product = (self.operator or "").startswith("bmm") and self.argument == "mat2" and self.argument_device == "cpu"
         return product and self.caller is not None and "position_ids" in self.caller.code
 
-    def _in_adapter(self, first_line: str) -> bool:
+    def _is_in_adapter(self, first_line: str) -> bool:
         if self.on_host in (_IDS, _ACTIVATION):
             return False
         if _ADAPTER.search(first_line) and not _ADAPTER_BASE_LAYER_PATTERN.search(first_line):
@@ -298,7 +298,7 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
         caller = self.caller
         place = Text("", "")
         if caller is not None:
-            where = f"{_path(caller).rpartition('/')[2]}:{caller.line}" if caller.line else _path(caller)
+            where = f"{_posix_path(caller).rpartition('/')[2]}:{caller.line}" if caller.line else _posix_path(caller)
             place = Text(f"In {caller.function or '?'} ({where}), ", f"在 {caller.function or '?'}（{where}）中，")
         operator = Text(self.operator or "an operator", f"{self.operator} " if self.operator else "某个算子")
         if not caller and not self.operator:
@@ -372,7 +372,7 @@ def _calls_model(frame: LogFrame) -> bool:
     return frame.function == "compute_loss" or _MODEL_CALL_PATTERN.match(frame.code) is not None
 
 
-def _path(frame: LogFrame) -> str:
+def _posix_path(frame: LogFrame) -> str:
     return frame.path.replace("\\", "/")
 
 
@@ -382,10 +382,10 @@ def right_hand_side(frame: LogFrame) -> str:
 
 
 def _frame_text(frame: LogFrame) -> str:
-    return f"{_path(frame)} {frame.function} {frame.code}"
+    return f"{_posix_path(frame)} {frame.function} {frame.code}"
 
 
 def is_model_code(frame: LogFrame) -> bool:
     """True for a library's code, and for remote code that came with a model's weights."""
-    path = _path(frame)
+    path = _posix_path(frame)
     return is_library(path) or "transformers_modules" in path or "modeling_" in path

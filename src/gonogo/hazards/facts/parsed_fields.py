@@ -49,11 +49,11 @@ def parsed_fields(run: Run) -> ParsedFields | None:
             if call.node.args or any(keyword.arg != "return_remaining_strings" for keyword in call.node.keywords):
                 continue
             if call.receiver_kind == _PARSER and surely_runs(script, call.node, run):
-                return ParsedFields(tuple(_required(script, call)))
+                return ParsedFields(tuple(_required_fields(script, call)))
     return None
 
 
-def _required(script: PythonFile, parse: Call) -> Iterator[RequiredField]:
+def _required_fields(script: PythonFile, parse: Call) -> Iterator[RequiredField]:
     receiver = parse.receiver
     made = script.bound_to(receiver) if receiver is not None else None
     if not isinstance(made, ast.Call) or not made.args:

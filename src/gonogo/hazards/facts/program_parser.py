@@ -192,9 +192,9 @@ def _declared(call: Call) -> DeclaredOption | None:
     options = tuple(name for name in names if name.startswith("-"))
     action, nargs = call.keyword_node("action"), call.keyword_node("nargs")
     takes = "?"
-    if action is None or _constant(action) in ("store", "append"):
+    if action is None or _constant_value(action) in ("store", "append"):
         takes = "one" if nargs is None else "?"
-    elif _constant(action) in ("store_true", "store_false", "store_const", "append_const", "count"):
+    elif _constant_value(action) in ("store_true", "store_false", "store_const", "append_const", "count"):
         takes = "none"
     elif last_name(action) == "BooleanOptionalAction":
         takes = "none"
@@ -202,7 +202,7 @@ def _declared(call: Call) -> DeclaredOption | None:
     return DeclaredOption(call, options, takes)
 
 
-def _constant(node: ast.expr | None) -> Any:
+def _constant_value(node: ast.expr | None) -> Any:
     return node.value if isinstance(node, ast.Constant) else None
 
 

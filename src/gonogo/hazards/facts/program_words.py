@@ -46,21 +46,21 @@ def index_of_word(node: ast.expr) -> int | None:
 def holds_for_words(test: ast.expr, run: Run) -> bool:
     """Whether a condition about ``sys.argv`` alone surely holds for the launch's words."""
     words = words_of_program(run.launch) if run.launch is not None else None
-    return words is not None and _truth(test, words) is True
+    return words is not None and _truth_of_test(test, words) is True
 
 
-def _truth(test: ast.expr, words: tuple[str, ...]) -> bool | None:
+def _truth_of_test(test: ast.expr, words: tuple[str, ...]) -> bool | None:
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = _truth(test.operand, words)
+        inner = _truth_of_test(test.operand, words)
         return None if inner is None else not inner
     if isinstance(test, ast.BoolOp):
         decides = isinstance(test.op, ast.Or)
-        found = [_truth(one, words) for one in test.values]
+        found = [_truth_of_test(one, words) for one in test.values]
         return decides if decides in found else None if None in found else not decides
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
-        return _compared(test.left, test.ops[0], test.comparators[0], words)
+        return _truth_of_comparison(test.left, test.ops[0], test.comparators[0], words)
     if isinstance(test, ast.Call) and isinstance(test.func, ast.Attribute) and len(test.args) == 1:
-        text, ending = _word(test.func.value, words), _constant(test.args[0])
+        text, ending = _command_word(test.func.value, words), _literal_value(test.args[0])
         if text is not None and isinstance(ending, str | tuple) and test.func.attr == "endswith":
             return text.endswith(ending)
         if text is not None and isinstance(ending, str | tuple) and test.func.attr == "startswith":
@@ -68,25 +68,25 @@ def _truth(test: ast.expr, words: tuple[str, ...]) -> bool | None:
     return None
 
 
-def _compared(left: ast.expr, comparison: ast.cmpop, right: ast.expr, words: tuple[str, ...]) -> bool | None:
-    wanted = _constant(right)
+def _truth_of_comparison(left: ast.expr, comparison: ast.cmpop, right: ast.expr, words: tuple[str, ...]) -> bool | None:
+    wanted = _literal_value(right)
     if isinstance(left, ast.Call) and _ends_in(left.func, "len") and len(left.args) == 1 and _is_argv(left.args[0]):
         compare = _COMPARISONS.get(type(comparison))
         return compare(len(words) + 1, wanted) if compare is not None and isinstance(wanted, int) else None
-    text = _word(left, words)
+    text = _command_word(left, words)
     if text is not None and isinstance(wanted, str) and isinstance(comparison, ast.Eq | ast.NotEq):
         return (text == wanted) is isinstance(comparison, ast.Eq)
     return None
 
 
-def _word(node: ast.expr, words: tuple[str, ...]) -> str | None:
+def _command_word(node: ast.expr, words: tuple[str, ...]) -> str | None:
     index = index_of_word(node)
-    if index is None and isinstance(node, ast.Subscript) and _is_argv(node.value) and _constant(node.slice) == -1:
+    if index is None and isinstance(node, ast.Subscript) and _is_argv(node.value) and _literal_value(node.slice) == -1:
         index = len(words)
     return words[index - 1] if index is not None and 0 < index <= len(words) else None
 
 
-def _constant(node: ast.expr) -> object:
+def _literal_value(node: ast.expr) -> object:
     try:
         found: object = ast.literal_eval(node)
     except ValueError:

@@ -77,13 +77,13 @@ def line_at(source: SourceFile, number: int) -> ShellLine | None:
 
 def lines_from(source: SourceFile, number: int) -> Iterator[ShellLine]:
     """The lines from that one on."""
-    lines = _lines(source)
+    lines = _read_shell_lines(source)
     for index in range(max(number - 1, 0), len(lines)):
         yield lines[index]
 
 
 @lru_cache(maxsize=4)  # one script is looked at by many hazards in a row
-def _lines(source: SourceFile) -> tuple[ShellLine, ...]:
+def _read_shell_lines(source: SourceFile) -> tuple[ShellLine, ...]:
     found: list[ShellLine] = []
     while (line := line_at(source, len(found) + 1)) is not None:
         found.append(line)

@@ -37,7 +37,7 @@ def makers(script: Script, node: ast.AST | None, depth: int = 0) -> tuple[Call, 
     if node is None or depth > _MAX_DEPTH:
         return ()
     if isinstance(node, ast.Call):
-        return _of_call(script, node, depth)
+        return _makers_of_call(script, node, depth)
     if isinstance(node, ast.Name):
         index = script.index
         scope = scope_binding(index, node.id, node)
@@ -70,7 +70,7 @@ def _binding_constructors(script: Script, binding: Binding, depth: int) -> tuple
     return ()
 
 
-def _of_call(script: Script, node: ast.Call, depth: int) -> tuple[Call, ...]:
+def _makers_of_call(script: Script, node: ast.Call, depth: int) -> tuple[Call, ...]:
     call = script.call_at(node)
     if isinstance(node.func, ast.Attribute) and node.func.attr in _SELF_RETURNING_METHODS:
         return makers(script, node.func.value, depth + 1) or (call,)

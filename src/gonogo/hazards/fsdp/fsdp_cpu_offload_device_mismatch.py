@@ -88,7 +88,7 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
             if (
                 mismatch.involves_cpu
                 and not mismatch.is_between_accelerators
-                and not _TENSOR_ASSIGNMENT_PATTERN.search(_message(mismatch))
+                and not _TENSOR_ASSIGNMENT_PATTERN.search(_mismatch_message(mismatch))
             ):
                 if mismatch.passes(*_FSDP_OFFLOAD_FRAMES):
                     yield self._finding(mismatch.evidence, Certainty.LIKELY)
@@ -107,7 +107,7 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
         )
 
 
-def _message(mismatch: LoggedMismatch) -> str:
+def _mismatch_message(mismatch: LoggedMismatch) -> str:
     evidence = mismatch.evidence
     return evidence.message if isinstance(evidence, LoggedError) else evidence.text
 

@@ -56,16 +56,16 @@ class DeepspeedEnvNotPropagated(Hazard):
         several = (
             log.find(self.patterns["multi_node"]) is not None
             or log.setup.mentions(_MULTI_NODE_SETUP_PATTERN)
-            or len(_nodes(log)) > 1
+            or len(_logged_nodes(log)) > 1
         )
-        if log.find(_NO_HOSTFILE) is not None and len(_nodes(log)) < 2 and not log.has("pdsh"):
+        if log.find(_NO_HOSTFILE) is not None and len(_logged_nodes(log)) < 2 and not log.has("pdsh"):
             several = False
         if no_gpus is not None and (several or _NCCL_WITHOUT_GPUS.search(no_gpus.text)):
-            yield self._missing(no_gpus, Certainty.LIKELY if several else Certainty.POSSIBLE)
+            yield self._missing_variable_finding(no_gpus, Certainty.LIKELY if several else Certainty.POSSIBLE)
         elif missing is not None and several and _on_remote_nodes_only(log, missing):
-            yield self._missing(missing, Certainty.LIKELY)
+            yield self._missing_variable_finding(missing, Certainty.LIKELY)
 
-    def _missing(self, line_match: LineMatch, certainty: Certainty) -> Finding:
+    def _missing_variable_finding(self, line_match: LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             line_match,
             self.texts["missing_cause"].format(
@@ -93,7 +93,7 @@ def _node_of(line: LogLine) -> str | None:
     return prefix.group(1) if prefix else None
 
 
-def _nodes(log: FailureLog) -> set[str]:
+def _logged_nodes(log: FailureLog) -> set[str]:
     return {node for line in log.lines if (node := _node_of(line)) is not None}
 
 

@@ -31,7 +31,7 @@ class LaunchHostfileUnusable(Hazard):
         if not is_file(whole_path):
             program = launch.path_of(launch.program)
             if launch.cwd_known or (program is not None and is_file(program)):
-                yield self._missing(launch, path, nodes)
+                yield self._missing_hostfile_finding(launch, path, nodes)
             return  # otherwise the script runs in another folder
         try:
             source = SourceFile.read(whole_path, limit=MAX_HOSTFILE_BYTES)
@@ -72,7 +72,7 @@ class LaunchHostfileUnusable(Hazard):
             confirm=translated("/job/hostfile is not on the launching node"),
         )
 
-    def _missing(self, launch: Launch, path: str, nodes: int | None) -> Finding:
+    def _missing_hostfile_finding(self, launch: Launch, path: str, nodes: int | None) -> Finding:
         place = launch.launcher_options.place_of("hostfile")
         several = nodes is not None and nodes > 1
         return self.finding(

@@ -23,7 +23,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
                     confirm=translated("MASTER_ADDR is not in the environment either"),
                 )
             elif address.string and is_loopback(address.string):
-                yield from self._loopback(
+                yield from self._loopback_findings(
                     launch, address, "MASTER_ADDR", whole_number(launch.variable("NODE_RANK")), nodes
                 )
 
@@ -50,7 +50,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
         rank = whole_number(options.get("node_rank")) if backend in (None, "static") else None
         if given.string and is_loopback(given.string) and backend != "etcd":
             name = "rdzv_endpoint" if not endpoint.absent else "master_addr"
-            yield from self._loopback(launch, given, f"--{name}", rank, nodes)
+            yield from self._loopback_findings(launch, given, f"--{name}", rank, nodes)
             return
         if not given.absent or any(name.startswith("PET_") for name in launch.variables):
             return
@@ -70,7 +70,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
             confirm=translated("Nothing outside the script sets PET_MASTER_ADDR"),
         )
 
-    def _loopback(self, launch: Launch, address: Field, name: str, rank: int | None, nodes: int) -> Findings:
+    def _loopback_findings(self, launch: Launch, address: Field, name: str, rank: int | None, nodes: int) -> Findings:
         everywhere = is_started_by_srun(launch) or (rank is not None and rank > 0)
         if rank == 0 and not everywhere:
             return

@@ -30,7 +30,7 @@ class LaunchOptionGivenTwice(Hazard):
         for name in names:
             fields = options.all(name)
             values = [str(field.value) for field in fields if field.known]
-            if len(values) < len(fields) or len({_canonical(value) for value in values}) < 2:
+            if len(values) < len(fields) or len({_canonical_value(value) for value in values}) < 2:
                 continue
             if len({(field.place.start, field.place.end) for field in fields if field.place}) < len(fields):
                 continue  # a variable that the script appends to
@@ -45,7 +45,7 @@ class LaunchOptionGivenTwice(Hazard):
             )
 
 
-def _canonical(value: str) -> str:
+def _canonical_value(value: str) -> str:
     lowered = value.strip().lower()
     try:
         return repr(float(lowered))

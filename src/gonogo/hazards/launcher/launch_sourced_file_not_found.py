@@ -50,11 +50,11 @@ def _variables_of_caller(words: Sequence[object]) -> Iterator[str]:
     """The variables in words that only the shell in which the script is started can set."""
     for word in words:
         if isinstance(word, ShellWord):
-            yield from _unset(word.pieces, 0)
+            yield from _variables_in(word.pieces, 0)
 
 
-def _unset(pieces: Sequence[Piece], depth: int) -> Iterator[str]:
+def _variables_in(pieces: Sequence[Piece], depth: int) -> Iterator[str]:
     for piece in pieces if depth < _DEEPEST else ():
         if piece.variable:
             yield piece.variable
-        yield from _unset(piece.inner, depth + 1)
+        yield from _variables_in(piece.inner, depth + 1)

@@ -36,7 +36,7 @@ class LaunchVisibleDevicesMalformed(Hazard):
                 right=right
             ),
             spans=field.span(),
-            fixes=self._writing(launch, right),
+            fixes=self._correction_fix(launch, right),
         )
 
     def _deepspeed_findings(self, launch: Launch, value: str) -> Findings:
@@ -54,10 +54,10 @@ class LaunchVisibleDevicesMalformed(Hazard):
                 right=Text(f": {right}", f"：{right}") if right else ""
             ),
             spans=(launch.visible_devices.span(), launch.place.span()),
-            fixes=self._writing(launch, right) if right else None,
+            fixes=self._correction_fix(launch, right) if right else None,
         )
 
-    def _writing(self, launch: Launch, right: str) -> Fix | None:
+    def _correction_fix(self, launch: Launch, right: str) -> Fix | None:
         place = _value_place(launch.visible_devices)
         title = translated("write {right}").format(right=right)
         return self.fix(title, place.edit(right), safe=False) if place is not None else None

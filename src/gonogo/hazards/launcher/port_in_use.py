@@ -69,8 +69,8 @@ class PortInUse(Hazard):
         if log.find(self.patterns["server"]) or outside_training(log):
             certainty = Certainty.POSSIBLE
         port = next(
-            (port for line in log.find_all(_ADDRESS_IN_USE_PATTERN) if (port := _port(line.text))), None
-        ) or _port(found.text)
+            (port for line in log.find_all(_ADDRESS_IN_USE_PATTERN) if (port := _find_port(line.text))), None
+        ) or _find_port(found.text)
         yield self.log_finding(
             found,
             self.texts["rendezvous_port_cause"].format(
@@ -95,7 +95,7 @@ class PortInUse(Hazard):
         )
 
 
-def _port(text: str) -> str | None:
+def _find_port(text: str) -> str | None:
     found = _PORT.search(text)
     return next((group for group in found.groups() if group), None) if found else None
 

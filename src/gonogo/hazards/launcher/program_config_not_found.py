@@ -66,12 +66,15 @@ def _openings(run: Run, number: int, option: str | None) -> Iterator[Call]:
     names = _names_in_program(run, number, option)
     plain = run.launch is not None and words_of_program(run.launch) is not None
     for script in run.scripts:
-        if any(_is_word(script, _first(call), number, names, plain=plain) for call in script.calls(*_LOOKS)):
+        if any(
+            _is_word(script, _first_argument_or_receiver(call), number, names, plain=plain)
+            for call in script.calls(*_LOOKS)
+        ):
             return  # what it does where the file is not there is its own
     for script in run.scripts:
         for pattern, parameter in _READERS.items():
             for call in script.calls(pattern):
-                given = call.keyword_node(parameter) or _first(call)
+                given = call.keyword_node(parameter) or _first_argument_or_receiver(call)
                 if pattern == "open" and not _is_for_reading(call):
                     continue
                 if not _is_word(script, given, number, names, plain=plain):
@@ -101,7 +104,7 @@ def _names_in_program(run: Run, number: int, option: str | None) -> frozenset[st
     return frozenset({positional[0].call.argument(0).string or ""})
 
 
-def _first(call: Call) -> ast.expr | None:
+def _first_argument_or_receiver(call: Call) -> ast.expr | None:
     return call.node.args[0] if call.node.args else call.receiver
 
 

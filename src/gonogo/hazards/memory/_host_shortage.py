@@ -13,7 +13,7 @@ def certainty(node: NodeHostMemory, limit: int) -> Certainty:
     return Certainty.LIKELY if node.peak_bytes > limit else Certainty.POSSIBLE
 
 
-def basis(node: NodeHostMemory) -> Text:
+def estimate_basis(node: NodeHostMemory) -> Text:
     if not node.estimated:
         return translated("All of them were run.")
     return translated("{run} of them {were} run; the other {rest} are assumed to hold {each} each.").format(

@@ -101,7 +101,7 @@ class CpuRamOomKilled(Hazard):
                 total=size(node.peak_bytes),
                 pinned=size(node.pinned_bytes),
                 limit=size(limit),
-                basis=host.basis(node),
+                basis=host.estimate_basis(node),
                 rank=worst.rank,
                 peak=size(peak.peak_bytes),
                 phase=PHASES[peak.peak_phase],

@@ -104,7 +104,7 @@ class DevShmBusError(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A worker's bus error, no space for a lock or a shared tensor, or exit code -7 without an error."""
-        evidence, certainty = _evidence(log)
+        evidence, certainty = _find_evidence(log)
         if evidence is None:
             return
         if outside_training(log):
@@ -125,7 +125,7 @@ def _has_default_shm_size(log: FailureLog) -> bool:
     return log.setup.mentions(r"\bdocker run\b") and not log.setup.mentions(r"--shm-size|--ipc[= ]host|/dev/shm")
 
 
-def _evidence(log: FailureLog) -> tuple[LoggedError | LineMatch | None, Certainty]:
+def _find_evidence(log: FailureLog) -> tuple[LoggedError | LineMatch | None, Certainty]:
     if says := next(log.errors_of(says=_SHM_ERROR_PATTERN), None) or log.find(_SHM_ERROR_PATTERN):
         return says, Certainty.CERTAIN
     bare = None

@@ -13,9 +13,9 @@ class AttentionHeadsShardedByTensorParallel(Hazard):
         for failed in failed_ranks(record):
             as_run = failed.first.as_run
             if failed.failure.phase == "forward" and as_run is not None and as_run.strategy.startswith("TP"):
-                yield from self._of_view(failed, record.world_size)
+                yield from self._view_shape_findings(failed, record.world_size)
 
-    def _of_view(self, failed_group: FailedRanks, world: int) -> Findings:
+    def _view_shape_findings(self, failed_group: FailedRanks, world: int) -> Findings:
         found = _VIEW.search(failed_group.failure.message)
         shape = sizes_in(found.group("shape")) if found is not None else []
         size = int(found.group("size")) if found is not None else 0
@@ -25,13 +25,13 @@ class AttentionHeadsShardedByTensorParallel(Hazard):
         if shape.count(-1) == 1 and shape[-2] == -1:
             rows = math.prod(shape[:-2])
             if size % rows == 0 and size // rows % width:
-                yield self._cut(failed_group, size // rows, width)
+                yield self._cut_head_finding(failed_group, size // rows, width)
         elif asked > size and asked % size == 0:
             parts = asked // size
             if world % parts == 0 and shape[-2] % parts == 0:
                 yield self._unsharded_head_count_finding(failed_group, shape[-2], parts)
 
-    def _cut(self, failed_group: FailedRanks, columns: int, width: int) -> Finding:
+    def _cut_head_finding(self, failed_group: FailedRanks, columns: int, width: int) -> Finding:
         return self._build_finding(failed_group, self.texts["head_cut_cause"].format(columns=columns, width=width))
 
     def _unsharded_head_count_finding(self, failed_group: FailedRanks, num_heads: int, parts: int) -> Finding:

@@ -152,7 +152,7 @@ def _causes_from_cut_traceback(
         return {UseOfEmptyParameter.OUTSIDE_ENGINE: sure}
     if zero3_is_on and last.function in ("merge", "merge_and_unload", "get_delta_weight") and "peft/" in last.path:
         return {UseOfEmptyParameter.DIRECT: sure}
-    if _passes_engine_forward(cut_error) and _caller(cut_error) is Caller.USER:
+    if _passes_engine_forward(cut_error) and _classify_caller(cut_error) is Caller.USER:
         return {UseOfEmptyParameter.DIRECT: sure}
     return {}
 
@@ -166,7 +166,7 @@ def _causes_from_error(
         return {
             UseOfEmptyParameter.OUTSIDE_ENGINE: Certainty.CERTAIN if zero3_is_on or is_embedding else Certainty.LIKELY
         }
-    layer = _caller(error)
+    layer = _classify_caller(error)
     in_engine = _passes_engine_forward(error)
     if layer is Caller.USER and (in_engine or not is_embedding):
         sure = Certainty.CERTAIN if in_engine else Certainty.LIKELY
@@ -226,7 +226,7 @@ class Caller(Enum):
     UNKNOWN = "the frames do not say"
 
 
-def _caller(error: LoggedError) -> Caller:
+def _classify_caller(error: LoggedError) -> Caller:
     for frame in reversed(error.frames):
         if any(part in frame.path for part in _FUNCTIONAL_PATHS):
             continue

@@ -33,9 +33,9 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
             where = _find_loss_statement(script, use)
             if where is None or is_under_zero_condition(script, use.node):
                 continue
-            yield self._term(script, run, use, where)
+            yield self._zero_term_finding(script, run, use, where)
 
-    def _term(self, script: Script, run: Run, use: ParameterUse, loss_statement: ast.stmt) -> Finding:
+    def _zero_term_finding(self, script: Script, run: Run, use: ParameterUse, loss_statement: ast.stmt) -> Finding:
         direct = use.zero is not None or loss_statement is use.statement
         edits = use.zero.removal(script) if use.zero is not None else ()
         small = has_peft(run) or is_behind_option(script, use.node)

@@ -17,9 +17,9 @@ class Zero3LowCpuMemDeviceMap(Hazard):
             known = is_zero3_configured_at(script, call.node)
             if known is False or is_under_zero_condition(script, call.node):
                 continue
-            yield from self._in_call(call, run, known is True and not is_behind_option(script, call.node))
+            yield from self._call_findings(call, run, known is True and not is_behind_option(script, call.node))
 
-    def _in_call(self, call: Call, run: Run, zero3_is_known: bool) -> Findings:
+    def _call_findings(self, call: Call, run: Run, zero3_is_known: bool) -> Findings:
         names = []
         place = call.keyword("device_map")
         if call.has("device_map") and not (place.known and place.value is None):

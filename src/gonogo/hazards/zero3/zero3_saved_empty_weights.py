@@ -62,7 +62,7 @@ class Zero3SavedEmptyWeights(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch whose empty side is the checkpoint, an error about gathering, or a list of empty weights."""
-        found = self._evidence(log)
+        found = self._find_evidence(log)
         if found is None:
             return
         evidence, certainty = found
@@ -82,7 +82,7 @@ class Zero3SavedEmptyWeights(Hazard):
             confirm=translated("The saved file is far smaller than the model, and the run that saved it used ZeRO-3"),
         )
 
-    def _evidence(self, log: FailureLog) -> tuple[LoggedError | LineMatch, Certainty] | None:
+    def _find_evidence(self, log: FailureLog) -> tuple[LoggedError | LineMatch, Certainty] | None:
         mismatches = list(shape_mismatches(log))
         for mismatch in mismatches:
             if mismatch.saved == "0" and mismatch.current != "0":

@@ -50,10 +50,10 @@ def features_of(log: FailureLog) -> Features:
     found: Features = {}
     roots = [error for error in log.errors if error.role is Role.ROOT]
     for error in [*roots, *log.cut][:_MAX_ERRORS]:
-        _add(found, _error_features(error))
+        _add_features(found, _error_features(error))
     if not found:
         for text in islice(_distinctive_lines(log), _MAX_LINES):
-            _add(found, message_features(text))
+            _add_features(found, message_features(text))
     return found
 
 
@@ -61,9 +61,9 @@ def traceback_features(errors: Iterable[LoggedError]) -> Features:
     """The features of tracebacks without their exceptions, for logs that were cut before the exception."""
     found: Features = {}
     for error in errors:
-        _add(found, _features_of_error_frames(error))
+        _add_features(found, _features_of_error_frames(error))
         if error.frames and error.frames[-1].code:
-            _add(found, [(f"c {normalized(error.frames[-1].code)}", _RAISED_IN)])
+            _add_features(found, [(f"c {normalized(error.frames[-1].code)}", _RAISED_IN)])
     return found
 
 
@@ -100,11 +100,11 @@ def normalized(text: str) -> str:
 def hashed(features: Iterable[tuple[str, float]]) -> Features:
     """The highest weight of each feature, by the hash of its text."""
     found: Features = {}
-    _add(found, features)
+    _add_features(found, features)
     return found
 
 
-def _add(total: Features, features: Iterable[tuple[str, float]]) -> None:
+def _add_features(total: Features, features: Iterable[tuple[str, float]]) -> None:
     for text, weight in features:
         key = crc32(text.encode("utf-8", "replace"))
         total[key] = max(total.get(key, 0.0), weight)

@@ -43,10 +43,10 @@ def array_file(suffix: str, layout: ArrayLayout, number: int) -> bytes:
     Whole numbers are 0 and 1, which are indices in any table of classes; of token ids (``uint16``) every other one is
     below 50. Others are between 0 and 1, with both signs absent so that roots and logarithms of 1 + x exist.
     """
-    return _npy(layout, _values(layout, number)) if suffix == ".npy" else _pt(layout, _values(layout, number))
+    return _npy(layout, _array_bytes(layout, number)) if suffix == ".npy" else _pt(layout, _array_bytes(layout, number))
 
 
-def _values(layout: ArrayLayout, number: int) -> bytes:
+def _array_bytes(layout: ArrayLayout, number: int) -> bytes:
     count = math.prod(layout.shape)
     form = _FORMATS[layout.dtype]
     cycle: list[float]
@@ -74,8 +74,9 @@ def _pt(layout: ArrayLayout, values: bytes) -> bytes:
     strides = [math.prod(layout.shape[at + 1 :]) for at in range(len(layout.shape))]
     pickled = b"".join([
         b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n((",
-        _text("storage"), f"ctorch\n{_TORCH_STORAGES[dtype]}\n".encode(), _text("0"), _text("cpu"),
-        _whole(math.prod(layout.shape)), b"tQ", _whole(0), _tuple(layout.shape), _tuple(strides),
+        _pickled_text("storage"), f"ctorch\n{_TORCH_STORAGES[dtype]}\n".encode(),
+        _pickled_text("0"), _pickled_text("cpu"), _pickled_int(math.prod(layout.shape)), b"tQ",
+        _pickled_int(0), _pickled_tuple(layout.shape), _pickled_tuple(strides),
         b"\x89ccollections\nOrderedDict\n)RtR.",
     ])  # fmt: skip
     buffer = io.BytesIO()
@@ -85,13 +86,13 @@ def _pt(layout: ArrayLayout, values: bytes) -> bytes:
     return buffer.getvalue()
 
 
-def _text(value: str) -> bytes:
+def _pickled_text(value: str) -> bytes:
     return b"X" + struct.pack("<I", len(value)) + value.encode()
 
 
-def _whole(value: int) -> bytes:
+def _pickled_int(value: int) -> bytes:
     return b"J" + struct.pack("<i", value)
 
 
-def _tuple(values: list[int] | tuple[int, ...]) -> bytes:
-    return b"(" + b"".join(map(_whole, values)) + b"t"
+def _pickled_tuple(values: list[int] | tuple[int, ...]) -> bytes:
+    return b"(" + b"".join(map(_pickled_int, values)) + b"t"

@@ -27,16 +27,16 @@ def encode_rows(path: str, rows: Sequence[dict[str, Any]], separator: str = "") 
     """
     suffix = os.path.splitext(path)[1].lower()
     if suffix == ".jsonl":
-        return _lines(rows)
+        return _jsonl_bytes(rows)
     if suffix in (".csv", ".tsv"):
-        return _csv(rows, separator or ("\t" if suffix == ".tsv" else ","))
+        return _csv_bytes(rows, separator or ("\t" if suffix == ".tsv" else ","))
     if suffix == ".txt":
         letters = f"{string.ascii_letters} {string.digits} {string.punctuation}\n"  # for character-level models
-        return (letters + "".join(f"{_longest(row)}\n" for row in rows)).encode()
+        return (letters + "".join(f"{_longest_string(row)}\n" for row in rows)).encode()
     if suffix == ".bin":
         return _token_id_bytes(rows)
     if suffix == ".parquet":
-        return _parquet(path, rows)
+        return _parquet_bytes(path, rows)
     return (json.dumps(list(rows), ensure_ascii=False, indent=1) + "\n").encode()
 
 
@@ -45,7 +45,7 @@ def hub_dataset_files(
 ) -> dict[str, bytes]:
     """The files of a Hub dataset: a file for each split, and the card, which declares image and audio columns."""
     names = list(dict.fromkeys(splits)) or ["train", "test"]
-    files = {f"data/{split}.jsonl": _lines(rows) for split in names}
+    files = {f"data/{split}.jsonl": _jsonl_bytes(rows) for split in names}
     card = ["---", "configs:"]
     for number, subset in enumerate(dict.fromkeys(subsets or ("default",))):
         card += [f"- config_name: {json.dumps(subset)}", *(["  default: true"] if number == 0 else []), "  data_files:"]
@@ -91,11 +91,11 @@ _MESSAGE_KEYS = {"turns": ("from", "value"), "exchanges": ("user", "assistant")}
 _ARROW_DTYPES = {"int": "int64", "label": "int64", "float": "float64", "flag": "bool"}
 
 
-def _lines(rows: Sequence[dict[str, Any]]) -> bytes:
+def _jsonl_bytes(rows: Sequence[dict[str, Any]]) -> bytes:
     return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows).encode()
 
 
-def _csv(rows: Sequence[dict[str, Any]], separator: str) -> bytes:
+def _csv_bytes(rows: Sequence[dict[str, Any]], separator: str) -> bytes:
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, list(rows[0]) if rows else [], delimiter=separator, lineterminator="\n")
     writer.writeheader()
@@ -109,15 +109,15 @@ def _token_id_bytes(rows: Sequence[dict[str, Any]]) -> bytes:
 
     Every other id is 0, so that they are still small if the file is read as 32-bit integers.
     """
-    count = sum(len(_longest(row).split()) for row in rows)
+    count = sum(len(_longest_string(row).split()) for row in rows)
     return struct.pack(f"<{count}H", *(number % 50 if number % 2 == 0 else 0 for number in range(count)))
 
 
-def _longest(row: dict[str, Any]) -> str:
+def _longest_string(row: dict[str, Any]) -> str:
     return max((value for value in row.values() if isinstance(value, str)), key=len, default="")
 
 
-def _parquet(path: str, rows: Sequence[dict[str, Any]]) -> bytes:
+def _parquet_bytes(path: str, rows: Sequence[dict[str, Any]]) -> bytes:
     try:
         import pyarrow
         import pyarrow.parquet
@@ -132,11 +132,16 @@ def picture(width: int = 640, height: int = 480) -> bytes:
     """A PNG in RGB: a plain gradient."""
     lines = b"".join(b"\0" + bytes(x * 255 // width for x in range(width) for _ in range(3)) for _ in range(height))
 
-    def chunk(kind: bytes, content: bytes) -> bytes:
+    def png_chunk(kind: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + png_chunk(b"IHDR", header)
+        + png_chunk(b"IDAT", zlib.compress(lines))
+        + png_chunk(b"IEND", b"")
+    )
 
 
 def sound(seconds: float = 5.0, sample_rate: int = 16_000) -> bytes:

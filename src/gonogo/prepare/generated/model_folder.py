@@ -14,7 +14,7 @@ from gonogo.prepare.generated.tokenizer import tokenizer_files
 
 def model_files(model: PublishedModel) -> dict[str, bytes]:
     """The files of the folder, by name."""
-    files = {"config.json": _json(full_config(model))}
+    files = {"config.json": _json_bytes(full_config(model))}
     processors = _processors(model)
     whole = next((one["processor_class"] for one in processors.values() if "processor_class" in one), None)
     if model.tokenizer is not None:
@@ -23,11 +23,11 @@ def model_files(model: PublishedModel) -> dict[str, bytes]:
             layout = msgspec.structs.replace(layout, template=None)
         files |= tokenizer_files(layout, whole)
         if layout.chat_template is not None and processors:
-            files["chat_template.json"] = _json({"chat_template": layout.chat_template.rstrip("\n")})
+            files["chat_template.json"] = _json_bytes({"chat_template": layout.chat_template.rstrip("\n")})
     ids = {key: model.config[key] for key in ("bos_token_id", "eos_token_id", "pad_token_id") if key in model.config}
     if any(name.endswith(("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")) for name in _architectures(model)):
-        files["generation_config.json"] = _json({"_from_model_config": True, **ids})
-    return files | {name: _json(content) for name, content in processors.items()}
+        files["generation_config.json"] = _json_bytes({"_from_model_config": True, **ids})
+    return files | {name: _json_bytes(content) for name, content in processors.items()}
 
 
 def _architectures(model: PublishedModel) -> list[str]:
@@ -52,5 +52,5 @@ def _processors(model: PublishedModel) -> dict[str, dict[str, Any]]:
     return files
 
 
-def _json(value: Any) -> bytes:
+def _json_bytes(value: Any) -> bytes:
     return (json.dumps(value, ensure_ascii=False, indent=2) + "\n").encode()

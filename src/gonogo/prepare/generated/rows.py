@@ -131,11 +131,11 @@ class Maker:
             if kind in _CONVERSATION_KINDS
             else _hour(number)
             if kind == "date"
-            else self._value(name, kind, tokens[name], number * 31 + place)
+            else self._cell_value(name, kind, tokens[name], number * 31 + place)
             for place, (name, kind) in enumerate(self.columns.items())
         }
 
-    def _value(self, name: str, kind: str, tokens: int, number: int) -> Any:
+    def _cell_value(self, name: str, kind: str, tokens: int, number: int) -> Any:
         if kind.startswith("["):
             choices = json.loads(kind)
             return choices[number % len(choices)]

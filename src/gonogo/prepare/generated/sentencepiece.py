@@ -14,7 +14,7 @@ _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6
 _UNIGRAM, _BPE = 1, 2
 
 
-def _varint(number: int) -> bytes:
+def _encode_varint(number: int) -> bytes:
     number &= (1 << 64) - 1
     out = bytearray()
     while number > 0x7F:
@@ -25,11 +25,11 @@ def _varint(number: int) -> bytes:
 
 
 def _varint_field(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
+    return _encode_varint(field << 3) + _encode_varint(value)
 
 
 def _length_delimited(field: int, value: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(value)) + value
+    return _encode_varint(field << 3 | 2) + _encode_varint(len(value)) + value
 
 
 def _token_type(layout: TokenizerLayout, token: str) -> int:
@@ -50,7 +50,7 @@ def sentencepiece_model(layout: TokenizerLayout, tokens: list[str]) -> bytes:
     out = bytearray()
     for number, token in enumerate(tokens):
         kind = _token_type(layout, token) if token in special or token.startswith("<0x") else _NORMAL
-        piece = _length_delimited(1, token.encode()) + _varint(2 << 3 | 5) + struct.pack("<f", -float(number))
+        piece = _length_delimited(1, token.encode()) + _encode_varint(2 << 3 | 5) + struct.pack("<f", -float(number))
         out += _length_delimited(1, piece + _varint_field(3, kind))
     ids = ((40, layout.unk), (41, layout.bos), (42, layout.eos), (43, layout.pad))
     trainer = _varint_field(3, _UNIGRAM if layout.kind == "unigram" else _BPE) + _varint_field(4, layout.size)

@@ -28,15 +28,15 @@ def tokenizer_files(layout: TokenizerLayout, processor: str | None = None) -> di
     tokens = tokens_by_id(layout, [*singles, *("".join(merge) for merge in merges)])
     vocabulary = {token: number for number, token in enumerate(tokens)}
     files = {
-        "tokenizer.json": _json(_tokenizer_json(layout, tokens, vocabulary, merges)),
-        "tokenizer_config.json": _json(_config(layout, processor)),
-        "special_tokens_map.json": _json(_roles(layout)),
+        "tokenizer.json": _json_bytes(_tokenizer_json(layout, tokens, vocabulary, merges)),
+        "tokenizer_config.json": _json_bytes(_tokenizer_config(layout, processor)),
+        "special_tokens_map.json": _json_bytes(_special_token_roles(layout)),
     }
     if layout.kind in ("bytes", "clip"):
         special = layout.special_tokens()
         apart = layout.class_name in ("Qwen2Tokenizer", "WhisperTokenizer")  # these add their special tokens themselves
         own = {token: number for token, number in vocabulary.items() if not (apart and number in special)}
-        files["vocab.json"] = _json(own)
+        files["vocab.json"] = _json_bytes(own)
         lines = ["#version: 0.2", *(" ".join(merge) for merge in merges)]
         files["merges.txt"] = "\n".join([*lines, ""]).encode()
     elif layout.kind == "words":
@@ -46,7 +46,7 @@ def tokenizer_files(layout: TokenizerLayout, processor: str | None = None) -> di
     return files
 
 
-def _json(value: Any) -> bytes:
+def _json_bytes(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, indent=None if len(value) > 100 else 2).encode()
 
 
@@ -65,7 +65,7 @@ def _tokenizer_json(
     model: dict[str, Any]
     if layout.kind == "unigram":
         unknown = vocabulary.get(layout.unk or "", 0)
-        model = {"type": "Unigram", "unk_id": unknown, "vocab": [[token, _score(token)] for token in tokens]}
+        model = {"type": "Unigram", "unk_id": unknown, "vocab": [[token, _token_score(token)] for token in tokens]}
     elif layout.kind == "words":
         model = {"type": "WordPiece", "unk_token": layout.unk, "continuing_subword_prefix": "##",
                  "max_input_chars_per_word": 100, "vocab": vocabulary}  # fmt: skip
@@ -87,7 +87,7 @@ def _tokenizer_json(
     }
 
 
-def _score(token: str) -> float:
+def _token_score(token: str) -> float:
     return -20.0 if token.startswith("<") else -10.0 / (1 + len(token))
 
 
@@ -155,13 +155,13 @@ _PARTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def _roles(layout: TokenizerLayout) -> dict[str, Any]:
+def _special_token_roles(layout: TokenizerLayout) -> dict[str, Any]:
     found = {"bos_token": layout.bos, "eos_token": layout.eos, "unk_token": layout.unk, "pad_token": layout.pad,
              "cls_token": layout.cls, "sep_token": layout.sep, "mask_token": layout.mask}  # fmt: skip
     return {role: token for role, token in found.items() if token is not None}
 
 
-def _config(layout: TokenizerLayout, processor: str | None) -> dict[str, Any]:
+def _tokenizer_config(layout: TokenizerLayout, processor: str | None) -> dict[str, Any]:
     config: dict[str, Any] = {
         "tokenizer_class": layout.class_name,
         "model_max_length": layout.longest,
@@ -171,7 +171,7 @@ def _config(layout: TokenizerLayout, processor: str | None) -> dict[str, Any]:
                           "single_word": False, "special": token not in layout.plain}
             for number, token in layout.special_tokens().items()
         },
-        **_roles(layout),
+        **_special_token_roles(layout),
         **layout.named,
     }  # fmt: skip
     if layout.kind == "pieces":

@@ -141,7 +141,7 @@ def refine_arrays(
     arrays = [one for one in required_inputs if one.layout is not None and one.state == "made" and not one.stated]
     if failure is None or not arrays:
         return False
-    seen.add(_state(arrays))
+    seen.add(_paths_and_layouts(arrays))
     before = [one.layout for one in arrays]
     for demand in (_dtype_asked, _tokens_asked, _dimensions_asked, _size_asked):
         changed = demand(failure, arrays)
@@ -149,14 +149,14 @@ def refine_arrays(
             continue
         one, layout = changed
         one.layout = layout
-        if _state(arrays) not in seen and len(layout.shape) <= _MAX_DIMENSIONS:
+        if _paths_and_layouts(arrays) not in seen and len(layout.shape) <= _MAX_DIMENSIONS:
             return True
         for array, earlier in zip(arrays, before, strict=True):
             array.layout = earlier
     return False
 
 
-def _state(arrays: Sequence[RequiredInput]) -> tuple[str, ...]:
+def _paths_and_layouts(arrays: Sequence[RequiredInput]) -> tuple[str, ...]:
     return tuple(f"{one.path}={one.layout}" for one in arrays)
 
 
@@ -176,9 +176,9 @@ _FLOATS_ASKED = re.compile(
 def _dtype_asked(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change | None:
     for pattern, wanted in ((_WHOLE_NUMBERS_ASKED, "int64"), (_FLOATS_ASKED, "float32")):
         if pattern.search(failure.message):
-            others = [one for one in arrays if _layout(one).dtype.startswith("int") != (wanted == "int64")]
+            others = [one for one in arrays if _require_layout(one).dtype.startswith("int") != (wanted == "int64")]
             if (one := _of_operands(failure, others)) is not None:
-                return one, msgspec.structs.replace(_layout(one), dtype=wanted)
+                return one, msgspec.structs.replace(_require_layout(one), dtype=wanted)
     return None
 
 
@@ -190,9 +190,9 @@ def _tokens_asked(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change 
     if _TOO_FEW_NUMBERS.search(failure.message) is None:
         return None
     for one in arrays:
-        count = math.prod(_layout(one).shape)
+        count = math.prod(_require_layout(one).shape)
         if _TOKEN_COUNT <= count < _MAX_TOKEN_COUNT:
-            return one, msgspec.structs.replace(_layout(one), shape=(count * 4,))
+            return one, msgspec.structs.replace(_require_layout(one), shape=(count * 4,))
     return None
 
 
@@ -200,7 +200,7 @@ def _of_dimensions(failure: Failure, arrays: Sequence[RequiredInput]) -> Require
     """The array of which a batch, or one sample, has as many dimensions as the message says."""
     match = _RANGE.search(failure.message)
     for more in (1, 0) if match else ():
-        found = [one for one in arrays if match is not None and len(_layout(one).shape) + more == int(match[1])]
+        found = [one for one in arrays if match is not None and len(_require_layout(one).shape) + more == int(match[1])]
         if found:
             return found[0]
     return None
@@ -218,9 +218,9 @@ _MISSING_DIMENSION = re.compile(
 
 def _dimensions_asked(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change | None:
     named = _of_dimensions(failure, arrays)
-    floats = (one for one in arrays if _layout(one).dtype == "float32")
+    floats = (one for one in arrays if _require_layout(one).dtype == "float32")
     one = named or _of_operands(failure, arrays) or next(floats, arrays[0])
-    shape = _layout(one).shape
+    shape = _require_layout(one).shape
     change = 0
     if match := _UNPACKED.search(failure.message):
         change = int(match[2]) - int(match[3]) if match[3] else 1 if match[1] == "not enough" else -1
@@ -234,11 +234,11 @@ def _dimensions_asked(failure: Failure, arrays: Sequence[RequiredInput]) -> _Cha
     if change == 0 or len(shape) + change < 0:
         return None
     if change < 0:
-        return one, msgspec.structs.replace(_layout(one), shape=shape[:change])
+        return one, msgspec.structs.replace(_require_layout(one), shape=shape[:change])
     added: list[int] = []
     for _ in range(change):
-        added.append(_free(arrays, *added) if _layout(one).dtype == "float32" else 1)
-    return one, msgspec.structs.replace(_layout(one), shape=(*shape, *added))
+        added.append(_free(arrays, *added) if _require_layout(one).dtype == "float32" else 1)
+    return one, msgspec.structs.replace(_require_layout(one), shape=(*shape, *added))
 
 
 _PICTURE_SIZE = re.compile(r"height|width|image|input size|spatial|resolution", re.IGNORECASE)
@@ -269,12 +269,12 @@ def _size_asked(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change | 
                 pairs.append((had, others[0]))
     for had, wanted in pairs:
         for one in arrays:
-            shape = _layout(one).shape
+            shape = _require_layout(one).shape
             if had in shape and had in FREE_SIZES and 0 < wanted < 1 << 20:
                 sides = set(shape[-2:]) if _PICTURE_SIZE.search(failure.message) else set()
                 changed = {had} | (sides & set(FREE_SIZES) if had in sides else set())  # pictures are square
                 sizes = tuple(wanted if size in changed else size for size in shape)
-                return one, msgspec.structs.replace(_layout(one), shape=sizes)
+                return one, msgspec.structs.replace(_require_layout(one), shape=sizes)
     return _product_asked(failure, arrays)
 
 
@@ -285,12 +285,12 @@ def _product_asked(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change
         return None
     had, wanted = int(match[1]), int(match[2])
     for one in arrays:
-        for at in _layout(one).free:
-            size = _layout(one).shape[at]
+        for at in _require_layout(one).free:
+            size = _require_layout(one).shape[at]
             if had % size == 0 and wanted * size % had == 0:
-                shape = list(_layout(one).shape)
+                shape = list(_require_layout(one).shape)
                 shape[at] = wanted * size // had
-                return one, msgspec.structs.replace(_layout(one), shape=tuple(shape))
+                return one, msgspec.structs.replace(_require_layout(one), shape=tuple(shape))
     return None
 
 
@@ -298,7 +298,7 @@ def _of_operands(failure: Failure, arrays: Sequence[RequiredInput]) -> RequiredI
     """The array whose batch is an operand of the operator that failed; the only one, if there is one."""
     for operand in failure.operands:
         for one in arrays:
-            if _is_batch_of(operand, _layout(one)):
+            if _is_batch_of(operand, _require_layout(one)):
                 return one
     return arrays[0] if len(arrays) == 1 else None
 
@@ -309,6 +309,6 @@ def _is_batch_of(operand: Operand, layout: ArrayLayout) -> bool:
     return operand.shape[1:] == layout.shape or operand.shape == layout.shape
 
 
-def _layout(one: RequiredInput) -> ArrayLayout:
+def _require_layout(one: RequiredInput) -> ArrayLayout:
     assert one.layout is not None
     return one.layout

@@ -47,12 +47,12 @@ def table_input(path: str, failure: Failure, runs: Sequence[Run]) -> RequiredInp
             wanted = RequiredInput("data", path, "", path, "can-be-made", format=TABLE_FORMAT)
             wanted.columns = tuple(f"{name}:{kind}" for name, kind in columns.items())
             wanted.why = _TABLE_GENERATED.format(columns=columns_text(columns))
-            wanted.rows = _rows(columns)
+            wanted.rows = _row_count(columns)
             return wanted
     return None
 
 
-def _rows(columns: dict[str, str]) -> int:
+def _row_count(columns: dict[str, str]) -> int:
     return max(1, min(_DATED_ROWS if "date" in columns.values() else _PLAIN_ROWS, _MAX_CELLS // len(columns)))
 
 
@@ -66,7 +66,7 @@ def table_columns(scope: ReadScope, run: Run) -> dict[str, str]:
     """The columns that the scope takes from a table, each with its kind; empty if it makes no numbers of them."""
     if any(scope.calls("*tokenizer", "*.tokenizer")) or not _makes_numbers(scope):
         return {}
-    dates = set(_dates(scope, run))
+    dates = set(_date_columns(scope, run))
     found: dict[str, str] = {}
     for name in (*dates, *_named(scope, run)):
         found.setdefault(name, "date" if name in dates or _DATE_WORDS & set(words(name)) else _kind(scope, name))
@@ -93,7 +93,7 @@ def _series(run: Run) -> int:
     return min(int(str(run.arguments.get(stated[0]).value)), _MAX_SERIES) if stated else 0
 
 
-def _dates(scope: ReadScope, run: Run) -> Iterator[str]:
+def _date_columns(scope: ReadScope, run: Run) -> Iterator[str]:
     for call in scope.calls("*.to_datetime"):
         for node in ast.walk(call.node.args[0]) if call.node.args else ():
             if isinstance(node, ast.Subscript):

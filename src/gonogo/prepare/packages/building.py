@@ -85,7 +85,7 @@ def built(source: PackageSource, name: str, report_progress: Say, *, unconfined:
     if (found := _find_wheel(kept)) is not None:
         return found
     kept.parent.mkdir(parents=True, exist_ok=True)
-    with _folder(f".building-{name[:40]}-", kept.parent) as building:
+    with _temporary_folder(f".building-{name[:40]}-", kept.parent) as building:
         build = _WheelBuild(source, name, building, report_progress, unconfined=unconfined)
         result = build.run()
         filled = building / "kept"
@@ -115,7 +115,7 @@ def _cache_key(source: PackageSource, name: str) -> str:
 
 
 @contextlib.contextmanager
-def _folder(prefix: str, parent: Path) -> Iterator[Path]:
+def _temporary_folder(prefix: str, parent: Path) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     try:
         yield folder
@@ -173,7 +173,7 @@ class _WheelBuild:
         own_rules = [*BUILD_PACKAGES, *broken_by_own_packages(self._source.path)] if with_own else []
         self._require([*system["requires"], *own_rules])
         try:
-            return self._steps(backend, backend_path)
+            return self._run_build_steps(backend, backend_path)
         except BuildFailed as error:
             if with_own or not _MISSING_MODULE_PATTERN.search(str(error)):
                 raise
@@ -181,9 +181,9 @@ class _WheelBuild:
         # `pip install --no-build-isolation`.
         self._expose_own_packages()
         self._require(list(BUILD_PACKAGES))
-        return self._steps(backend, backend_path)
+        return self._run_build_steps(backend, backend_path)
 
-    def _steps(self, backend: str, backend_path: list[str]) -> Path:
+    def _run_build_steps(self, backend: str, backend_path: list[str]) -> Path:
         asked = None if self._own_shown else self._step("requires", backend, backend_path)
         try:
             more = json.loads(asked or b"[]")
@@ -205,14 +205,14 @@ class _WheelBuild:
         if done.returncode != 0:
             raise BuildFailed(_last_error(f"{done.stdout}\n{done.stderr}"))
 
-    def _packages(self) -> Path:
+    def _site_packages(self) -> Path:
         return next((self._environment / "lib").glob("python3.*/site-packages"))
 
     def _expose_own_packages(self) -> None:
         """Make this Python's packages importable, after those of the environment."""
         self._own_shown = True  # as without build isolation, where the backend isn't asked for requirements
         own = [place for place in sys.path if place.endswith("-packages")]
-        (self._packages() / "own.pth").write_text("\n".join([*own, ""]), encoding="utf-8")
+        (self._site_packages() / "own.pth").write_text("\n".join([*own, ""]), encoding="utf-8")
 
     def _require(self, lines: Sequence[str]) -> None:
         """Install wheels. uv uses this Python, never the environment's, which would run code installed there."""
@@ -244,7 +244,7 @@ class _WheelBuild:
 
     def _step(self, step: str, backend: str, backend_path: list[str]) -> bytes | None:
         """Run one step in a confined world, and return what it wrote. Raises BuildFailed if it fails."""
-        with _folder("gonogo-build-", Path(os.environ.get("TMPDIR") or tempfile.gettempdir())) as scratch:
+        with _temporary_folder("gonogo-build-", Path(os.environ.get("TMPDIR") or tempfile.gettempdir())) as scratch:
             confinement = Confinement(scratch, unconfined=self._unconfined)
             shared = confinement.shared
             for name in ("home", "tmp", "out"):
@@ -270,7 +270,7 @@ class _WheelBuild:
                     backend,
                 ]
                 words += [json.dumps(backend_path), str(result)]
-                status, said = self._run(world, words, shared)
+                status, said = self._run_in_world(world, words, shared)
                 if world.limit is not None:
                     raise BuildFailed(world.limit.en)
             if status != 0:
@@ -287,7 +287,7 @@ class _WheelBuild:
                     return read_untrusted(folder / name, _MAX_WHEEL_BYTES)
         return None
 
-    def _run(self, world: World, words: list[str], shared: Path) -> tuple[int, str]:
+    def _run_in_world(self, world: World, words: list[str], shared: Path) -> tuple[int, str]:
         environment = {
             "PATH": os.pathsep.join([str(self._environment / "bin"), os.environ.get("PATH", os.defpath)]),
             "HOME": str(shared / "home"), "TMPDIR": str(shared / "tmp"), "LANG": "C.UTF-8", **_BUILD_VARIABLES,
@@ -315,7 +315,7 @@ class _WheelBuild:
             if process.poll() is None:
                 process.kill()
                 process.wait()
-        return status, said.text()
+        return status, said.output_text()
 
 
 class _OutputTail:
@@ -324,15 +324,15 @@ class _OutputTail:
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
         self._kept = b""
-        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread = threading.Thread(target=self._read_output, daemon=True)
         self._thread.start()
 
-    def _read(self) -> None:
+    def _read_output(self) -> None:
         with contextlib.suppress(OSError, ValueError):
             while block := os.read(self._stream.fileno(), 1 << 16):
                 self._kept = (self._kept + block)[-_MAX_OUTPUT_BYTES:]
 
-    def text(self) -> str:
+    def output_text(self) -> str:
         self._thread.join(2)
         return self._kept.decode(errors="replace")
 

@@ -57,7 +57,9 @@ def cached_or_installed_folder(
     """
     cache = cache_folder()
     found = _find_cached_wheel(name, specifier)
-    return found if found is not None else _install(cache, name, specifier, report_progress, unconfined=unconfined)
+    return (
+        found if found is not None else _install_package(cache, name, specifier, report_progress, unconfined=unconfined)
+    )
 
 
 def is_locally_built(folder: Path) -> bool:
@@ -67,20 +69,20 @@ def is_locally_built(folder: Path) -> bool:
 
 def cached_package_version(folder: Path, name: str) -> Version:
     """The version of a package in a folder of the cache."""
-    return Version(_distribution(folder, name).version)
+    return Version(_cached_distribution(folder, name).version)
 
 
 def cached_package_requirements(folder: Path, name: str) -> list[Requirement]:
     """The requirements of a cached package on this machine, without extras."""
     found = []
-    for text in _distribution(folder, name).requires or []:
+    for text in _cached_distribution(folder, name).requires or []:
         requirement = Requirement(text)
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
             found.append(requirement)
     return found
 
 
-def _distribution(folder: Path, name: str) -> metadata.Distribution:
+def _cached_distribution(folder: Path, name: str) -> metadata.Distribution:
     return next(d for d in metadata.distributions(path=[str(folder)]) if canonicalize_name(d.metadata["Name"]) == name)
 
 
@@ -108,7 +110,9 @@ def _find_cached_wheel(name: str, specifier: SpecifierSet) -> Path | None:
     return found[best] if best is not None else None
 
 
-def _install(cache: Path, name: str, specifier: SpecifierSet, report_progress: Say, *, unconfined: bool) -> Path:
+def _install_package(
+    cache: Path, name: str, specifier: SpecifierSet, report_progress: Say, *, unconfined: bool
+) -> Path:
     try:
         cache.mkdir(parents=True, exist_ok=True)
         _drop_abandoned(cache)

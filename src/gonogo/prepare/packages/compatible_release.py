@@ -52,7 +52,7 @@ def find_compatible_release(
     """
     older = _requires_newer(wrong[0], overlay_versions)
 
-    def fits(version: Version) -> bool:
+    def meets_requirements(version: Version) -> bool:
         folder = cached_or_installed_folder(name, SpecifierSet(f"=={version}"), report_progress)
         return not unmet_requirements(cached_package_requirements(folder, name), overlay_versions)
 
@@ -65,7 +65,9 @@ def find_compatible_release(
 
     try:
         cached = [
-            version for version in cached_versions(name) if (version < installed_version) == older and fits(version)
+            version
+            for version in cached_versions(name)
+            if (version < installed_version) == older and meets_requirements(version)
         ]
         if cached:
             return max(cached) if older else min(cached)
@@ -75,7 +77,7 @@ def find_compatible_release(
             if release != installed_version and (release < installed_version) == older
         ]
         found = _bisect_first(way[::-1] if older else way, lambda version: not is_wrong_alike(version))
-        return found if found is not None and fits(found) else None
+        return found if found is not None and meets_requirements(found) else None
     except (PackageNotInstallable, UserError):
         return None
 

@@ -40,12 +40,12 @@ def surroundings() -> dict[str, str]:
     for name in _FIND_LINKS_VARIABLES:  # they may be relative to the folder in which gonogo was started
         if name in found:
             separator = "," if name.startswith("UV") else " "
-            places = [_absolute(place) for place in found[name].split(separator)]
+            places = [_make_absolute(place) for place in found[name].split(separator)]
             found[name] = separator.join(places)
     return found
 
 
-def _absolute(place: str) -> str:
+def _make_absolute(place: str) -> str:
     return os.path.abspath(place) if place and "://" not in place and os.path.exists(place) else place
 
 

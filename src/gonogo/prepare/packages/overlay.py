@@ -91,12 +91,12 @@ class _OverlayBuilder:
         self._folders[name] = folder
         self._versions[name] = cached_package_version(folder, name)
         for requirement in cached_package_requirements(folder, name):
-            self._require(name, requirement)
+            self._add_requirement(name, requirement)
         for line in PURE_PYTHON_REQUIREMENTS.get(name, ()):
             if line not in self._versions and (_can_add(line) or (can_overlay(line) and not installed_version(line))):
                 self.lay(line, SpecifierSet(), is_requested=False)
 
-    def _require(self, owner: str, requirement: Requirement) -> None:
+    def _add_requirement(self, owner: str, requirement: Requirement) -> None:
         name = canonicalize_name(requirement.name)
         have = self._versions.get(name) or installed_version(name)
         self._specifiers.setdefault(name, SpecifierSet())
@@ -104,11 +104,11 @@ class _OverlayBuilder:
             self._specifiers[name] &= requirement.specifier
         elif name in self._asked or not can_overlay(name):
             if have is not None:
-                self._conflict(owner, requirement, have)
+                self._report_conflict(owner, requirement, have)
         else:
             self.lay(name, requirement.specifier, is_requested=False)
 
-    def _conflict(self, owner: str, requirement: Requirement, present_version: Version) -> None:
+    def _report_conflict(self, owner: str, requirement: Requirement, present_version: Version) -> None:
         self._skipped.append(
             (
                 translated("{owner} {version}: its requirement {requirement}").format(

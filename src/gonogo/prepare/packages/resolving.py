@@ -92,9 +92,9 @@ class PackageResolver:
         """Resolve the packages with uv, which writes the lock file :data:`LOCK_FILE_NAME`. Raises UvFailed."""
         newest = self._as_of
         for _ in range(_MAX_ATTEMPTS):
-            lines = self._lines(extra_requirements)
+            lines = self._requirement_lines(extra_requirements)
             try:
-                found = self._ask(lines, newest)
+                found = self._resolve_with_uv(lines, newest)
                 if self._build_for_newer(lines, newest, found):
                     continue
                 return found
@@ -107,19 +107,19 @@ class PackageResolver:
                     continue
                 refused = next((name for name in error.packages if name not in self._left_out), None)
                 if refused is not None:
-                    self._refuse(refused, self._not_built.get(refused) or error.reason)
+                    self._loosen_or_leave_out(refused, self._not_built.get(refused) or error.reason)
                 elif not exact <= set(self._forced):
                     self._forced = sorted({*exact, *self._forced})  # pins conflict but were installed together
                 elif newest is not None:
                     newest = None  # nothing from that date supports this Python
                     self._left_out.clear()
                 elif (pinned := self._find_conflicting_pin(error)) is not None:
-                    self._refuse(pinned, error.reason)
+                    self._loosen_or_leave_out(pinned, error.reason)
                 else:
                     raise
         raise UvFailed(f"error: uv was asked {_MAX_ATTEMPTS} times, and still finds no set of packages")
 
-    def _lines(self, extra_requirements: Sequence[str]) -> list[str]:
+    def _requirement_lines(self, extra_requirements: Sequence[str]) -> list[str]:
         lines = [
             _drop_version(line) if name in self._loose else line
             for name, line in self._asked.items()
@@ -143,7 +143,9 @@ class PackageResolver:
         if not names:
             return False
         try:
-            alone = self._ask([line for line in lines if Requirement(line).name in names], exclude_newer, "--no-deps")
+            alone = self._resolve_with_uv(
+                [line for line in lines if Requirement(line).name in names], exclude_newer, "--no-deps"
+            )
         except UvFailed:
             alone = []
         later = [one for one in alone if Version(one.version) > Version(there.get(one.name) or one.version)]
@@ -153,17 +155,17 @@ class PackageResolver:
             if error is not None and self._build_one(error):
                 self._tried_newer.discard(one.name)  # it may have more dependencies without a wheel
                 return True
-        self._ask(lines, exclude_newer)  # to write the lock file
+        self._resolve_with_uv(lines, exclude_newer)  # to write the lock file
         return False
 
     def _try_resolve(self, lines: Sequence[str], exclude_newer: str | None) -> UvFailed | None:
         try:
-            self._ask(lines, exclude_newer)
+            self._resolve_with_uv(lines, exclude_newer)
         except UvFailed as error:
             return error
         return None
 
-    def _ask(self, lines: Sequence[str], exclude_newer: str | None, *options: str) -> list[ResolvedPackage]:
+    def _resolve_with_uv(self, lines: Sequence[str], exclude_newer: str | None, *options: str) -> list[ResolvedPackage]:
         files = {
             "requirements.in": lines,
             "overrides.txt": self._forced,
@@ -181,7 +183,7 @@ class PackageResolver:
         lock = tomllib.loads((self._folder / LOCK_FILE_NAME).read_text(encoding="utf-8"))
         return [_parse_package(package) for package in lock.get("packages", ())]
 
-    def _refuse(self, name: str, reason: str) -> None:
+    def _loosen_or_leave_out(self, name: str, reason: str) -> None:
         is_asked = name in self._asked and name not in self._addresses
         (self._loose if is_asked and name not in self._loose else self._left_out)[name] = reason
         self._forced = [line for line in self._forced if Requirement(line).name != name]

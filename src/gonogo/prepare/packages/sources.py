@@ -121,10 +121,10 @@ def download_archive(address: str, folder: Path) -> PackageSource:
     stated = re.search(r"(?:^|&)sha256=([0-9a-f]{64})\b", fragment)
     if stated is not None and stated[1] != digest:
         raise SourceUnavailable(f"what {shown(url)} holds is not what its address says (sha256 {digest})")
-    return PackageSource(file, digest, _subfolder(fragment))
+    return PackageSource(file, digest, _subfolder_in_fragment(fragment))
 
 
-def _subfolder(fragment: str) -> str:
+def _subfolder_in_fragment(fragment: str) -> str:
     found = re.search(r"(?:^|&)subdirectory=([^&]*)", fragment)
     parts = urllib.parse.unquote(found[1]).strip("/").split("/") if found is not None else []
     if any(part in ("", ".", "..") for part in parts) and parts != [""]:
@@ -216,24 +216,24 @@ def clone_repository(address: str, folder: Path, report_progress: Say) -> Packag
     git runs without hooks and submodules, and never asks for a password. Raises SourceUnavailable.
     """
     url, revision, fragment = parsed(address)
-    subfolder = _subfolder(fragment)
+    subfolder = _subfolder_in_fragment(fragment)
     what = translated("fetching {url}").format(url=shown(url))
-    _git(["clone", "--quiet", "--no-checkout", "--", url, str(folder)], folder.parent, report_progress, what)
+    _run_git(["clone", "--quiet", "--no-checkout", "--", url, str(folder)], folder.parent, report_progress, what)
     wanted = "HEAD"
     if revision:
         for one in (f"refs/remotes/origin/{revision}", f"refs/tags/{revision}", revision):
             try:
-                wanted = _git(
+                wanted = _run_git(
                     ["rev-parse", "--verify", "--quiet", f"{one}^{{commit}}"], folder, report_progress, what
                 ).strip()
                 break
             except SourceUnavailable:
                 continue
         else:  # a commit that is on no branch
-            _git(["fetch", "--quiet", "origin", revision], folder, report_progress, what)
+            _run_git(["fetch", "--quiet", "origin", revision], folder, report_progress, what)
             wanted = "FETCH_HEAD"
-    commit = _git(["rev-parse", "--verify", f"{wanted}^{{commit}}"], folder, report_progress, what).strip()
-    _git(["checkout", "--quiet", "--detach", commit], folder, report_progress, what)
+    commit = _run_git(["rev-parse", "--verify", f"{wanted}^{{commit}}"], folder, report_progress, what).strip()
+    _run_git(["checkout", "--quiet", "--detach", commit], folder, report_progress, what)
     return PackageSource(folder, f"{shown(url)}@{commit}", subfolder)
 
 
@@ -243,7 +243,7 @@ def is_reachable(address: str) -> bool:
     try:
         if address.startswith("git+"):
             url, _, _ = parsed(address)
-            _git(["ls-remote", "--quiet", "--", url, "HEAD"], Path("/"), say, Text("", ""), timeout_seconds=10)
+            _run_git(["ls-remote", "--quiet", "--", url, "HEAD"], Path("/"), say, Text("", ""), timeout_seconds=10)
             return True
         parts = urllib.parse.urlsplit(address)
         request = urllib.request.Request(shown(address.partition("#")[0]), method="HEAD")
@@ -268,7 +268,7 @@ def parsed(address: str) -> tuple[str, str, str]:
     return f"{scheme}://{host}{slash}{path}", revision, fragment
 
 
-def _git(
+def _run_git(
     words: list[str], cwd: Path, report_progress: Say, activity: Text, timeout_seconds: float = _CLONE_TIMEOUT
 ) -> str:
     allowed = [f"protocol.{name}.allow=always" for name in _ALLOWED_GIT_PROTOCOLS]

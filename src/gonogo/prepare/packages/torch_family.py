@@ -57,7 +57,7 @@ def install_torch(venv: Path, torch: str | None, filling: Path, what: Text, say:
     Python's own has to do.
     """
 
-    def does(*arguments: str) -> bool:
+    def run_pip(*arguments: str) -> bool:
         only = WHEELS_ONLY_OPTIONS if arguments[0] == "install" else ()
         try:
             run_uv(
@@ -70,15 +70,15 @@ def install_torch(venv: Path, torch: str | None, filling: Path, what: Text, say:
 
     def lies_here(requirement: str) -> bool:
         """Install it from a folder of wheels that pip is configured with, in case PyTorch's index is unreachable."""
-        if not does("install", "--no-index", "--no-deps", requirement):
+        if not run_pip("install", "--no-index", "--no-deps", requirement):
             return False
         if any((venv / "lib").glob("python3.*/site-packages/torch-*+cpu.dist-info")):
             return True
-        does("uninstall", "torch")
+        run_pip("uninstall", "torch")
         return False
 
     wanted = [] if torch is None else [f"torch{one}" for one in _candidate_specifiers(SpecifierSet(torch))]
-    if not any(lies_here(one) or does("install", "--no-deps", "--torch-backend", "cpu", one) for one in wanted):
+    if not any(lies_here(one) or run_pip("install", "--no-deps", "--torch-backend", "cpu", one) for one in wanted):
         return None
     packages = next((venv / "lib").glob("python3.*/site-packages"))
     of_torch = next(one for one in metadata.distributions(path=[str(packages)]) if one.name == "torch")

@@ -123,7 +123,7 @@ def run_uv(
     ``say`` gets its progress, with ``what`` as the activity. ``find_links`` is an additional folder of wheels. Raises
     UvFailed if uv fails, and UserError if it isn't installed.
     """
-    command = [_uv(), *arguments]
+    command = [_find_uv(), *arguments]
     if settings_of_pip().get("no-index") in ("1", "true", "True") and arguments[0] == "pip":
         command += [] if "--no-index" in arguments else ["--no-index"]
     with tempfile.TemporaryFile() as output:
@@ -136,7 +136,7 @@ def run_uv(
             env={**_uv_environment(find_links), **(environment or {})},
         )
         try:
-            _wait(process, output.fileno(), what, say)
+            _wait_for_uv(process, output.fileno(), what, say)
         finally:
             if process.poll() is None:
                 process.kill()
@@ -148,7 +148,7 @@ def run_uv(
     return text
 
 
-def _uv() -> str:
+def _find_uv() -> str:
     try:
         from uv import find_uv_bin
     except ImportError:
@@ -169,7 +169,7 @@ def _uv_environment(find_links: Path | None) -> dict[str, str]:
     return {**environment, "UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
 
 
-def _wait(process: subprocess.Popen[bytes], descriptor: int, what: Text, say: Say) -> None:
+def _wait_for_uv(process: subprocess.Popen[bytes], descriptor: int, what: Text, say: Say) -> None:
     started = time.monotonic()
     while process.poll() is None:
         seconds = time.monotonic() - started

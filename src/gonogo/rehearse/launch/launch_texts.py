@@ -42,7 +42,7 @@ def launch_source_texts(command: Sequence[str], cwd: str) -> Iterator[str]:
     for word, after in itertools.pairwise(command):
         if word == "-m":
             walk.add_module(after, cwd)
-    yield from walk.texts()
+    yield from walk.read_texts()
 
 
 class _FileWalk:
@@ -54,7 +54,7 @@ class _FileWalk:
         self._roots = [cwd, os.path.join(cwd, "src")]
         """Folders that the program's modules are found in."""
 
-    def texts(self) -> Iterator[str]:
+    def read_texts(self) -> Iterator[str]:
         room, files = _MAX_BYTES, 0
         while self._waiting and room > 0 and files < _MAX_FILES:
             path = self._waiting.popleft()
@@ -64,9 +64,9 @@ class _FileWalk:
             room -= len(text)
             files += 1
             yield text
-            self._follow(text, path)
+            self._follow_text(text, path)
 
-    def _follow(self, text: str, path: str) -> None:
+    def _follow_text(self, text: str, path: str) -> None:
         folder = os.path.dirname(path)
         if path.endswith(".py"):
             if folder not in self._roots and not os.path.isfile(os.path.join(folder, "__init__.py")):
@@ -104,7 +104,7 @@ class _FileWalk:
         if bare != word:
             bare = bare.lstrip("/")
         for place in dict.fromkeys((self._cwd, folder)):
-            if bare and self._add(os.path.join(place, os.path.expanduser(bare))):
+            if bare and self._add_file(os.path.join(place, os.path.expanduser(bare))):
                 return
 
     def add_module(self, name: str, folder: str) -> None:
@@ -118,10 +118,10 @@ class _FileWalk:
             return
         for root in roots:
             path = os.path.join(root, *parts)
-            if self._add(f"{path}.py") or self._add(os.path.join(path, "__init__.py")):
+            if self._add_file(f"{path}.py") or self._add_file(os.path.join(path, "__init__.py")):
                 return
 
-    def _add(self, path: str) -> bool:
+    def _add_file(self, path: str) -> bool:
         path = os.path.normpath(path)
         if path in self._seen:
             return True

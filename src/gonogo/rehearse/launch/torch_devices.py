@@ -43,12 +43,12 @@ def with_virtual_devices(surroundings: LaunchMachine) -> Iterator[None]:
     torch = importlib.import_module("torch")
     from gonogo.virtual.kernels import torchvision, triton  # these import torch, so import them only now
 
-    def count() -> int:
+    def visible_device_count() -> int:
         return surroundings.visible_count(os.environ)
 
     answers: dict[str, Callable[..., Any]] = {
-        "is_available": lambda: count() > 0,
-        "device_count": count,
+        "is_available": lambda: visible_device_count() > 0,
+        "device_count": visible_device_count,
         "set_device": lambda device: None,
         "current_device": lambda: 0,
         "get_device_name": lambda device=None: surroundings.product,
@@ -81,6 +81,6 @@ def with_virtual_devices(surroundings: LaunchMachine) -> Iterator[None]:
         accelerator = getattr(torch, "accelerator", None)
         if accelerator is not None:  # new in torch 2.6
             stack.enter_context(patch.object(accelerator, "is_available", answers["is_available"]))
-            stack.enter_context(patch.object(accelerator, "device_count", count))
+            stack.enter_context(patch.object(accelerator, "device_count", visible_device_count))
             stack.enter_context(patch.object(accelerator, "current_accelerator", lambda *_args, **_kwargs: device))
         yield

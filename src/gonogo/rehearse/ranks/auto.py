@@ -59,7 +59,7 @@ def _roles(run: Run) -> Iterator[tuple[set[int], Text]]:
         return
     sizes = list(_parallel_sizes(run))
     if sizes:
-        options = {_plain(name): str(run.arguments.get(name).get("")) for name in run.arguments.names()}
+        options = {_plain_name(name): str(run.arguments.get(name).get("")) for name in run.arguments.names()}
         mesh = mesh_of_options(options, run.world_size)
         if mesh is not None:
             yield mesh.roles(), _MODEL_PARALLEL_OPTION.format(option=f"{sizes[0][0]} {sizes[0][1]}")
@@ -73,7 +73,7 @@ def _device_meshes(run: Run) -> Iterator[tuple[Call, set[int]]]:
         for call in script.calls(
             "torch.distributed.device_mesh.init_device_mesh", "torch.distributed.init_device_mesh"
         ):
-            shape, names = _given(call, 1, "mesh_shape"), call.keyword("mesh_dim_names").get(None)
+            shape, names = _given_value(call, 1, "mesh_shape"), call.keyword("mesh_dim_names").get(None)
             if not isinstance(shape, list | tuple) or not isinstance(names, list | tuple) or run.world_size is None:
                 continue
             if not all(isinstance(size, int) and size > 0 for size in shape) or not all(map(_is_text, names)):
@@ -83,7 +83,7 @@ def _device_meshes(run: Run) -> Iterator[tuple[Call, set[int]]]:
                 yield call, roles
 
 
-def _given(call: Call, index: int, name: str) -> Any:
+def _given_value(call: Call, index: int, name: str) -> Any:
     return call.keyword(name).get(None) if call.has(name) else call.argument(index).get(None)
 
 
@@ -91,7 +91,7 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _plain(name: str) -> str:
+def _plain_name(name: str) -> str:
     return name.lstrip("-").replace("-", "_")
 
 
@@ -126,7 +126,7 @@ _COLLECTIVES = frozenset(
 def _parallel_sizes(run: Run) -> Iterator[tuple[str, int]]:
     """Options of the program that split a model: ``--tensor_model_parallel_size 2``."""
     for name in run.arguments.names():
-        parts = set(words(_plain(name)))
+        parts = set(words(_plain_name(name)))
         if "parallel" in parts and parts & _PARALLEL_SIZE_WORDS:
             value = run.arguments.get(name).get(None)
             if isinstance(value, int | str) and str(value).isdecimal() and int(value) > 1:

@@ -90,7 +90,7 @@ class Comparison:
         """Process one message of a rank."""
         state = self.ranks[rank]
         if isinstance(message, Collective):
-            self._called(rank, state, message)
+            self._handle_call(rank, state, message)
         elif isinstance(message, Site):
             state.sites[message.number] = message
             if self._log is not None:
@@ -125,7 +125,7 @@ class Comparison:
         state.waiting = None
         self._detect_stall()
 
-    def _called(self, rank: int, state: _RankCalls, call: Collective) -> None:
+    def _handle_call(self, rank: int, state: _RankCalls, call: Collective) -> None:
         if self._over:
             if call.waits:
                 self._send(rank, Reply("stop"))
@@ -188,9 +188,9 @@ class Comparison:
             return
         failed = next(((rank, state.end) for rank, state in self.ranks.items() if state.end in _FAILED), None)
         if failed is not None:
-            self._stop(Reply("stop", stopped_by=(failed[0], str(failed[1]))))
+            self._stop_ranks(Reply("stop", stopped_by=(failed[0], str(failed[1]))))
         elif any(state.end == "enough" for state in self.ranks.values()):
-            self._stop(Reply("enough"))
+            self._stop_ranks(Reply("enough"))
         elif waiting:
             ended = any(state.end == "completed" for state in self.ranks.values())
             self._report_divergence("ended" if ended else "deadlock", waiting)
@@ -214,7 +214,7 @@ class Comparison:
         others = [rank for rank in group.pending if rank not in group.of_threads]
         return bool(others) and not any(group.counts[rank] or self.ranks[rank].has_threads for rank in others)
 
-    def _stop(self, reply: Reply) -> None:
+    def _stop_ranks(self, reply: Reply) -> None:
         self._over = True
         for rank, state in self.ranks.items():
             if state.end is None:
@@ -241,9 +241,9 @@ class Comparison:
             places[self.ranks[rank].sites[made.collective.site].place].append(rank)
         self.divergence = Divergence(
             kind,
-            self._sides(sides.values(), pending_calls),
+            self._divergence_sides(sides.values(), pending_calls),
             self._to_collective_call(group.agreed) if group.agreed is not None else None,
-            self._sides(places.values(), group.earlier or {}),
+            self._divergence_sides(places.values(), group.earlier or {}),
         )
         self._over = True
         for rank, state in self.ranks.items():
@@ -251,11 +251,11 @@ class Comparison:
                 state.waiting = None
                 self._send(rank, Reply("stop"))
 
-    def _sides(self, ranks: Iterable[list[int]], pending_calls: dict[int, _RankCall]) -> tuple[Side, ...]:
-        listed = [self._side(some, pending_calls.get(some[0])) for some in ranks]
+    def _divergence_sides(self, ranks: Iterable[list[int]], pending_calls: dict[int, _RankCall]) -> tuple[Side, ...]:
+        listed = [self._divergence_side(some, pending_calls.get(some[0])) for some in ranks]
         return tuple(sorted(listed, key=lambda side: (-len(side.ranks), side.ranks)))
 
-    def _side(self, ranks: list[int], recorded_call: _RankCall | None) -> Side:
+    def _divergence_side(self, ranks: list[int], recorded_call: _RankCall | None) -> Side:
         first = self.ranks[ranks[0]]
         before = recorded_call.before if recorded_call is not None else tuple(first.last)
         site = first.sites.get(recorded_call.collective.site) if recorded_call is not None else None

@@ -41,7 +41,7 @@ class Exchange:
             self._listener = Listener((host, 0), backlog=_BACKLOG, authkey=key)
             named = f"{host}:{self._listener.address[1]}"
         self.address = ExchangeAddress(named, key.hex(), tuple(ranks))
-        self._comparison = Comparison(ranks, self._send, log)
+        self._comparison = Comparison(ranks, self._send_reply, log)
         self._lock = threading.Lock()
         self._of_rank: dict[int, Connection] = {}
         self._ranks_of: dict[Connection, int] = {}
@@ -56,7 +56,7 @@ class Exchange:
             ours, theirs = socket.socketpair()
             self._ends[rank] = Connection(theirs.detach())
             self._selector.register(Connection(ours.detach()), selectors.EVENT_READ)
-        runs = [self._serve] if self._listener is None else [self._serve, self._accept]
+        runs = [self._serve_messages] if self._listener is None else [self._serve_messages, self._accept_connections]
         self._threads = [
             threading.Thread(target=run, daemon=True, name=f"gonogo-exchange-{run.__name__}") for run in runs
         ]
@@ -105,7 +105,7 @@ class Exchange:
 
     # -- the threads --------------------------------------------------------------------------------------------------
 
-    def _accept(self) -> None:
+    def _accept_connections(self) -> None:
         assert self._listener is not None
         while not self._closed:
             try:
@@ -121,7 +121,7 @@ class Exchange:
             with contextlib.suppress(OSError):
                 self._wake.send(b"\0")
 
-    def _serve(self) -> None:
+    def _serve_messages(self) -> None:
         try:
             while not self._closed:
                 for key, _ in self._selector.select():
@@ -129,13 +129,13 @@ class Exchange:
                         self._woken.recv(64)
                         continue
                     assert isinstance(key.fileobj, Connection)
-                    self._hear(key.fileobj)
+                    self._receive_message(key.fileobj)
         except Exception as error:  # raised when the exchange is closed; until then ranks must not wait forever
             self._failure = error
             for connection in list(self._ranks_of):
                 connection.close()
 
-    def _hear(self, connection: Connection) -> None:
+    def _receive_message(self, connection: Connection) -> None:
         try:
             messages = self._decode(connection.recv_bytes())
         except (OSError, EOFError, msgspec.MsgspecError, UnicodeError):
@@ -153,7 +153,7 @@ class Exchange:
                     self._of_rank[message.rank] = connection
                 self._comparison.hear(self._ranks_of[connection], message)
 
-    def _send(self, rank: int, reply: Reply) -> None:
+    def _send_reply(self, rank: int, reply: Reply) -> None:
         connection = self._of_rank.get(rank)
         if connection is not None:
             with contextlib.suppress(OSError):

@@ -56,14 +56,14 @@ def machine_for(launch: ResolvedLaunch, request: RehearsalRequest, requested_mac
     return parse_machine(request.gpus, launch.nodes, request.host_memory, requested_machine.count)
 
 
-def _environment(launch: ResolvedLaunch, process: LaunchedProcess) -> dict[str, str]:
+def _process_environment(launch: ResolvedLaunch, process: LaunchedProcess) -> dict[str, str]:
     kept = {name: value for name, value in launch.environment.items() if name not in process.removed}
     return {**kept, **process.environment}
 
 
 def _devices_required_by_visible_list(launch: ResolvedLaunch, process: LaunchedProcess) -> int:
     """The number of devices that a node needs for its list of visible devices to be valid; 0 without a list."""
-    environment = _environment(launch, process)
+    environment = _process_environment(launch, process)
     listed = environment.get("CUDA_VISIBLE_DEVICES") or environment.get("ASCEND_RT_VISIBLE_DEVICES") or ""
     numbers = [int(entry) for entry in listed.split(",") if entry.strip().isdecimal()]
     return max(numbers, default=-1) + 1
@@ -114,7 +114,7 @@ def ranks_to_run(
             )
     surroundings = LaunchMachine.of(machine, None)
     for process in launch.processes:
-        visible = surroundings.visible_count(_environment(launch, process))
+        visible = surroundings.visible_count(_process_environment(launch, process))
         if process.local_world_size > 1 and process.local_rank >= visible:
             ranks.add(process.rank)
             break

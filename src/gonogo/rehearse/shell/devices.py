@@ -59,7 +59,7 @@ def _smi_output(surroundings: LaunchMachine, name: str, arguments: list[str]) ->
     return _npu_smi(surroundings, arguments) if name == "npu-smi" else _nvidia_smi(surroundings, arguments)
 
 
-def _uuid(index: int) -> str:
+def _gpu_uuid(index: int) -> str:
     return f"GPU-{index:08x}-0000-0000-0000-000000000000"
 
 
@@ -73,10 +73,10 @@ def _nvidia_smi(surroundings: LaunchMachine, arguments: list[str]) -> str | None
     else:
         rows = list(chosen)
     if "-L" in options or "--list-gpus" in options:
-        return "".join(f"GPU {index}: {surroundings.product} (UUID: {_uuid(index)})\n" for index in rows)
+        return "".join(f"GPU {index}: {surroundings.product} (UUID: {_gpu_uuid(index)})\n" for index in rows)
     query = options.get("--query-gpu")
     if query is not None:
-        return _query(surroundings, query.split(","), options.get("--format", "csv").split(","), rows)
+        return _query_output(surroundings, query.split(","), options.get("--format", "csv").split(","), rows)
     return None if options.keys() - {"-i", "--id"} else _nvidia_smi_table(surroundings, rows)
 
 
@@ -95,7 +95,7 @@ def _options(arguments: list[str]) -> dict[str, str]:
     return options
 
 
-def _query(surroundings: LaunchMachine, fields: list[str], format_options: list[str], rows: list[int]) -> str:
+def _query_output(surroundings: LaunchMachine, fields: list[str], format_options: list[str], rows: list[int]) -> str:
     units = "" if "nounits" in format_options else " MiB"
     total = surroundings.total_bytes // _MIB
     major, minor = surroundings.compute_capability
@@ -106,8 +106,8 @@ def _query(surroundings: LaunchMachine, fields: list[str], format_options: list[
             "gpu_name": surroundings.product,
             "count": str(surroundings.count),
             "index": str(index),
-            "uuid": _uuid(index),
-            "gpu_uuid": _uuid(index),
+            "uuid": _gpu_uuid(index),
+            "gpu_uuid": _gpu_uuid(index),
             "memory.total": f"{total}{units}",
             "memory.free": f"{total}{units}",
             "memory.used": f"0{units}",
@@ -138,7 +138,7 @@ def _npu_smi(surroundings: LaunchMachine, arguments: list[str]) -> str | None:
     return rule + "".join(lines) + rule
 
 
-def _main(surroundings_json: str, name: str, arguments: list[str]) -> int:
+def _write_smi_output(surroundings_json: str, name: str, arguments: list[str]) -> int:
     surroundings: Any = SimpleNamespace(**json.loads(surroundings_json))
     text = _smi_output(surroundings, name, arguments)
     sys.stdout.write("" if text is None else text)
@@ -146,4 +146,4 @@ def _main(surroundings_json: str, name: str, arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_main(sys.argv[1], sys.argv[2], sys.argv[3:]))
+    sys.exit(_write_smi_output(sys.argv[1], sys.argv[2], sys.argv[3:]))

@@ -121,7 +121,7 @@ class _ProcessFiles:
             base = os.readlink(f"{self._folder}/cwd" if folder == _AT_FDCWD else f"{self._folder}/fd/{folder}")
             path = f"{base}/{path}"
         try:
-            descriptor = self._opened(path)
+            descriptor = self._open_in_root(path)
         except OSError:
             return None
         with open(descriptor, "rb", buffering=0) as file:
@@ -130,7 +130,7 @@ class _ProcessFiles:
                 return None
             return file.read(_MAX_SHEBANG_BYTES)
 
-    def _opened(self, path: str) -> int:
+    def _open_in_root(self, path: str) -> int:
         root = os.open(f"{self._folder}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             how = (ctypes.c_uint64 * 3)(os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK, 0, _RESOLVE_IN_ROOT)

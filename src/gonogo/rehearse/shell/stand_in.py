@@ -43,13 +43,13 @@ class StandIn:
             session.skip(words)
             return 0
         if find_called_launcher(words) is not None:
-            return self._record("launch", words)
+            return self._record_call("launch", words)
         if (job := ray_job(words)) is not None:
             return self._run_ray_job(words, *job)
         if is_python(name):
             return self._python(words)
         if name in SHELLS:
-            self._become(words)
+            self._exec_program(words)
         if name in commands.DEVICES:
             from gonogo.rehearse.shell.devices import print_smi_output
 
@@ -65,13 +65,13 @@ class StandIn:
             return 0
         if is_python_script(self._path):
             return self._run_python_script(words)
-        self._become(words, self._path)
+        self._exec_program(words, self._path)
 
-    def _record(self, kind: Literal["launch", "program"], words: list[str]) -> int:
+    def _record_call(self, kind: Literal["launch", "program"], words: list[str]) -> int:
         self._session.call(kind, words)
         return 0
 
-    def _become(self, words: list[str], path: str | None = None) -> NoReturn:
+    def _exec_program(self, words: list[str], path: str | None = None) -> NoReturn:
         sys.stdout.flush()
         if path is None and os.sep not in words[0]:
             os.execvp(words[0], words)
@@ -82,12 +82,12 @@ class StandIn:
         command = python_command(words[1:])
         if command.kind == "none" or (command.kind == "module" and command.target in commands.HARMLESS_MODULES):
             real = self._path if os.path.isfile(self._path) else self._session.settings.python
-            self._become(words, real)
+            self._exec_program(words, real)
         if command.kind == "module" and command.target == "pip":
             return self._ask("pip", ["pip", *command.arguments])
         if command.kind in ("code", "stdin") or (command.kind == "script" and is_read_by_shell(1)):
             self._help(command.kind, "-" if command.kind == "stdin" else command.target, list(command.arguments))
-        return self._record("program", words)
+        return self._record_call("program", words)
 
     def _help(self, kind: str, target: str, arguments: list[str]) -> NoReturn:
         """Run code whose output the script needs, with torch reporting the virtual machine's devices."""
@@ -104,10 +104,10 @@ class StandIn:
     def _run_python_script(self, words: list[str]) -> int:
         """Handle a file with a Python shebang: record the project's program, skip commands of installed packages."""
         if is_read_by_shell(1):
-            self._become(words, self._path)  # such as `conda shell.posix activate`: the script uses its output
+            self._exec_program(words, self._path)  # such as `conda shell.posix activate`: the script uses its output
         beside = os.sep in words[0] and not _is_installed(self._path)
         if beside or own_console_script(os.path.basename(words[0]), Path.cwd()) is not None:
-            return self._record("program", words if beside else [self._path, *words[1:]])
+            return self._record_call("program", words if beside else [self._path, *words[1:]])
         self._session.skip(words)
         return 0
 
@@ -121,9 +121,9 @@ class StandIn:
                 return self.answer(words[index:])
             if os.path.basename(words[0]) == "uv" and name.endswith(".py") and os.path.isfile(word):
                 self._session.skip(words[:index])
-                return self._record("program", ["python", *words[index:]])
+                return self._record_call("program", ["python", *words[index:]])
         if is_read_by_shell(1) and os.path.exists(self._path):
-            self._become(words, self._path)
+            self._exec_program(words, self._path)
         self._session.skip(words)
         return 0
 
@@ -156,8 +156,8 @@ class StandIn:
             return 0
         if name in ("pip", "pip3"):
             python = self._session.settings.python
-            self._become([python, "-m", "pip", *arguments])
-        self._become(words, self._path)
+            self._exec_program([python, "-m", "pip", *arguments])
+        self._exec_program(words, self._path)
 
 
 def _has_short_option(word: str, letter: str) -> bool:

@@ -52,7 +52,7 @@ class UnreachedCommands:
             if now > since + _CONNECT_RETRY_SECONDS:
                 del self._trying[process]
                 if process_start_time(process[0]) == process[1]:
-                    self._fail(words)
+                    self._record_failure(words)
         return self._failed
 
     def should_skip(self, words: Sequence[str]) -> bool:
@@ -77,9 +77,9 @@ class UnreachedCommands:
             own = words or command_line(number)
             self._succeeded.update(os.path.basename(word) for word in own[:1])
         elif words:
-            self._fail(words)
+            self._record_failure(words)
 
-    def _fail(self, words: tuple[str, ...]) -> None:
+    def _record_failure(self, words: tuple[str, ...]) -> None:
         command = _without_numbers(words)
         if words and command not in self._commands:
             self._commands.add(command)

@@ -63,13 +63,13 @@ def dumps(log: CallLog, record: RehearsalRecord) -> Iterator[tuple[str, bytes]]:
     library = "hccl" if record.accelerator.device_type == "npu" else "nccl"
     groups = {key: str(number) for number, key in enumerate(log.groups)}
     for rank in record.ranks:
-        yield f"{PREFIX}{rank.rank}", pickle.dumps(_dump(log, rank.rank, groups, library), protocol=2)
+        yield f"{PREFIX}{rank.rank}", pickle.dumps(_rank_dump(log, rank.rank, groups, library), protocol=2)
 
 
-def _dump(log: CallLog, rank: int, names: dict[str, str], library: str) -> dict[str, Any]:
+def _rank_dump(log: CallLog, rank: int, names: dict[str, str], library: str) -> dict[str, Any]:
     frames: dict[int, list[dict[str, Any]]] = {}
     entries = [
-        _entry(number, logged, log, rank, names, library, frames)
+        _call_entry(number, logged, log, rank, names, library, frames)
         for number, logged in enumerate(log.calls.get(rank, ()))
     ]
     own = {key: members for key, members in log.groups.items() if rank in members}
@@ -95,7 +95,7 @@ def _dump(log: CallLog, rank: int, names: dict[str, str], library: str) -> dict[
     }
 
 
-def _entry(
+def _call_entry(
     number: int,
     logged_call: LoggedCall,
     log: CallLog,
@@ -113,7 +113,9 @@ def _entry(
         frames[call.site] = [{"name": f.function, "filename": f.path, "line": f.line} for f in stack]
     passes = call.operator.startswith("send/recv")
     sent, got = _sizes(call.operator, call.sizes, len(members))
-    name = _message_key(rank, members, call.root) if passes else _name(call.operator, call.sizes, len(members))
+    name = (
+        _message_key(rank, members, call.root) if passes else _profiling_name(call.operator, call.sizes, len(members))
+    )
     dtype = _DTYPES.get(call.dtype or "", call.dtype or "Byte")
     return {
         "record_id": number,
@@ -158,7 +160,7 @@ def _sizes(operator: str, sizes: tuple[int, ...], ranks: int) -> tuple[list[list
     return whole, parts if operator in _REDUCE_SCATTERS else whole
 
 
-def _name(operator: str, sizes: tuple[int, ...], ranks: int) -> str:
+def _profiling_name(operator: str, sizes: tuple[int, ...], ranks: int) -> str:
     if operator in ("allgather", "reduce_scatter") and sum(sizes) % ranks:
         return f"{_FLIGHT_RECORDER_NAMES[operator]}_v"
     return _FLIGHT_RECORDER_NAMES[operator]

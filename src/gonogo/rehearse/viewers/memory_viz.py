@@ -34,7 +34,7 @@ def snapshot(traces: Mapping[int, RankTrace], world_size: int) -> dict[str, Any]
     result: dict[str, Any] = {"segments": [], "device_traces": [[] for _ in range(max(by_number, default=-1) + 1)]}
     for number, (device, stacks) in by_number.items():
         held = _events(device, stacks, result["device_traces"][number])
-        result["segments"] += [_segment(number, segment, held) for segment in device.segments]
+        result["segments"] += [_segment_dict(number, segment, held) for segment in device.segments]
     return result
 
 
@@ -58,7 +58,7 @@ def _events(device: DeviceEvents, stacks: list[Frames], events: list[dict[str, A
     return {address: frames for address, (frames, _) in held.items()}
 
 
-def _segment(number: int, segment: Any, allocation_frames: Mapping[int, Frames]) -> dict[str, Any]:
+def _segment_dict(number: int, segment: Any, allocation_frames: Mapping[int, Frames]) -> dict[str, Any]:
     blocks = [
         {
             "address": block.address,

@@ -79,7 +79,7 @@ def _counters(process: int, device: DeviceEvents) -> Iterator[str]:
     until, highest = _COUNTER_INTERVAL, (0, 0, 0)
     for action, _, nbytes, _, clock, _ in device.rows():
         if clock >= until:
-            yield _counter(process, name, highest)
+            yield _memory_counter_event(process, name, highest)
             until, highest = clock - clock % _COUNTER_INTERVAL + _COUNTER_INTERVAL, (clock, allocated, reserved)
         kind = ACTIONS[action]
         if kind in ("alloc", "free"):
@@ -90,10 +90,10 @@ def _counters(process: int, device: DeviceEvents) -> Iterator[str]:
             reserved -= nbytes
         if allocated >= highest[1]:
             highest = (clock, allocated, reserved)
-    yield _counter(process, name, highest)
+    yield _memory_counter_event(process, name, highest)
 
 
-def _counter(process: int, name: str, moment: tuple[int, int, int]) -> str:
+def _memory_counter_event(process: int, name: str, moment: tuple[int, int, int]) -> str:
     clock, allocated, reserved = moment
     return (
         f'{{"ph":"C","pid":{process},"ts":{clock},"name":{name},'

@@ -30,7 +30,7 @@ def write_viewer_files(
     files: ViewerFiles, record: RehearsalRecord, assignments: Sequence[Assignment], calls: CallLog | None
 ) -> list[tuple[str, str]]:
     """Write the files; returns notes on ranks without events. Raises UserError if they can't be written."""
-    traces = dict(_traces(assignments)) if files.needs_events else {}
+    traces = dict(_read_traces(assignments)) if files.needs_events else {}
     if files.memory_viz is not None:
         _write_file("--memory-viz", files.memory_viz, lambda file: memory_viz.write(file, traces, record.world_size))
     if files.trace is not None:
@@ -45,7 +45,7 @@ def write_viewer_files(
     return [(said.en, said.zh)]
 
 
-def _traces(assignments: Sequence[Assignment]) -> Iterator[tuple[int, RankTrace]]:
+def _read_traces(assignments: Sequence[Assignment]) -> Iterator[tuple[int, RankTrace]]:
     decode = msgspec.msgpack.Decoder(RankTrace).decode
     for assignment in assignments:
         with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeError):

@@ -122,13 +122,13 @@ class ConfinedProcess:
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal to it if it runs."""
-        self._signal(number, group=False)
+        self._send_signal(number, group=False)
 
     def signal_group(self, number: signal.Signals) -> None:
         """Send a signal to it and all processes it started; SIGKILL before the fork cancels the fork."""
-        self._signal(number, group=True)
+        self._send_signal(number, group=True)
 
-    def _signal(self, number: signal.Signals, *, group: bool) -> None:
+    def _send_signal(self, number: signal.Signals, *, group: bool) -> None:
         if not self.is_started and self._server is not None:
             if number is signal.SIGKILL:
                 self._server.forget(self)
@@ -164,7 +164,7 @@ class ForkServer:
         """Whether the worker's command line is the one that the server would replace."""
         return start.command == python_module(self._python, "gonogo.virtual", start.plan, dies_with_parent=True)
 
-    def _run(self) -> None:
+    def _start_process(self) -> None:
         with self._theirs as theirs:
             self._popen = subprocess.Popen(
                 self._world.command(self.command(str(theirs.fileno())), descriptors={theirs.fileno(): theirs.fileno()}),
@@ -182,7 +182,7 @@ class ForkServer:
         if not self.suits(start):
             return False
         if self._popen is None:
-            self._run()
+            self._start_process()
         path = start.shown / "start.json"
         path.write_bytes(
             msgspec.json.encode(

@@ -37,7 +37,7 @@ def connected(address: str) -> Iterator[RayPool]:
     try:
         ray.init(address=address, log_to_driver=False, configure_logging=False, logging_level=logging.CRITICAL)
     except Exception as error:
-        raise _unreachable(address, str(error).strip().partition("\n")[0]) from None
+        raise _unreachable_error(address, str(error).strip().partition("\n")[0]) from None
     try:
         if main:
             signal.signal(signal.SIGTERM, terminate)  # Ray has replaced it with its own
@@ -67,10 +67,10 @@ def _check_reached(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_TIMEOUT_SECONDS).close()
     except (OSError, OverflowError) as error:
-        raise _unreachable(address, getattr(error, "strerror", None) or str(error)) from None
+        raise _unreachable_error(address, getattr(error, "strerror", None) or str(error)) from None
 
 
-def _unreachable(address: str, reason: str) -> UserError:
+def _unreachable_error(address: str, reason: str) -> UserError:
     return UserError(
         translated(
             "--ray {address}: can't connect to a Ray cluster ({why}): start one with ray start --head, or "

@@ -82,9 +82,9 @@ class _PoolRun:
         self._progress: dict[int, Progress | None] = {}
         self._times: dict[int, int] = {}
         self._node_lost = False
-        self._running: dict[Any, Assignment] = {self._start(assignment): assignment for assignment in assignments}
+        self._running: dict[Any, Assignment] = {self._start_rank(assignment): assignment for assignment in assignments}
 
-    def _start(self, assignment: Assignment) -> Any:
+    def _start_rank(self, assignment: Assignment) -> Any:
         task = self._ray.remote(_run_rank).options(
             num_cpus=self._cpu_fraction_per_rank, max_retries=0, scheduling_strategy="SPREAD"
         )
@@ -93,7 +93,7 @@ class _PoolRun:
     def until(self, deadline: float) -> None:
         """Run until all ranks have ended or the deadline has passed. Raises NodeLost for connected ranks."""
         while self._running:
-            self._step()
+            self._poll_ranks()
             if self._together and self._node_lost:
                 self.end("interrupted")
                 raise NodeLost(self.records())
@@ -105,12 +105,12 @@ class _PoolRun:
         """Let running ranks write their records; a second Ctrl-C aborts at once."""
         until = time.monotonic() + _EXIT_SECONDS
         with contextlib.suppress(KeyboardInterrupt, self._ray.exceptions.RayError):
-            self._ray.get(self._board.end.remote(outcome), timeout=_EXIT_SECONDS)
+            self._ray.get(self._board.end_ranks.remote(outcome), timeout=_EXIT_SECONDS)
             while self._running and time.monotonic() < until:
                 heard = set(self._progress)
                 if all(assignment.plan.rank not in heard for assignment in self._running.values()):
                     break  # the remaining ones never started
-                self._step(may_retry=False)
+                self._poll_ranks(may_retry=False)
         for reference, assignment in self._running.items():
             with contextlib.suppress(self._ray.exceptions.RayError):
                 self._ray.cancel(reference, force=True)
@@ -129,7 +129,7 @@ class _PoolRun:
         """The records in the order of the assignments."""
         return [self._records[assignment.plan.rank] for assignment in self._assignments]
 
-    def _step(self, may_retry: bool = True) -> None:
+    def _poll_ranks(self, may_retry: bool = True) -> None:
         ready, _ = self._ray.wait(list(self._running), num_returns=len(self._running), timeout=_POLL_SECONDS)
         for reference in ready:
             assignment = self._running.pop(reference)
@@ -142,10 +142,10 @@ class _PoolRun:
                 raise
             else:
                 self._records[assignment.plan.rank] = _receive_record(assignment, returned)
-        heard: dict[int, bytes] = self._ray.get(self._board.all.remote())
+        heard: dict[int, bytes] = self._ray.get(self._board.lines_by_rank.remote())
         for rank, line in heard.items():
             self._progress[rank] = msgspec.json.decode(line, type=Progress) if line else None
-        self._on_progress(self._statuses())
+        self._on_progress(self._rank_statuses())
 
     def _handle_lost_node(self, assignment: Assignment, error: BaseException, may_retry: bool) -> None:
         rank = assignment.plan.rank
@@ -155,7 +155,7 @@ class _PoolRun:
         if may_retry and isinstance(error, self._ray.exceptions.NodeDiedError):
             self._wait_for_node_removal(rank)
         if may_retry and not self._together and times <= MAX_NODE_RETRIES:
-            self._running[self._start(assignment)] = assignment
+            self._running[self._start_rank(assignment)] = assignment
             return
         if times > 1:
             how += f" (it was tried {times} times)"
@@ -164,7 +164,7 @@ class _PoolRun:
     def _wait_for_node_removal(self, rank: int) -> None:
         """Wait until Ray knows that the rank's node is gone."""
         until = time.monotonic() + _NODE_LOSS_TIMEOUT_SECONDS
-        place = self._ray.get(self._board.place.remote(rank))
+        place = self._ray.get(self._board.node_of.remote(rank))
         while time.monotonic() < until and any(node["Alive"] and node["NodeID"] == place for node in self._ray.nodes()):
             time.sleep(_POLL_SECONDS)
 
@@ -182,7 +182,7 @@ class _PoolRun:
             record.events = [f"the worker wrote no record: {exit_description}"]
         return record
 
-    def _statuses(self) -> tuple[RankStatus, ...]:
+    def _rank_statuses(self) -> tuple[RankStatus, ...]:
         statuses = []
         for assignment in self._assignments:
             rank = assignment.plan.rank
@@ -203,21 +203,21 @@ class _ProgressActor:
         self._places: dict[int, str] = {}
         self._ending: Outcome | None = None
 
-    def tell(self, rank: int, line: bytes) -> Outcome | None:
+    def report_line(self, rank: int, line: bytes) -> Outcome | None:
         self._lines[rank] = line or self._lines.get(rank, b"")
         return self._ending
 
-    def settle(self, rank: int, node: str) -> None:
+    def set_node(self, rank: int, node: str) -> None:
         self._places[rank] = node
         self._lines[rank] = b""
 
-    def place(self, rank: int) -> str | None:
+    def node_of(self, rank: int) -> str | None:
         return self._places.get(rank)
 
-    def all(self) -> dict[int, bytes]:
+    def lines_by_rank(self) -> dict[int, bytes]:
         return self._lines
 
-    def end(self, outcome: Outcome) -> None:
+    def end_ranks(self, outcome: Outcome) -> None:
         self._ending = outcome
 
 
@@ -225,12 +225,12 @@ def _run_rank(shipment_bytes: bytes, rank: int, progress_board: Any, report_inte
     """The task. It ends with the rehearsal that started it, because without the board its reports fail."""
     ray: Any = importlib.import_module("ray")
 
-    def tell(line: bytes) -> Outcome | None:
-        ending: Outcome | None = ray.get(progress_board.tell.remote(rank, line), timeout=60)
+    def tell_board(line: bytes) -> Outcome | None:
+        ending: Outcome | None = ray.get(progress_board.report_line.remote(rank, line), timeout=60)
         return ending
 
-    ray.get(progress_board.settle.remote(rank, ray.get_runtime_context().get_node_id()), timeout=60)
-    return run_rank(shipment_bytes, str(ray.util.get_node_ip_address()), tell, report_interval_seconds)
+    ray.get(progress_board.set_node.remote(rank, ray.get_runtime_context().get_node_id()), timeout=60)
+    return run_rank(shipment_bytes, str(ray.util.get_node_ip_address()), tell_board, report_interval_seconds)
 
 
 def _receive_record(assignment: Assignment, rank_result: RankResult) -> RankRecord:

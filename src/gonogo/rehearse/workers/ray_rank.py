@@ -39,12 +39,12 @@ def run_rank(
         return msgspec.msgpack.encode(RankResult(refused=(refused.en, refused.zh)))
     folder = Path(tempfile.mkdtemp(prefix="gonogo-"))
     try:
-        return msgspec.msgpack.encode(_run(shipment, folder, report_progress, report_interval_seconds))
+        return msgspec.msgpack.encode(_run_shipment(shipment, folder, report_progress, report_interval_seconds))
     finally:
         remove_tree(folder)
 
 
-def _run(
+def _run_shipment(
     shipment: Shipment, folder: Path, report_progress: ReportProgress, report_interval_seconds: float
 ) -> RankResult:
     confinement = Confinement(folder, unconfined=shipment.plan.confinement == "none")

@@ -70,8 +70,8 @@ def pack(assignment: Assignment) -> Shipment:
         environment=assignment.environment,
         cwd=assignment.cwd,
         folder=str(assignment.folder),
-        files=_tar(assignment.folder),
-        changed=tuple((_tar(tree), tuple(_opaque_folders(tree))) for tree in assignment.below),
+        files=_tar_folder(assignment.folder),
+        changed=tuple((_tar_folder(tree), tuple(_opaque_folders(tree))) for tree in assignment.below),
         needed=tuple(path for path in needed if os.path.exists(path)),
         versions=versions(),
     )
@@ -80,29 +80,29 @@ def pack(assignment: Assignment) -> Shipment:
 def unpack(shipment: Shipment, confinement: Confinement) -> Assignment:
     """The assignment for the node, with the node's own folders; its world has yet to be created."""
     folder = confinement.shared / "rank"
-    _untar(shipment.files, folder)
+    _extract_tar(shipment.files, folder)
     below = []
     for number, (changed, opaque) in enumerate(shipment.changed):
         tree = confinement.scratch / f"changed-{number}"
-        _untar(changed, tree)
+        _extract_tar(changed, tree)
         for inside in opaque:
             os.setxattr(tree / inside, OPAQUE, b"y")
         below.append(tree)
 
-    def here(text: str) -> str:
+    def to_local_path(text: str) -> str:
         return text.replace(shipment.folder, str(folder))
 
     plan = shipment.plan
     return Assignment(
         plan=msgspec.structs.replace(
             plan,
-            scratch=here(plan.scratch),
-            record=here(plan.record),
-            progress=here(plan.progress),
-            trace=here(plan.trace),
+            scratch=to_local_path(plan.scratch),
+            record=to_local_path(plan.record),
+            progress=to_local_path(plan.progress),
+            trace=to_local_path(plan.trace),
         ),
         python=shipment.python,
-        environment={name: here(value) for name, value in shipment.environment.items()},
+        environment={name: to_local_path(value) for name, value in shipment.environment.items()},
         cwd=shipment.cwd,
         folder=folder,
         shown=confinement.readable,
@@ -139,7 +139,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _tar(folder: Path) -> bytes:
+def _tar_folder(folder: Path) -> bytes:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         archive.add(folder, arcname=".")
@@ -153,7 +153,7 @@ def _opaque_folders(tree: Path) -> Iterator[str]:
             yield os.path.relpath(folder, tree)
 
 
-def _untar(data: bytes, folder: Path) -> None:
+def _extract_tar(data: bytes, folder: Path) -> None:
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         archive.extraction_filter = lambda member, _path: member  # links into the user's caches are gonogo's own
         archive.extractall(folder)

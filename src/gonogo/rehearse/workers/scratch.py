@@ -56,13 +56,13 @@ def _signals_as_system_exit() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         numbers = []  # only the main thread can handle signals
 
-    def end(number: int, frame: FrameType | None) -> None:
+    def exit_on_signal(number: int, frame: FrameType | None) -> None:
         for one in numbers:
             signal.signal(one, signal.SIG_IGN)
         raise SystemExit(128 + number)
 
     for number in numbers:
-        signal.signal(number, end)
+        signal.signal(number, exit_on_signal)
     try:
         yield
     finally:

@@ -37,10 +37,10 @@ class CappedLogFile:
         self._written = 0
         self._cut = False
         self._file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed by the thread
-        self._thread = threading.Thread(target=self._copy, daemon=True, name=f"log {path.name}")
+        self._thread = threading.Thread(target=self._copy_output, daemon=True, name=f"log {path.name}")
         self._thread.start()
 
-    def _copy(self) -> None:
+    def _copy_output(self) -> None:
         with self._file as file:
             while block := os.read(self._pipe.fileno(), 1 << 16):
                 self._last += block
@@ -164,12 +164,12 @@ class RankProcess:
             if written is not None:
                 return decode_untrusted(written, RankRecord)
         except (ValueError, OSError) as error:
-            return self._silent("killed", f"its record can't be read: {error}")
+            return self._record_without_result("killed", f"its record can't be read: {error}")
         status = self.process.returncode or 0
         how = f"ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-        return self._silent(default_outcome, how)
+        return self._record_without_result(default_outcome, how)
 
-    def _silent(self, outcome: Outcome, exit_description: str) -> RankRecord:
+    def _record_without_result(self, outcome: Outcome, exit_description: str) -> RankRecord:
         plan = self.assignment.plan
         doing = self.progress
         tail = self.log.tail(_TAIL_LINES)
@@ -212,12 +212,12 @@ def run_workers(
                     records[worker.assignment.plan.rank] = worker.record("killed")
                 for worker in running:
                     worker.look()
-                on_progress(_status(assignments, running, records))
+                on_progress(_rank_statuses(assignments, running, records))
                 if time.monotonic() > deadline:
                     ending = "timed-out"
                     break
                 if running:
-                    _wait(running[0])
+                    _wait_briefly(running[0])
         except KeyboardInterrupt:
             ending = "interrupted"
         finally:
@@ -239,7 +239,7 @@ def _fork_server_for(assignments: Sequence[Assignment]) -> contextlib.AbstractCo
     return fork_server(first.python, environments, first.cwd, first.world)
 
 
-def _wait(worker: RankProcess) -> None:
+def _wait_briefly(worker: RankProcess) -> None:
     with contextlib.suppress(subprocess.TimeoutExpired):
         worker.process.wait(_POLL_SECONDS)
 
@@ -270,7 +270,7 @@ def record_without_worker(plan: WorkerPlan, outcome: Outcome) -> RankRecord:
     )
 
 
-def _status(
+def _rank_statuses(
     assignments: Sequence[Assignment], running_workers: Sequence[RankProcess], records: dict[int, RankRecord]
 ) -> tuple[RankStatus, ...]:
     progress = {worker.assignment.plan.rank: worker.progress for worker in running_workers}

@@ -22,23 +22,23 @@ def called(report: Report, call: Invocation) -> Report:
     filled = _make_filler(shlex.join(call.command))
     return replace(
         report,
-        findings=tuple(_finding(one, filled) for one in report.findings),
+        findings=tuple(_fill_finding(one, filled) for one in report.findings),
         skipped=tuple(replace(one, what=filled(one.what), why=filled(one.why)) for one in report.skipped),
         notes=tuple(map(filled, report.notes)),
     )
 
 
 def _make_filler(command: str) -> Callable[[Text], Text]:
-    def filled(text: Text) -> Text:
+    def fill_placeholders(text: Text) -> Text:
         for placeholder in _COMMAND_PLACEHOLDERS:
             if placeholder in text.en or placeholder in text.zh:
                 text = Text(*(said.replace(placeholder, f"-- {command}") for said in (text.en, text.zh)))
         return text
 
-    return filled
+    return fill_placeholders
 
 
-def _finding(finding: Finding, fill_text: Callable[[Text], Text]) -> Finding:
+def _fill_finding(finding: Finding, fill_text: Callable[[Text], Text]) -> Finding:
     said = {
         "cause": fill_text(finding.cause),
         "cure": tuple(map(fill_text, finding.cure)),

@@ -50,7 +50,7 @@ def make_headline(report: Report) -> Headline:
     """Build the answer of a report, in both languages."""
     reason, notes = _reason(report)
     shown = msgspec.structs.replace(report, notes=notes)
-    return Headline(_scope(report), reason, tuple(_figures(report)), next_step(report), shown)
+    return Headline(_scope_text(report), reason, tuple(_figures(report)), next_step(report), shown)
 
 
 def badge(report: Report, language: str) -> str:
@@ -65,14 +65,14 @@ def badge(report: Report, language: str) -> str:
 def verdict_line(report: Report, language: str) -> str:
     """The verdict with its scope, such as ``GO (rank 0 of 8, 2 steps)``."""
     said = badge(report, language)
-    scope = _scope(report)
+    scope = _scope_text(report)
     if scope is None:
         return said
     within = scope.in_language(language)
     return f"{said}（{within}）" if language == "zh" else f"{said} ({within})"
 
 
-def _scope(report: Report) -> Text | None:
+def _scope_text(report: Report) -> Text | None:
     if report.command == "compare" and (found := report.comparison) is not None:
         return translated("{now}, was {was}").format(now=found.after_verdict, was=found.before_verdict)
     if report.regressed:
@@ -123,7 +123,7 @@ def _reason(report: Report) -> tuple[Text, tuple[Text, ...]]:
         rest = tuple(note for note in report.notes if note not in report.regressed)
         return capitalize_text(join_texts(report.regressed, "; ", "；")), rest
     if report.command == "compare" and report.comparison is not None:
-        return _compared(report.comparison), report.notes
+        return _comparison_reason(report.comparison), report.notes
     if report.command in ("cure", "bisect") and report.notes:  # the last note of these commands is their answer
         *others, answer = report.notes
         return answer, tuple(others)
@@ -132,7 +132,7 @@ def _reason(report: Report) -> tuple[Text, tuple[Text, ...]]:
     return _finding_reason(report), report.notes
 
 
-def _compared(comparison: RehearsalComparison) -> Text:
+def _comparison_reason(comparison: RehearsalComparison) -> Text:
     if comparison.reasons:
         return capitalize_text(join_texts(comparison.reasons, "; ", "；"))
     if not comparison.peaks_judged:
@@ -187,11 +187,11 @@ def _inconclusive_reason(report: Report) -> Text:
         told = translated("{what}: {why}").format(what=first.what, why=first.why)
         if first.what == EVERYTHING:
             told = first.why
-        return Text(_truncate(told.en), _truncate(told.zh))
+        return Text(_truncate_message(told.en), _truncate_message(told.zh))
     return translated("Not all of it could be examined")
 
 
-def _truncate(message: str) -> str:
+def _truncate_message(message: str) -> str:
     line = " ".join(message.split())
     return line if len(line) <= _MAX_REASON_CHARS else f"{line[:_MAX_REASON_CHARS].rstrip()} …"
 

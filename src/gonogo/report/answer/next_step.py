@@ -39,7 +39,7 @@ class NextStep(msgspec.Struct, frozen=True):
         return f"{self.command}（{what}）" if language == "zh" else f"{self.command} ({what})"
 
 
-def _step(command: str, purpose: Purpose, **details: str) -> NextStep:
+def _make_step(command: str, purpose: Purpose, **details: str) -> NextStep:
     return NextStep(command, PURPOSE_TEXTS[purpose].format(**details), purpose, details)
 
 
@@ -57,7 +57,7 @@ def next_step(report: Report) -> NextStep:
         "env": _after_env,
         "compare": _after_comparison,
     }.get(report.command)
-    return step(report, call) if step is not None else _step("", Purpose.NOTHING_LEFT)
+    return step(report, call) if step is not None else _make_step("", Purpose.NOTHING_LEFT)
 
 
 def _recorded(report: Report) -> Invocation:
@@ -92,15 +92,15 @@ def _without(options: Sequence[str], names: Set[str]) -> Sequence[str]:
 
 def _step_to_explain(report: Report) -> NextStep:
     """Suggest the page that explains the most certain error, or else the first finding."""
-    found = _errors(report) or report.findings
+    found = _errors_by_certainty(report) or report.findings
     return (
-        _step(f"gonogo explain {shlex.quote(found[0].hazard)}", Purpose.EXPLAIN)
+        _make_step(f"gonogo explain {shlex.quote(found[0].hazard)}", Purpose.EXPLAIN)
         if found
-        else _step("", Purpose.NOTHING_LEFT)
+        else _make_step("", Purpose.NOTHING_LEFT)
     )
 
 
-def _errors(report: Report) -> list[Finding]:
+def _errors_by_certainty(report: Report) -> list[Finding]:
     order = {Certainty.CERTAIN: 0, Certainty.LIKELY: 1, Certainty.POSSIBLE: 2}
     errors = [one for one in report.findings if one.severity is Severity.ERROR]
     return sorted(errors, key=lambda one: order[one.certainty])
@@ -108,13 +108,13 @@ def _errors(report: Report) -> list[Finding]:
 
 def _step_to_fix(report: Report, call: Invocation) -> NextStep | None:
     """The command that applies the fix of an error that is at least likely, or None."""
-    for finding in _errors(report):
+    for finding in _errors_by_certainty(report):
         if finding.certainty is Certainty.POSSIBLE:
             break
         for fix in finding.fixes:
             if fix.edits and fix.applicability is not Applicability.MANUAL:
                 unsafe = () if fix.applicability is Applicability.SAFE else ("--unsafe-fixes",)
-                return _step(
+                return _make_step(
                     _gonogo_command(
                         "check",
                         call,
@@ -134,11 +134,11 @@ def _after_comparison(report: Report, call: Invocation) -> NextStep:
     assert found is not None
     if report.regressed:
         if not call.files:
-            return _step("", Purpose.READ_CURVES)
+            return _make_step("", Purpose.READ_CURVES)
         words = ["gonogo", "compare", *call.files, "--open"]
-        return _step(shlex.join(words), Purpose.SHOW_CURVES)
+        return _make_step(shlex.join(words), Purpose.SHOW_CURVES)
     if not found.next_command:
-        return _step("", Purpose.NOTHING_LEFT)
+        return _make_step("", Purpose.NOTHING_LEFT)
     return _recorded_step(found)
 
 
@@ -146,7 +146,7 @@ def _recorded_step(comparison: RehearsalComparison) -> NextStep:
     """The later report's next step: in both languages if it states the purpose, else as it is written there."""
     command, does = comparison.next_command, comparison.next_does
     with contextlib.suppress(ValueError, KeyError, TypeError):  # of a newer gonogo, or not written by one
-        return _step(command, Purpose(comparison.next_purpose), **comparison.next_details)
+        return _make_step(command, Purpose(comparison.next_purpose), **comparison.next_details)
     return NextStep(command, Text(does, does))
 
 
@@ -156,27 +156,27 @@ def _after_check(report: Report, call: Invocation) -> NextStep:
     if report.verdict is Verdict.NO_GO:
         return _step_to_explain(report)
     if not call.command:
-        likely = [one for one in _errors(report) if one.certainty is Certainty.LIKELY]
-        return _step_to_explain(report) if likely else _step("", Purpose.GIVE_LAUNCH)
-    return _step(_gonogo_command("rehearse", call), Purpose.REHEARSE)
+        likely = [one for one in _errors_by_certainty(report) if one.certainty is Certainty.LIKELY]
+        return _step_to_explain(report) if likely else _make_step("", Purpose.GIVE_LAUNCH)
+    return _make_step(_gonogo_command("rehearse", call), Purpose.REHEARSE)
 
 
 def _after_rehearsal(report: Report, call: Invocation) -> NextStep:
     if report.regressed and report.verdict is Verdict.GO:
         if report.comparison is not None and report.comparison.before:
             call = msgspec.structs.replace(call, options=(*call.options, "--against", report.comparison.before))
-        return _step(_gonogo_command("rehearse", call, "--open"), Purpose.SHOW_MEMORY)
+        return _make_step(_gonogo_command("rehearse", call, "--open"), Purpose.SHOW_MEMORY)
     if report.rehearsal is not None and report.rehearsal.changed is not msgspec.UNSET:
         return _after_changed(report, report.rehearsal.changed, call)
     if report.verdict is Verdict.GO:
         if not call.command:
-            return _step("", Purpose.GIVE_LAUNCH)
-        return _step(_gonogo_command("run", call, with_machine_options=False), Purpose.RUN)
+            return _make_step("", Purpose.GIVE_LAUNCH)
+        return _make_step(_gonogo_command("run", call, with_machine_options=False), Purpose.RUN)
     if (fixing := _step_to_fix(report, call)) is not None:
         return fixing
     if report.verdict is Verdict.NO_GO:
-        return _step(_gonogo_command("cure", call), Purpose.CURE) if call.command else _step_to_explain(report)
-    likely = [one for one in _errors(report) if one.certainty is Certainty.LIKELY]
+        return _make_step(_gonogo_command("cure", call), Purpose.CURE) if call.command else _step_to_explain(report)
+    likely = [one for one in _errors_by_certainty(report) if one.certainty is Certainty.LIKELY]
     if likely:
         return _step_to_explain(report)
     return _step_to_close_gap(report, call)
@@ -192,21 +192,21 @@ def _step_to_close_gap(report: Report, call: Invocation, *settings: str) -> Next
         if (step := _remedy_step(remedy, call, *settings)) is not None:
             return step
     command = _gonogo_command("rehearse", call, *settings, "--keep", _RECORDS_FOLDER)
-    return _step(command, Purpose.KEEP_RECORDS)
+    return _make_step(command, Purpose.KEEP_RECORDS)
 
 
 def _remedy_step(remedy: GapRemedy, call: Invocation, *settings: str) -> NextStep | None:
     """The remedy in the user's own call; None if it needs the launch command, and that is unknown."""
     details = {"subject": remedy.subject} if remedy.subject else {}
     if remedy.kind == "command":
-        return _step(remedy.command, remedy.purpose, **details)
+        return _make_step(remedy.command, remedy.purpose, **details)
     if not call.command:
         return None
     if remedy.kind == "prepare":
         command = _gonogo_command("prepare", call, *remedy.options, with_machine_options=False)
     else:
         command = _gonogo_command("rehearse", call, *settings, *remedy.options)
-    return _step(command, remedy.purpose, **details)
+    return _make_step(command, remedy.purpose, **details)
 
 
 def _after_changed(report: Report, changed: Sequence[ChangedSetting], call: Invocation) -> NextStep:
@@ -214,8 +214,8 @@ def _after_changed(report: Report, changed: Sequence[ChangedSetting], call: Invo
     if report.verdict is Verdict.GO:
         files = ", ".join(dict.fromkeys(file for one in changed for file in one.files))
         said = ", ".join(f"{one.name}={one.value}" for one in changed)
-        return _step("", Purpose.KEEP_SETTINGS, settings=said, files=files)
-    if _errors(report):
+        return _make_step("", Purpose.KEEP_SETTINGS, settings=said, files=files)
+    if _errors_by_certainty(report):
         return _step_to_explain(report)
     words = [word for one in changed for word in ("--set", f"{one.name}={one.value}")]
     return _step_to_close_gap(report, call, *words)
@@ -223,25 +223,25 @@ def _after_changed(report: Report, changed: Sequence[ChangedSetting], call: Invo
 
 def _after_diagnosis(report: Report, call: Invocation) -> NextStep:
     if report.verdict is Verdict.GO:
-        return _step("", Purpose.NOTHING_LEFT)
-    errors = _errors(report)
+        return _make_step("", Purpose.NOTHING_LEFT)
+    errors = _errors_by_certainty(report)
     if call.command and errors:
-        return _step(_gonogo_command("rehearse", call), Purpose.PROVE_CURE)
+        return _make_step(_gonogo_command("rehearse", call), Purpose.PROVE_CURE)
     if errors:
         return _step_to_explain(report)
     if call.command:
-        return _step(_gonogo_command("rehearse", call), Purpose.REHEARSE)
+        return _make_step(_gonogo_command("rehearse", call), Purpose.REHEARSE)
     files = call.files or ("LOG",)
-    return _step(shlex.join(["gonogo", "diagnose", *files, "--project", "."]), Purpose.READ_RUN_FILES)
+    return _make_step(shlex.join(["gonogo", "diagnose", *files, "--project", "."]), Purpose.READ_RUN_FILES)
 
 
 def _after_run(report: Report, call: Invocation) -> NextStep:
     if report.verdict is Verdict.GO:
-        return _step("", Purpose.NOTHING_LEFT)
-    errors = _errors(report)
+        return _make_step("", Purpose.NOTHING_LEFT)
+    errors = _errors_by_certainty(report)
     if errors:
         return _step_to_explain(report)
-    return _step(_gonogo_command("rehearse", call, with_machine_options=False), Purpose.REHEARSE)
+    return _make_step(_gonogo_command("rehearse", call, with_machine_options=False), Purpose.REHEARSE)
 
 
 def _after_cure(report: Report, call: Invocation) -> NextStep:
@@ -249,15 +249,15 @@ def _after_cure(report: Report, call: Invocation) -> NextStep:
     assert cure is not None
     if report.verdict is Verdict.GO:
         if cure.patch and cure.patch_file is not None and not cure.applied:
-            return _step(f"git apply {shlex.quote(cure.patch_file)}", Purpose.APPLY_PATCH, folder=cure.folder)
+            return _make_step(f"git apply {shlex.quote(cure.patch_file)}", Purpose.APPLY_PATCH, folder=cure.folder)
         if cure.pins:
-            return _step(shlex.join(["pip", "install", *cure.pins]), Purpose.PIN_VERSIONS)
+            return _make_step(shlex.join(["pip", "install", *cure.pins]), Purpose.PIN_VERSIONS)
         if cure.command:
             call = msgspec.structs.replace(call, command=cure.command)
-        return _step(_gonogo_command("run", call, with_machine_options=False), Purpose.RUN)
+        return _make_step(_gonogo_command("run", call, with_machine_options=False), Purpose.RUN)
     if report.findings:
         return _step_to_explain(report)
-    return _step(_gonogo_command("rehearse", call), Purpose.REHEARSE)
+    return _make_step(_gonogo_command("rehearse", call), Purpose.REHEARSE)
 
 
 def _after_bisection(report: Report, call: Invocation) -> NextStep:
@@ -265,12 +265,12 @@ def _after_bisection(report: Report, call: Invocation) -> NextStep:
     assert found is not None
     if found.change is not None and found.nearest_good is not None:
         pin = f"{found.package}=={found.nearest_good}"
-        return _step(shlex.join(["pip", "install", pin]), Purpose.NEAREST_RELEASE)
+        return _make_step(shlex.join(["pip", "install", pin]), Purpose.NEAREST_RELEASE)
     if report.verdict is Verdict.NO_GO:
-        return _step(_gonogo_command("cure", call), Purpose.CURE)
+        return _make_step(_gonogo_command("cure", call), Purpose.CURE)
     if report.verdict is Verdict.GO:
-        return _step(_gonogo_command("run", call, with_machine_options=False), Purpose.RUN)
-    return _step(_gonogo_command("rehearse", call), Purpose.REHEARSE)
+        return _make_step(_gonogo_command("run", call, with_machine_options=False), Purpose.RUN)
+    return _make_step(_gonogo_command("rehearse", call), Purpose.REHEARSE)
 
 
 def _after_plan(report: Report, call: Invocation) -> NextStep:
@@ -279,15 +279,17 @@ def _after_plan(report: Report, call: Invocation) -> NextStep:
     if plan.fitting:
         if "--write" in call.options:
             folder = call.options[call.options.index("--write") + 1]
-            return _step(shlex.join(["bash", f"{folder}/launch_deepspeed.sh"]), Purpose.RUN)
-        return _step(_gonogo_command("plan", call, "--write", "launch", files=call.files), Purpose.WRITE_LAUNCH_FILES)
+            return _make_step(shlex.join(["bash", f"{folder}/launch_deepspeed.sh"]), Purpose.RUN)
+        return _make_step(
+            _gonogo_command("plan", call, "--write", "launch", files=call.files), Purpose.WRITE_LAUNCH_FILES
+        )
     if plan.solve:
-        return _step("gonogo gpus", Purpose.LIST_GPUS)
-    return _step(_gonogo_command("plan", call, "--solve", "gpus", files=call.files), Purpose.COUNT_GPUS)
+        return _make_step("gonogo gpus", Purpose.LIST_GPUS)
+    return _make_step(_gonogo_command("plan", call, "--solve", "gpus", files=call.files), Purpose.COUNT_GPUS)
 
 
 def _after_env(report: Report, call: Invocation) -> NextStep:
-    errors = _errors(report) or list(report.findings)
+    errors = _errors_by_certainty(report) or list(report.findings)
     if report.verdict is not Verdict.GO and errors:
         return _step_to_explain(report)
-    return _step("gonogo check .", Purpose.READ_PROJECT_FILES)
+    return _make_step("gonogo check .", Purpose.READ_PROJECT_FILES)

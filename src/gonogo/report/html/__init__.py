@@ -28,10 +28,10 @@ _LANGUAGES = {"en": "English", "zh": "中文"}
 
 def to_html(report: Report, language: str) -> str:
     """The complete document; it opens in ``language`` and contains the other language too."""
-    style = _static("uPlot.min.css") + _static("report.css")
+    style = _read_static("uPlot.min.css") + _read_static("report.css")
     script = "\n".join(
         map(
-            _static,
+            _read_static,
             ("uPlot.iife.min.js", "steps.js", "modules.js", "lanes.js", "compare.js", "what_if.js", "report.js"),
         )
     )
@@ -85,7 +85,7 @@ def _truncate_texts(value: Any) -> Any:
 
 def report_style() -> str:
     """The CSS of a report's own parts, for a page that is to look like a report."""
-    return _static("report.css") + "\n"
+    return _read_static("report.css") + "\n"
 
 
 def _language_buttons(language: str) -> list[str]:
@@ -102,18 +102,19 @@ def _language_buttons(language: str) -> list[str]:
     ]
 
 
-def _static(name: str) -> str:
+def _read_static(name: str) -> str:
     return (_STATIC_FOLDER / name).read_text(encoding="utf-8").strip()
 
 
 def _content_security_policy(style: str, script: str) -> str:
     """A policy that allows nothing from the network, and of inline content only this style and this script."""
     return (
-        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; style-src {_csp_hash(style)}; script-src {_csp_hash(script)}; base-uri 'none'; "
+        "form-action 'none'"
     )
 
 
-def _hash(content: str) -> str:
+def _csp_hash(content: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
 
 

@@ -32,7 +32,7 @@ def chart_data(report: Report) -> dict[str, Any]:
             for language in ("en", "zh")
         },
         "timelines": [
-            {**_timeline(rank, timeline), "capacity": _capacity(report, rank, timeline.device)}
+            {**_timeline_data(rank, timeline), "capacity": _capacity(report, rank, timeline.device)}
             for rank, timeline in timelines(report)
         ],
         "modules": _modules(report),
@@ -60,7 +60,7 @@ def has_modules(report: Report) -> bool:
     return _fullest_device(report) is not None
 
 
-def _timeline(rank: int, timeline: MemoryTimeline) -> dict[str, Any]:
+def _timeline_data(rank: int, timeline: MemoryTimeline) -> dict[str, Any]:
     return {
         "rank": rank,
         "device": clean_line(timeline.device),

@@ -34,15 +34,15 @@ def curve_data(comparison: RehearsalComparison) -> dict[str, Any]:
     return {
         "before": clean_line(comparison.before),
         "after": clean_line(comparison.after),
-        "pairs": [_pair(pair) for pair in comparison.curves],
+        "pairs": [_pair_data(pair) for pair in comparison.curves],
     }
 
 
-def _pair(pair: CurvePair) -> dict[str, Any]:
+def _pair_data(pair: CurvePair) -> dict[str, Any]:
     phases: list[tuple[str, int, int, int]] = []
     points: dict[str, list[int | None]] = {"before": [], "after": []}
     for (phase, step), before, after in _align_phases(pair.before, pair.after):
-        wide = max(_width(before), _width(after))
+        wide = max(_point_count(before), _point_count(after))
         phases.append((phase, step, len(points["before"]), len(points["before"]) + wide - 1))
         points["before"] += _stretch_points(before, wide)
         points["after"] += _stretch_points(after, wide)
@@ -73,7 +73,7 @@ def _align_phases(
         yield from ((run[:2], None, run[2:]) for run in after.phases[other:end])
 
 
-def _width(run: _PointRange) -> int:
+def _point_count(run: _PointRange) -> int:
     return run[1] - run[0] + 1 if run is not None else 0
 
 
@@ -81,7 +81,7 @@ def _stretch_points(run: _PointRange, point_count: int) -> list[int | None]:
     """The run's point indices, stretched over ``point_count`` points."""
     if run is None:
         return [None] * point_count
-    return [run[0] + at * _width(run) // point_count for at in range(point_count)]
+    return [run[0] + at * _point_count(run) // point_count for at in range(point_count)]
 
 
 def _select_points(curve: MemoryCurve, points: list[int | None]) -> dict[str, list[int | None]]:

@@ -32,7 +32,7 @@ _MAX_RANKS = 64
 def log_sections(logs: Logs, language: str) -> Iterator[str]:
     """The sections about logs."""
     if logs.excerpts:
-        shown = (_excerpt(one) for one in logs.excerpts)
+        shown = (_excerpt_markup(one) for one in logs.excerpts)
         yield element("section", heading(2, _IN_LOG.in_language(language)), *shown)
     yield from time_axis(logs.ends, language)
 
@@ -73,15 +73,15 @@ def time_axis(ends: Sequence[RankEnd], language: str) -> Iterator[str]:
     title = _FAILURE_ORDER_TITLE.in_language(language)
     begin, last = ends[0].time, ends[-1].time - ends[0].time
     height = _ROW * (len(ends) + 2)
-    marks = [_label(_LEFT, height - 4, f"0 … {last:,.3g}  {_AXIS.in_language(language)}", "start")]
+    marks = [_text_element(_LEFT, height - 4, f"0 … {last:,.3g}  {_AXIS.in_language(language)}", "start")]
     for row, end in enumerate(ends):
         y = _ROW * row + _ROW // 2
         x = _LEFT + (_WIDTH - _LEFT - _RIGHT) * (end.time - begin) / last
         marks += [
-            _label(_LEFT - 14, y + 4, f"rank {end.rank}", "end"),
+            _text_element(_LEFT - 14, y + 4, f"rank {end.rank}", "end"),
             element("line", x1=str(_LEFT), x2=f"{x:.1f}", y1=str(y), y2=str(y), klass="axis"),
             element("circle", cx=f"{x:.1f}", cy=str(y), r="6", klass="root" if end.by_itself else "too-large"),
-            _label(x + 12, y + 4, f"+{end.time - begin:,.2f} s  {clean_line(end.what)[:60]}", "start"),
+            _text_element(x + 12, y + 4, f"+{end.time - begin:,.2f} s  {clean_line(end.what)[:60]}", "start"),
         ]
     picture = element("svg", *marks, viewBox=f"0 0 {_WIDTH} {height}", role="img", aria_label=title)
     said = [_MARKERS_LEGEND, *([_SHOWN_FIRST_ONLY.format(shown=len(ends), count=count)] if count > len(ends) else [])]
@@ -90,11 +90,11 @@ def time_axis(ends: Sequence[RankEnd], language: str) -> Iterator[str]:
                                                         aria_label=title), *remarks)  # fmt: skip
 
 
-def _label(x: float, y: float, content: str, anchor: str) -> str:
+def _text_element(x: float, y: float, content: str, anchor: str) -> str:
     return element("text", text(content), x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor)
 
 
-def _excerpt(excerpt: Excerpt) -> str:
+def _excerpt_markup(excerpt: Excerpt) -> str:
     name = clean_line(excerpt.path)
     shown = []
     for line in excerpt.lines:

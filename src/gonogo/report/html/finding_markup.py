@@ -29,21 +29,21 @@ def finding_markup(alike: FindingGroup, language: str, number: int, moment: str 
     return element(
         "article",
         title,
-        _facts(finding, language),
+        _facts_markup(finding, language),
         moment,
         *(_span_figure(span, language) for span in finding.spans),
         cause,
-        _advice("help", finding.cure, language),
-        _advice("confirm", finding.remaining_confirmations, language),
-        *(_fix(fix, language) for fix in finding.fixes),
+        _advice_markup("help", finding.cure, language),
+        _advice_markup("confirm", finding.remaining_confirmations, language),
+        *(_fix_markup(fix, language) for fix in finding.fixes),
         *_other_places(alike, language),
-        *_sources(finding, language),
+        *_sources_markup(finding, language),
         klass=f"finding {finding.level.value}",
         aria_labelledby=name,
     )
 
 
-def _facts(finding: Finding, language: str) -> str:
+def _facts_markup(finding: Finding, language: str) -> str:
     facts = [element("code", text(finding.hazard)), text(word(finding.certainty.value, language))]
     if finding.ranks:
         facts.append(text(ranks_text(finding.ranks).en))
@@ -67,14 +67,14 @@ def _span_figure(span: Span, language: str) -> str:
     return element("figure", label, block)
 
 
-def _advice(name: str, steps: tuple[Text, ...], language: str) -> str:
+def _advice_markup(name: str, steps: tuple[Text, ...], language: str) -> str:
     if not steps:
         return ""
     listed = element("ul", *(element("li", prose(step.in_language(language))) for step in steps))
     return element("p", element("strong", text(word(name, language)))) + listed
 
 
-def _fix(fix: Fix, language: str) -> str:
+def _fix_markup(fix: Fix, language: str) -> str:
     how = text(word(fix.applicability.value, language))
     shown = f"（{how}）" if language == "zh" else f" ({how})"
     head = element("p", element("strong", text(word("fix", language))), shown, colon(language),
@@ -112,7 +112,7 @@ def _other_places(alike: FindingGroup, language: str) -> Iterator[str]:
     yield element("details", element("summary", text(alike.heading(language))), listed)
 
 
-def _sources(finding: Finding, language: str) -> Iterator[str]:
+def _sources_markup(finding: Finding, language: str) -> Iterator[str]:
     if not finding.sources:
         return
     listed = element("ul", *(element("li", link(source)) for source in finding.sources))

@@ -25,19 +25,19 @@ _MAX_LANES = 16
 
 def lanes(divergence: Divergence, language: str) -> str:
     """The section about ranks that diverge."""
-    rows = sorted(_lanes(divergence), key=lambda row: row[0])
+    rows = sorted(_rank_lanes(divergence), key=lambda row: row[0])
     width = max(len(side.before) for _, side in rows)
-    drawn = element("table", element("tbody", *(_lane(ranks, side, width, language) for ranks, side in rows)),
+    drawn = element("table", element("tbody", *(_lane_markup(ranks, side, width, language) for ranks, side in rows)),
                     klass="lanes")  # fmt: skip
     title = _TITLE.in_language(language)
     return element(
         "section", heading(2, title), element("p", text(_LANES_LEGEND.in_language(language)), klass="remark"),
         element("div", drawn, klass="wide", tabindex="0", role="group", aria_label=title),
-        element("div", *(_stack(side, language) for side in divergence.sides), klass="stacks"),
+        element("div", *(_stack_markup(side, language) for side in divergence.sides), klass="stacks"),
     )  # fmt: skip
 
 
-def _lanes(divergence: Divergence) -> Iterator[tuple[tuple[int, ...], Side]]:
+def _rank_lanes(divergence: Divergence) -> Iterator[tuple[tuple[int, ...], Side]]:
     apart = sum(len(side.ranks) for side in divergence.sides) <= _MAX_LANES
     for side in divergence.sides:
         if apart:
@@ -46,17 +46,17 @@ def _lanes(divergence: Divergence) -> Iterator[tuple[tuple[int, ...], Side]]:
             yield side.ranks, side
 
 
-def _lane(ranks: tuple[int, ...], side: Side, width: int, language: str) -> str:
+def _lane_markup(ranks: tuple[int, ...], side: Side, width: int, language: str) -> str:
     name = element("th", text(ranks_text(ranks).in_language(language)), scope="row")
-    cells = [element("td")] * (width - len(side.before)) + [_cell(call, "call", language) for call in side.before]
+    cells = [element("td")] * (width - len(side.before)) + [_call_cell(call, "call", language) for call in side.before]
     if side.call is None:
         cells.append(element("td", element("strong", text(_ENDED_LABEL.in_language(language))), klass="apart"))
     else:
-        cells.append(_cell(side.call, "apart", language))
+        cells.append(_call_cell(side.call, "apart", language))
     return element("tr", name, *cells)
 
 
-def _cell(call: CollectiveCall, css_class: str, language: str) -> str:
+def _call_cell(call: CollectiveCall, css_class: str, language: str) -> str:
     name = text(call.operator)
     said = [_CALL_NUMBER.format(number=call.index + 1).in_language(language)]
     if call.module:
@@ -65,7 +65,7 @@ def _cell(call: CollectiveCall, css_class: str, language: str) -> str:
     return element("td", marked, element("small", text(", ".join(said))), klass=css_class)
 
 
-def _stack(side: Side, language: str) -> str:
+def _stack_markup(side: Side, language: str) -> str:
     ranks = ranks_text(side.ranks).in_language(language)
     if side.call is None:
         said = f"{ranks}: {_ENDED_LABEL.in_language(language)}"

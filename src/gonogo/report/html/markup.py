@@ -12,7 +12,7 @@ _MAX_LENGTH = 20_000
 
 def text(content: str) -> str:
     """Escape untrusted text, on one line."""
-    return escape(_truncate(clean_line(content)))
+    return escape(_truncate_text(clean_line(content)))
 
 
 def prose(content: str) -> str:
@@ -20,16 +20,16 @@ def prose(content: str) -> str:
     parts = clean_line(content).split("`")
     if len(parts) % 2 == 0:  # a backquote without its counterpart
         return text(content)
-    shown = (escape(_truncate(part)) for part in parts)
+    shown = (escape(_truncate_text(part)) for part in parts)
     return "".join(element("code", part) if number % 2 else part for number, part in enumerate(shown))
 
 
 def lines(content: str) -> str:
     """Escape untrusted text, keeping its line breaks."""
-    return escape(_truncate(clean(content)))
+    return escape(_truncate_text(clean(content)))
 
 
-def _truncate(content: str) -> str:
+def _truncate_text(content: str) -> str:
     return content if len(content) <= _MAX_LENGTH else f"{content[:_MAX_LENGTH]} …"
 
 

@@ -19,7 +19,7 @@ def moment_button(finding: Finding, report: Report, language: str) -> str:
     for number, (rank, timeline) in enumerate(timelines(report)):
         if finding.ranks and rank not in finding.ranks:
             continue
-        found = _moment(finding, ranks[rank], timeline)
+        found = _decisive_moment(finding, ranks[rank], timeline)
         if found is not None:
             point, said = found
             label = text(said.in_language(language))
@@ -29,7 +29,7 @@ def moment_button(finding: Finding, report: Report, language: str) -> str:
     return ""
 
 
-def _moment(finding: Finding, rank: RehearsedRank, timeline: MemoryTimeline) -> tuple[int, Text] | None:
+def _decisive_moment(finding: Finding, rank: RehearsedRank, timeline: MemoryTimeline) -> tuple[int, Text] | None:
     if finding.severity is Severity.ERROR and finding.ranks and rank.outcome not in ("completed", "interrupted"):
         return len(timeline.phases) - 1, _SHOW_END_LABEL
     if not finding.module:

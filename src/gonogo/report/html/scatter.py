@@ -53,7 +53,7 @@ def scatter(plan: Plan, language: str) -> Iterator[str]:
     title = _TITLE.in_language(language)
     yield element(
         "section", heading(2, title),
-        element("div", _picture(plan, language, title), klass="scatter wide", tabindex="0", role="group",
+        element("div", _scatter_markup(plan, language, title), klass="scatter wide", tabindex="0", role="group",
                 aria_label=title),
         element("p", text(_SCATTER_LEGEND.in_language(language)), klass="remark"),
     )  # fmt: skip
@@ -63,7 +63,7 @@ def scatter(plan: Plan, language: str) -> Iterator[str]:
         yield element("section", heading(2, _ALL_STRATEGIES.in_language(language)), *choices, remark)
 
 
-def _picture(plan: Plan, language: str, title: str) -> str:
+def _scatter_markup(plan: Plan, language: str, title: str) -> str:
     hollow = [one for one in plan.too_large if one.reserved_bytes <= _MAX_CAPACITY_SHARE * plan.capacity_bytes]
     speeds = [one.tokens_per_second_per_gpu for one in (*plan.fitting, *hollow)]
     fastest = max(speeds) or 1.0
@@ -75,31 +75,31 @@ def _picture(plan: Plan, language: str, title: str) -> str:
     scales = _Scales(slowest, fastest, top)
     places = _apart(plan.fitting, scales)
     marks = [
-        *_axes(plan, language, scales),
+        *_axes_markup(plan, language, scales),
         *(_error_bar(one, scales.x(one.tokens_per_second_per_gpu), scales) for one in hollow),  # bars below points
         *(_error_bar(one, across, scales) for one, across in zip(plan.fitting, places, strict=True)),
-        *(_point(one, 0, scales.x(one.tokens_per_second_per_gpu), language, scales) for one in hollow),
-        *(_point(one, number, across, language, scales, bool(plan.files))
+        *(_point_markup(one, 0, scales.x(one.tokens_per_second_per_gpu), language, scales) for one in hollow),
+        *(_point_markup(one, number, across, language, scales, bool(plan.files))
           for number, (one, across) in enumerate(zip(plan.fitting, places, strict=True), 1)),
     ]  # fmt: skip
     # role="group", because screen readers ignore links inside an image.
     return element("svg", *marks, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", role="group", aria_label=title)
 
 
-def _axes(plan: Plan, language: str, scales: _Scales) -> Iterator[str]:
+def _axes_markup(plan: Plan, language: str, scales: _Scales) -> Iterator[str]:
     x, y = scales.x, scales.y
     bottom, line = y(0), y(plan.capacity_bytes)
-    yield _line(_LEFT, bottom, _WIDTH, bottom, "axis")
-    yield _line(_LEFT, bottom, _LEFT, _ABOVE, "axis")
-    yield _line(_LEFT, line, _WIDTH, line, "limit")
+    yield _line_element(_LEFT, bottom, _WIDTH, bottom, "axis")
+    yield _line_element(_LEFT, bottom, _LEFT, _ABOVE, "axis")
+    yield _line_element(_LEFT, line, _WIDTH, line, "limit")
     capacity = _CAPACITY.format(size=size(plan.capacity_bytes)).in_language(language)
-    yield _label(_WIDTH - 4, line - 5, capacity, "end")
+    yield _text_element(_WIDTH - 4, line - 5, capacity, "end")
     for tick in _round_ticks(0, scales.top / _GIB):
-        yield _label(_LEFT - 6, y(tick * _GIB) + 4, f"{tick:g} GiB", "end")
+        yield _text_element(_LEFT - 6, y(tick * _GIB) + 4, f"{tick:g} GiB", "end")
     for tick in _round_ticks(scales.slowest, scales.fastest):
-        yield _label(x(tick), bottom + 16, f"{tick:,g}", "middle")
-    yield _label(_WIDTH - 4, bottom + 34, _SPEED.in_language(language), "end")
-    yield _label(_LEFT + 6, _ABOVE + 4, _GPU_MEMORY_LABEL.in_language(language), "start")
+        yield _text_element(x(tick), bottom + 16, f"{tick:,g}", "middle")
+    yield _text_element(_WIDTH - 4, bottom + 34, _SPEED.in_language(language), "end")
+    yield _text_element(_LEFT + 6, _ABOVE + 4, _GPU_MEMORY_LABEL.in_language(language), "start")
 
 
 def _round_ticks(minimum: float, maximum: float) -> list[float]:
@@ -121,18 +121,18 @@ def _apart(choices: Sequence[StrategySummary], scales: _Scales) -> list[float]:
     return [across for across, _ in taken]
 
 
-def _point(
+def _point_markup(
     choice: StrategySummary, number: int, x: float, language: str, scales: _Scales, with_link: bool = False
 ) -> str:
     up = scales.y(choice.reserved_bytes)
     parts = [
-        element("title", text(_tooltip(choice, language))),
+        element("title", text(_tooltip_text(choice, language))),
         element("circle", cx=f"{x:.1f}", cy=f"{up:.1f}", r=str(_RADIUS), klass="fits" if number else "too-large"),
     ]
     if number:
-        parts.append(_label(x, up + 4, str(number), "middle"))
+        parts.append(_text_element(x, up + 4, str(number), "middle"))
     if with_link:
-        return element("a", *parts, href=f"#strategy-{number}-{language}", aria_label=_tooltip(choice, language))
+        return element("a", *parts, href=f"#strategy-{number}-{language}", aria_label=_tooltip_text(choice, language))
     return element("g", *parts)
 
 
@@ -140,19 +140,19 @@ def _error_bar(choice: StrategySummary, x: float, scales: _Scales) -> str:
     """The range within which the strategy's real memory may lie."""
     spread = choice.reserved_bytes * choice.band
     high, low = scales.y(choice.reserved_bytes + spread), scales.y(choice.reserved_bytes - spread)
-    return _line(x, high, x, low, "band")
+    return _line_element(x, high, x, low, "band")
 
 
-def _tooltip(choice: StrategySummary, language: str) -> str:
+def _tooltip_text(choice: StrategySummary, language: str) -> str:
     speed = f"{choice.tokens_per_second_per_gpu:,.0f} {_SPEED.in_language(language)}"
     return f"{strategy_name(choice, language)}{colon(language)}{size(choice.reserved_bytes)}, {speed}"
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, css_class: str) -> str:
+def _line_element(x1: float, y1: float, x2: float, y2: float, css_class: str) -> str:
     return element("line", x1=f"{x1:.1f}", y1=f"{y1:.1f}", x2=f"{x2:.1f}", y2=f"{y2:.1f}", klass=css_class)
 
 
-def _label(x: float, y: float, content: str, anchor: str) -> str:
+def _text_element(x: float, y: float, content: str, anchor: str) -> str:
     return element("text", text(content), x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor)
 
 
@@ -161,5 +161,5 @@ def _strategy_details(plan: Plan, number: int, language: str) -> str:
     files = [
         element("div", heading(3, name), copyable(content, name, language)) for name, content in plan.files[number]
     ]
-    summary = element("summary", text(f"{number + 1}. {_tooltip(choice, language)}"))
+    summary = element("summary", text(f"{number + 1}. {_tooltip_text(choice, language)}"))
     return element("details", summary, *files, id=f"strategy-{number + 1}-{language}")

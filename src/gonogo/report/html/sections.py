@@ -58,7 +58,7 @@ def sections(report: Report, language: str) -> Iterator[str]:
     yield element("header", *_head(report, language))
     if report.comparison is not None:
         for table in comparison_tables(report.comparison, language):
-            yield _table(table)
+            yield _table_markup(table)
         yield from curve_sections(report.comparison, language)
     if report.findings:
         together = enumerate(group_findings(report.findings))
@@ -68,12 +68,12 @@ def sections(report: Report, language: str) -> Iterator[str]:
         )
         yield element("section", *found, klass="findings")
     for table in leading_tables(report, language):
-        yield _table(table)
+        yield _table_markup(table)
     if report.clues:
         listed = element("ul", *(element("li", prose(said_of(clue, language))) for clue in report.clues))
         yield element("section", heading(2, word("clues", language)), listed)
     if report.similar:
-        threads = (_thread(thread, language) for thread in report.similar)
+        threads = (_thread_markup(thread, language) for thread in report.similar)
         yield element("section", heading(2, word("similar", language)), element("ul", *threads))
     cured = cure_sections(report.cure, language) if report.cure is not None else ()
     for section in (*cured, *reader_sections(report, language)):
@@ -82,7 +82,7 @@ def sections(report: Report, language: str) -> Iterator[str]:
         yield element("section", *parts, *([diff_markup(section.diff, language)] if section.diff else []))
     if report.rehearsal is not None and report.rehearsal.divergence is not None:
         yield lanes(report.rehearsal.divergence, language)
-    yield from _charts(report, language)
+    yield from _chart_sections(report, language)
     yield what_if_section(report, language)
     if report.log is not None:
         yield from log_sections(report.log, language)
@@ -93,7 +93,7 @@ def sections(report: Report, language: str) -> Iterator[str]:
     if report.bisection is not None:
         yield releases(report.bisection, language)
     for table in evidence_tables(report, language):
-        yield _table(table)
+        yield _table_markup(table)
     if report.plan is not None:
         for name, sentences in reasons(report.plan, language):
             listed = element("ul", *(element("li", text(sentence)) for sentence in sentences))
@@ -110,7 +110,7 @@ def sections(report: Report, language: str) -> Iterator[str]:
         yield element("section", heading(2, word("skipped", language)), element("dl", *rows))
 
 
-def _thread(thread: SimilarThread, language: str) -> str:
+def _thread_markup(thread: SimilarThread, language: str) -> str:
     settled = resolution_text(thread, language)
     parts = [link(thread.address), text(title_of(thread)), text(settled)]
     return element("li", " · ".join(part for part in parts if part))
@@ -157,7 +157,7 @@ def _tile(figure: Figure, language: str) -> str:
     return element("div", *parts, klass="tile" if len(said) < _MAX_SHORT_VALUE_CHARS else "tile long")
 
 
-def _charts(report: Report, language: str) -> Iterator[str]:
+def _chart_sections(report: Report, language: str) -> Iterator[str]:
     drawn = timelines(report)
     if drawn:
         options = ((str(number), f"rank {rank}, {one.device}") for number, (rank, one) in enumerate(drawn))
@@ -177,13 +177,15 @@ def _charts(report: Report, language: str) -> Iterator[str]:
         )
 
 
-def _table(table: Table) -> str:
+def _table_markup(table: Table) -> str:
     head = element(
-        "tr", *(_title(name, number in table.numeric - table.shares) for number, name in enumerate(table.columns))
+        "tr",
+        *(_heading_cell(name, number in table.numeric - table.shares) for number, name in enumerate(table.columns)),
     )
     body = (
         element(
-            "tr", *(_cell(cell, number in table.numeric, number in table.shares) for number, cell in enumerate(row))
+            "tr",
+            *(_body_cell(cell, number in table.numeric, number in table.shares) for number, cell in enumerate(row)),
         )
         for row in table.rows
     )
@@ -196,11 +198,11 @@ def _table(table: Table) -> str:
     return element("section", *parts)
 
 
-def _title(name: str, is_numeric: bool) -> str:
+def _heading_cell(name: str, is_numeric: bool) -> str:
     return element("th", text(name), scope="col", klass="figure" if is_numeric else False) if name else element("td")
 
 
-def _cell(cell: str, is_numeric: bool, is_share: bool) -> str:
+def _body_cell(cell: str, is_numeric: bool, is_share: bool) -> str:
     shown = text(cell)
     if is_share and cell.endswith("%"):
         share = cell.removesuffix("%").strip()
@@ -216,7 +218,7 @@ def releases(bisection: Bisection, language: str) -> str:
     """The section about the releases that a bisection tried."""
     title = _TITLE.format(package=bisection.package).in_language(language)
     ordered = sorted(bisection.tried, key=_release_sort_key)
-    listed = element("ol", *(_release(one, bisection, language) for one in ordered), klass="releases")
+    listed = element("ol", *(_release_markup(one, bisection, language) for one in ordered), klass="releases")
     return element("section", heading(2, title), element("div", listed, klass="wide", tabindex="0", role="group",
                                                          aria_label=title))  # fmt: skip
 
@@ -228,7 +230,7 @@ def _release_sort_key(release: TriedRelease) -> tuple[Version, str]:
         return Version("0"), release.version
 
 
-def _release(release: TriedRelease, bisection: Bisection, language: str) -> str:
+def _release_markup(release: TriedRelease, bisection: Bisection, language: str) -> str:
     parts = [
         element("strong", text(release.version)),
         element("span", text(_JUDGEMENT_WORDS[release.judged].in_language(language))),

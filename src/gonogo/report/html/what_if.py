@@ -62,12 +62,12 @@ def what_if_data(report: Report) -> dict[str, Any] | None:
         "reserved": device.peak_reserved_bytes,
         "host": node.peak_bytes if node is not None else 0,
         "seconds": rehearsal.seconds_of_step,
-        "curve": _curve(curve),
+        "curve": _curve_data(curve),
     }
     also = () if rehearsal.also is msgspec.UNSET else rehearsal.also
     return {
         "base": base,
-        "time": _time(rehearsal),
+        "time": _time_data(rehearsal),
         "points": [first, *(point for one in also if (point := _point(one, base)) is not None)],
         "gpus": [
             [clean_line(one.name), one.total_bytes, one.allowance_bytes, one.has_bfloat16] for one in rehearsal.gpus
@@ -199,16 +199,16 @@ def _point(one: AlsoRehearsed, base: dict[str, Any]) -> dict[str, Any] | None:
         "reserved": one.peak_reserved_bytes,
         "host": one.host_bytes_of_node,
         "seconds": one.seconds_of_step,
-        "curve": _curve(one.curve),
+        "curve": _curve_data(one.curve),
     }
 
 
-def _time(rehearsal: Rehearsal) -> dict[str, Any] | None:
+def _time_data(rehearsal: Rehearsal) -> dict[str, Any] | None:
     found = rehearsal.step_scaling
     return {"fixed": found.fixed, "waits": found.waits, "bounds": found.by_samples} if found is not None else None
 
 
-def _curve(curve: MemoryCurve) -> dict[str, Any]:
+def _curve_data(curve: MemoryCurve) -> dict[str, Any]:
     return {"held": {clean_line(name): held for name, held in curve.held_mib.items()}, "phases": curve.phases}
 
 

@@ -54,10 +54,10 @@ def base_table(bases: Sequence[BaseRow], language: str) -> list[Table]:
         status = "perhaps" if row.status == "other" and not row.is_certain else row.status
         names = ", ".join(map(clean_line, row.names[:_NAMES_SHOWN])) if row.status != "same" else ""
         names += ", …" if names and len(row.names) > _NAMES_SHOWN else ""
-        places = [_places(row.before, words), _places(row.after, words)]
+        places = [_folders_text(row.before, words), _folders_text(row.after, words)]
         rows.append((f"{len(row.names):,}", words[row.stage], words[status], *places, names))
     return [Table(words["title"], words["columns"], tuple(rows), frozenset({0}))]
 
 
-def _places(folders: Sequence[str], words: dict[str, Any]) -> str:
+def _folders_text(folders: Sequence[str], words: dict[str, Any]) -> str:
     return " + ".join(clean_line("/".join(folder.split("/")[-2:])) for folder in folders) or words["random"]

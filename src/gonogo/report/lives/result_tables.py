@@ -65,7 +65,7 @@ def result_tables(rehearsal: Rehearsal, language: str) -> list[Table]:
     if isinstance(result, UnsetType):
         return []
     words = _WORDS[language]
-    return [_states_table(result, words), *base_table(result.bases, language), _stages(result, words)]
+    return [_states_table(result, words), *base_table(result.bases, language), _stages_table(result, words)]
 
 
 def _states_table(result: ResultReport, words: dict[str, Any]) -> Table:
@@ -94,7 +94,7 @@ def _short_path(file: str) -> str:
     return clean_line("/".join(file.split("/")[-2:]))
 
 
-def _stages(result: ResultReport, words: dict[str, Any]) -> Table:
+def _stages_table(result: ResultReport, words: dict[str, Any]) -> Table:
     rows = tuple(
         (
             words[one.stage],

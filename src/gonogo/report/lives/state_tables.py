@@ -149,12 +149,12 @@ def _states_table(life_report: LifeReport, language: str) -> Table:
     words = _TABLE_TEXTS[language]
     kinds: dict[tuple[str, str], list[StateRow]] = {}
     for row in life_report.states:
-        kinds.setdefault((_kind(row), row.status), []).append(row)
+        kinds.setdefault((_state_kind(row), row.status), []).append(row)
     rows = []
     for (kind, status), same in kinds.items():
         files = list(dict.fromkeys(_short_path(file) for row in same for file in row.written_to))
         lost = status not in ("restored", "unchanged")
-        names = ", ".join(_name(row, language) for row in same[:_MAX_NAMES_SHOWN]) if lost else ""
+        names = ", ".join(_state_name(row, language) for row in same[:_MAX_NAMES_SHOWN]) if lost else ""
         rows.append(
             (
                 clean_line(words.get(kind, kind)),
@@ -168,13 +168,13 @@ def _states_table(life_report: LifeReport, language: str) -> Table:
     return Table(words["title"], _COLUMNS[language], tuple(rows), frozenset({1}))
 
 
-def _kind(row: StateRow) -> str:
+def _state_kind(row: StateRow) -> str:
     if row.kind == "optimizer":
         return row.slot
     return "frozen" if row.kind == "parameter" and not row.trained else row.kind
 
 
-def _name(row: StateRow, language: str) -> str:
+def _state_name(row: StateRow, language: str) -> str:
     return clean_line(state_text(row.name).in_language(language))
 
 

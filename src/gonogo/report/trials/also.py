@@ -30,7 +30,7 @@ def also_table(report: Report, language: str) -> Table | None:
     rehearsal = report.rehearsal
     if rehearsal is None or rehearsal.also is msgspec.UNSET:
         return None
-    rows = [_own_row(report, rehearsal, language), *(_row(one, rehearsal) for one in rehearsal.also)]
+    rows = [_own_row(report, rehearsal, language), *(_also_row(one, rehearsal) for one in rehearsal.also)]
     columns = tuple(column.in_language(language) for column in _COLUMNS)
     return Table(
         _TITLE.in_language(language),
@@ -47,23 +47,23 @@ def _own_row(report: Report, rehearsal: Rehearsal, language: str) -> tuple[str, 
     return (
         _AS_ABOVE.in_language(language),
         report.verdict.value,
-        *_gpu(rank.peak_reserved_bytes, rehearsal),
+        *_gpu_cells(rank.peak_reserved_bytes, rehearsal),
         size(node.peak_bytes) if node is not None else _NO_VALUE,
         *_speed_cells(rehearsal.seconds_of_step, rehearsal.tokens_per_second_per_gpu),
     )
 
 
-def _row(one: AlsoRehearsed, rehearsal: Rehearsal) -> tuple[str, ...]:
+def _also_row(one: AlsoRehearsed, rehearsal: Rehearsal) -> tuple[str, ...]:
     return (
         clean_line(", ".join(f"{name}={value}" for name, value in one.settings.items())),
         one.verdict,
-        *_gpu(one.peak_reserved_bytes, rehearsal),
+        *_gpu_cells(one.peak_reserved_bytes, rehearsal),
         size(one.host_bytes_of_node) if one.host_bytes_of_node else _NO_VALUE,
         *_speed_cells(one.seconds_of_step, one.tokens_per_second_per_gpu),
     )
 
 
-def _gpu(reserved: int, rehearsal: Rehearsal) -> tuple[str, str]:
+def _gpu_cells(reserved: int, rehearsal: Rehearsal) -> tuple[str, str]:
     if not reserved:
         return _NO_VALUE, _NO_VALUE
     used = reserved + rehearsal.allowance_bytes

@@ -49,7 +49,7 @@ def _changes_table(comparison: RehearsalComparison, language: str) -> Table:
 
 
 def _differences_table(comparison: RehearsalComparison, language: str) -> Table:
-    def row(difference: ReportDifference) -> tuple[str, str, str]:
+    def difference_row(difference: ReportDifference) -> tuple[str, str, str]:
         change = (_NEW if difference.is_new else _GONE).in_language(language)
         return (
             change,
@@ -60,4 +60,4 @@ def _differences_table(comparison: RehearsalComparison, language: str) -> Table:
     shown = comparison.differences[:_MAX_SHOWN]
     more = len(comparison.differences) - len(shown)
     note = _AND_MORE_IN_JSON.format(count=more).in_language(language) if more else ""
-    return Table(_DIFFERENCES_TITLE.in_language(language), ("", "", ""), tuple(map(row, shown)), note=note)
+    return Table(_DIFFERENCES_TITLE.in_language(language), ("", "", ""), tuple(map(difference_row, shown)), note=note)

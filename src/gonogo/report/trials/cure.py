@@ -55,7 +55,7 @@ def cure_summary(cure: Cure, language: str) -> str:
 def cure_sections(cure: Cure, language: str) -> list[Section]:
     """The steps, and what else is to be done; nothing for a run that needs no cure."""
     sections = [_step_section(number, step, language) for number, step in enumerate(cure.steps, 1)]
-    if cure.steps and (to_do := _to_do(cure, language)):
+    if cure.steps and (to_do := _to_do_lines(cure, language)):
         sections.append(Section(_TO_DO.in_language(language), tuple(to_do)))
     return sections
 
@@ -68,7 +68,7 @@ def _step_section(number: int, step: CureStep, language: str) -> Section:
     return Section(clean_line(title), tuple(clean(one) for one in said), clean(step.diff))
 
 
-def _to_do(cure: Cure, language: str) -> list[str]:
+def _to_do_lines(cure: Cure, language: str) -> list[str]:
     texts = []
     if cure.patch and cure.patch_file is not None:
         file = clean_line(shlex.quote(cure.patch_file))
@@ -90,10 +90,10 @@ def cure_tables(cure: Cure, language: str) -> list[Table]:
     """Before and after side by side with alternatives below; then what was tried without success."""
     tables = []
     if cure.needed:
-        rows = [_row(_BEFORE, cure.before, language)]
+        rows = [_trial_row(_BEFORE, cure.before, language)]
         if cure.after is not None:
-            rows.append(_row(_AFTER, cure.after, language))
-        rows += [_row(_OR.format(title=one.title), one.seen, language) for one in cure.alternatives]
+            rows.append(_trial_row(_AFTER, cure.after, language))
+        rows += [_trial_row(_OR.format(title=one.title), one.seen, language) for one in cure.alternatives]
         columns = tuple(column.in_language(language) for column in _COLUMNS)
         tables.append(
             Table(
@@ -119,7 +119,7 @@ def cure_tables(cure: Cure, language: str) -> list[Table]:
     return tables
 
 
-def _row(name: Text, trial_outcome: TrialOutcome, language: str) -> tuple[str, ...]:
+def _trial_row(name: Text, trial_outcome: TrialOutcome, language: str) -> tuple[str, ...]:
     memory = "-"
     if trial_outcome.peak_reserved_bytes is not None:
         memory = f"{size(trial_outcome.peak_reserved_bytes)} / {size(trial_outcome.capacity_bytes or 0)}"

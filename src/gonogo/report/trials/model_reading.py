@@ -39,7 +39,7 @@ def reader_sections(report: Report, language: str) -> Iterator[Section]:
             tuple(clean_line(one.said.in_language(language)) for one in report.upstream),
         )
     if report.reading is not None:
-        yield _section(report.reading, language)
+        yield _reading_section(report.reading, language)
 
 
 def reader_lines(report: Report, language: str) -> Iterator[str]:
@@ -48,34 +48,34 @@ def reader_lines(report: Report, language: str) -> Iterator[str]:
         yield f"{section.title}{colon(language)}{'; '.join(section.said)}"
 
 
-def _section(reading: ModelReading, language: str) -> Section:
+def _reading_section(reading: ModelReading, language: str) -> Section:
     model = clean_line(reading.model)
     if reading.failed is not None:
         text = _NO_ANSWER.format(model=model, server=clean_line(reading.server), why=reading.failed)
         return Section(clean_line(text.in_language(language)), ())
-    said = [_labelled(_CAUSE, reading.cause, language)]
-    said += [_claim(claim, language) for claim in reading.claims]
+    said = [_labelled_line(_CAUSE, reading.cause, language)]
+    said += [_claim_line(claim, language) for claim in reading.claims]
     if reading.change:
-        said.append(_labelled(_CHANGE, reading.change, language))
+        said.append(_labelled_line(_CHANGE, reading.change, language))
     diff = ""
     if reading.proof is not None:
         head = _PROVEN_BY_REHEARSAL if reading.proof.proven else _NOT_PROVEN
-        said.append(_labelled(head, reading.proof.outcome.in_language(language), language))
+        said.append(_labelled_line(head, reading.proof.outcome.in_language(language), language))
         if reading.proof.pins:
             said.append(clean_line(_PINS.format(pins=", ".join(reading.proof.pins)).in_language(language)))
         diff = clean(reading.proof.patch)
     if reading.next_step:
-        said.append(_labelled(_SUGGESTED_CHECK_LABEL, reading.next_step, language))
+        said.append(_labelled_line(_SUGGESTED_CHECK_LABEL, reading.next_step, language))
     title = _NO_CLAIMS if not reading.claims else _READ_BY_MODEL if reading.holding else _NO_VALID_CLAIMS
     titled = title.format(model=model, count=reading.holding, all=len(reading.claims))
     return Section(titled.in_language(language), tuple(said), diff)
 
 
-def _labelled(label: Text, text: str, language: str) -> str:
+def _labelled_line(label: Text, text: str, language: str) -> str:
     return f"{label.in_language(language)}{colon(language)}{clean_line(text)}"
 
 
-def _claim(claim: CheckedClaim, language: str) -> str:
+def _claim_line(claim: CheckedClaim, language: str) -> str:
     verdict = (_HOLDS if claim.holds else _REJECTED).in_language(language)
     kind = (
         _CLAIM_KIND_TEXTS[claim.kind].in_language(language)

@@ -62,7 +62,7 @@ def check_picture(path: Path | None) -> None:
     elif not os.path.isdir(path.parent):
         why = translated("the folder {folder} does not exist").format(folder=path.parent)
     if why is not None:
-        raise _unwritable(path, why)
+        raise _unwritable_error(path, why)
 
 
 def write_picture(plan: Plan, path: Path, language: str) -> Text | None:
@@ -79,11 +79,11 @@ def write_picture(plan: Plan, path: Path, language: str) -> Text | None:
     try:
         write_atomically(path, data)
     except OSError as error:
-        raise _unwritable(path, Text(str(error.strerror), str(error.strerror))) from error
+        raise _unwritable_error(path, Text(str(error.strerror), str(error.strerror))) from error
     return note
 
 
-def _unwritable(path: Path, reason: Text) -> UserError:
+def _unwritable_error(path: Path, reason: Text) -> UserError:
     return UserError(Text(f"{OPTION} {{path}}: {{why}}", f"{OPTION} {{path}}：{{why}}").format(path=path, why=reason))
 
 
@@ -101,7 +101,9 @@ def draw(plan: Plan, language: str) -> Drawing:
     ]
     top = _TOP
     for number, choice in enumerate(fitting, 1):
-        details = "  ·  ".join(part for part in (solution(plan, choice, language), _speed(choice, language)) if part)
+        details = "  ·  ".join(
+            part for part in (solution(plan, choice, language), _batch_and_speed(choice, language)) if part
+        )
         shapes += _row(choice, number, capacity, top, unit, details, language)
         top += _ROW
     for choice in too_large:
@@ -115,7 +117,7 @@ def draw(plan: Plan, language: str) -> Drawing:
             shapes.append(Line(end, y - 4, end, y + _BAR_HEIGHT + 4, _RED, width=1.5, dashed=True))
         shapes.append(Words(end, top - 8, size(capacity), size=11, fill=_RED, anchor="middle"))
         top += 10
-    shapes += _legend(top + 4, category_labels(language, plan))
+    shapes += _legend_shapes(top + 4, category_labels(language, plan))
     return Drawing(_WIDTH, top + 34, f"{title}. {plan_summary(plan, language)}", shapes)
 
 
@@ -165,12 +167,12 @@ def _describe_batch(choice: StrategySummary) -> str:
     return f"micro-batch {choice.micro_batch} x {choice.gradient_accumulation}"
 
 
-def _speed(choice: StrategySummary, language: str) -> str:
+def _batch_and_speed(choice: StrategySummary, language: str) -> str:
     speed = translated("{speed:,.0f} tokens/s/GPU").format(speed=choice.tokens_per_second_per_gpu)
     return f"{_describe_batch(choice)}  ·  {speed.in_language(language)}"
 
 
-def _legend(top: float, names: dict[str, str]) -> list[Box | Words | Line]:
+def _legend_shapes(top: float, names: dict[str, str]) -> list[Box | Words | Line]:
     shapes: list[Box | Words | Line] = []
     left = float(_MARGIN)
     for name, said in names.items():

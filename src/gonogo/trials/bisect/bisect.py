@@ -70,7 +70,7 @@ def bisect(request: BisectRequest, attempt: RunTrial, on_progress: OnProgress | 
     package or a release does not exist, if the two ends are swapped, or if an end can't be rehearsed.
     """
     name = canonicalize_name(request.package)
-    good, bad = _version("--good", request.good), _version("--bad", request.bad)
+    good, bad = _parse_version("--good", request.good), _parse_version("--bad", request.bad)
     _check_package(name, request.rehearsal)
     if good == bad:
         raise UserError(
@@ -83,7 +83,7 @@ def bisect(request: BisectRequest, attempt: RunTrial, on_progress: OnProgress | 
         for option, version in (("--good", good), ("--bad", bad)):
             if version not in releases and (installed is None or version != Version(installed.public)):
                 raise _unknown_release_error(name, option, version, releases)
-        _search(
+        _bisect_releases(
             found, releases, _ReleaseRehearser(request.rehearsal, name, attempt, on_progress), upstream=request.upstream
         )
     except KeyboardInterrupt:
@@ -91,7 +91,7 @@ def bisect(request: BisectRequest, attempt: RunTrial, on_progress: OnProgress | 
     return found
 
 
-def _search(
+def _bisect_releases(
     result: BisectState, releases: list[Version], rehearse_release: _ReleaseRehearser, *, upstream: bool
 ) -> None:
     bad = rehearse_release(result.bad, "1")
@@ -158,12 +158,12 @@ class _ReleaseRehearser:
         show = self._on_progress
         head = f"{self._package} {version} ({number})"
 
-        def shown(status: RehearsalStatus) -> None:
+        def show_with_head(status: RehearsalStatus) -> None:
             assert show is not None
             activity = Text(f"{head}: {status.activity.en}", f"{head}：{status.activity.zh}")
             show(dataclasses.replace(status, activity=activity))
 
-        report, interrupted = self._attempt(request, None if show is None else shown)
+        report, interrupted = self._attempt(request, None if show is None else show_with_head)
         if interrupted:
             raise KeyboardInterrupt
         return report
@@ -205,7 +205,7 @@ def _why_skipped(report: Report) -> Text:
     return translated("{what}: {why}").format(what=reasons[-1].what, why=reasons[-1].why)
 
 
-def _version(option: str, text: str) -> Version:
+def _parse_version(option: str, text: str) -> Version:
     try:
         return Version(text)
     except InvalidVersion:

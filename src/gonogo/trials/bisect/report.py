@@ -36,16 +36,16 @@ def bisect_report(result: BisectState) -> Report:
     failing = result.trial_of(result.search.bad if result.search else result.bad)
     return Report(
         command="bisect",
-        verdict=_verdict(result),
+        verdict=_bisect_verdict(result),
         findings=failing.report.findings if failing and failing.report else (),
         covered=tuple(_covered_text(result.package, trial) for trial in result.trials if trial.why is None),
         skipped=tuple(_skipped_items(result)),
-        bisection=_bisection(result),
+        bisection=_to_bisection(result),
         notes=tuple(notes),
     )
 
 
-def _verdict(result: BisectState) -> Verdict:
+def _bisect_verdict(result: BisectState) -> Verdict:
     if result.search is not None:
         return Verdict.NO_GO if len(result.search.suspects) == 1 else Verdict.CANNOT_TELL
     verdicts = {trial.report.verdict for trial in result.trials if trial.report is not None}
@@ -64,7 +64,7 @@ def _result_text(result: BisectState) -> Text:
         if search.next() is not None:
             return _RELEASES_UNTRIED.format(count=len(search.suspects) - 1, **names)
         return _UNKNOWN_AMONG_SKIPPED.format(untold=", ".join(map(str, sorted(search.suspects[:-1]))), **names)
-    verdict = _verdict(result)
+    verdict = _bisect_verdict(result)
     if verdict is Verdict.GO:
         return _BOTH_WORK.format(**names)
     if verdict is Verdict.NO_GO:
@@ -91,7 +91,7 @@ def _skipped_items(result: BisectState) -> list[Skipped]:
     return [*skipped, *(good.report.skipped if good and good.report and good.why is None else ())]
 
 
-def _bisection(result: BisectState) -> Bisection:
+def _to_bisection(result: BisectState) -> Bisection:
     search = result.search
     is_found = search is not None and len(search.suspects) == 1
     change = None if search is None else "breaks" if search.good < search.bad else "mends"

@@ -51,17 +51,17 @@ class BisectionSearch:
     @property
     def max_remaining_trials(self) -> int:
         """Upper bound of the releases still to be tried, if none of them has to be skipped."""
-        return len(self._untried()).bit_length()
+        return len(self._untried_indices()).bit_length()
 
     def next(self) -> Version | None:
         """The release to try next: a suggested one, else the one nearest to the middle. None if none is left."""
-        untried = self._untried()
+        untried = self._untried_indices()
         while self._suggested:
             release = self._suggested.pop(0)
             if release in self._way and self._way.index(release) in untried:
                 return release
         middle = (self._good + self._bad) / 2
-        nearest = min(self._untried(), key=lambda index: abs(index - middle), default=None)
+        nearest = min(self._untried_indices(), key=lambda index: abs(index - middle), default=None)
         return None if nearest is None else self._way[nearest]
 
     def suggest(self, releases: Sequence[Version]) -> None:
@@ -78,5 +78,5 @@ class BisectionSearch:
         else:
             self._skipped.add(index)
 
-    def _untried(self) -> list[int]:
+    def _untried_indices(self) -> list[int]:
         return [index for index in range(self._good + 1, self._bad) if index not in self._skipped]

@@ -49,12 +49,12 @@ def cure_report(
         if last is not None and complete
         else (),
         skipped=last.skipped if last is not None and complete else (Skipped(_PARTLY, _ENDS_AT_FAILURE),),
-        cure=_cure(state, copy, needed, rehearsal_count, seconds, patch_file),
+        cure=_make_cure(state, copy, needed, rehearsal_count, seconds, patch_file),
         notes=tuple(notes),
     )
 
 
-def _cure(
+def _make_cure(
     state: SearchState, copy: WorkingCopy, is_needed: bool, rehearsal_count: int, seconds: float, patch_file: str | None
 ) -> cured.Cure:
     command = copy.changed_command()
@@ -93,9 +93,9 @@ def _steps_with_diffs(steps: Sequence[Candidate], copy: WorkingCopy) -> list[cur
     told = []
     for number, step in enumerate(steps):
         copy.lay([one.edits for one in steps[:number]])
-        before = _contents(step.edits, copy)
+        before = _read_edited_files(step.edits, copy)
         copy.lay([one.edits for one in steps[: number + 1]])
-        after = _contents(step.edits, copy)
+        after = _read_edited_files(step.edits, copy)
         changed = {path: (before[path], after[path]) for path in before}
         told.append(
             cured.CureStep(
@@ -111,7 +111,7 @@ def _steps_with_diffs(steps: Sequence[Candidate], copy: WorkingCopy) -> list[cur
     return told
 
 
-def _contents(edits: Sequence[Edit], copy: WorkingCopy) -> dict[Path, bytes]:
+def _read_edited_files(edits: Sequence[Edit], copy: WorkingCopy) -> dict[Path, bytes]:
     places = {copy.original_path(edit.path) for edit in edits}
     return {place: copy.of(place).read_bytes() for place in places if place is not None}
 

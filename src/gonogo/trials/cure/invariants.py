@@ -36,7 +36,7 @@ _INVARIANT_LABELS = {"samples_a_step": translated("samples per optimizer step")}
 def explain_changed_training(before: Trial, after: Trial) -> Text | None:
     """Why the copy would learn or do something else than before; None if no such change is known."""
     if before.run is not None and after.run is not None:
-        was, now = _settings(before.run), _settings(after.run)
+        was, now = _invariant_settings(before.run), _invariant_settings(after.run)
         for name, value in was.items():
             if value is not None and now.get(name) is not None and now[name] != value:
                 if name == _GATHER and now[name] is True:
@@ -46,7 +46,7 @@ def explain_changed_training(before: Trial, after: Trial) -> Text | None:
     return _explain_reduced_work(before, after)
 
 
-def _settings(run: Run) -> dict[str, object]:
+def _invariant_settings(run: Run) -> dict[str, object]:
     settings: dict[str, object] = {}
     for name in _INVARIANT_ARGUMENTS:
         field = run.arguments.get(name)

@@ -91,7 +91,7 @@ def memory_candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
             edits = _edits(run, change, batch)
             if edits:
                 given += 1
-                yield Candidate(finding, _title(change, batch), tuple(edits), size=change.size, kind=change.kind)
+                yield Candidate(finding, _change_title(change, batch), tuple(edits), size=change.size, kind=change.kind)
 
 
 def _setting_combinations(rank: RankRecord, batch: Batch | None) -> Iterator[MemorySettings]:
@@ -159,7 +159,7 @@ def _edits(run: Run, change: MemorySettings, batch: Batch | None) -> list[Edit] 
     return [edit for part in parts for edit in part or ()]
 
 
-def _title(change: MemorySettings, batch: Batch | None) -> Text:
+def _change_title(change: MemorySettings, batch: Batch | None) -> Text:
     said: list[Text] = []
     if change.micro_batch is not None and batch is not None:
         said.append(

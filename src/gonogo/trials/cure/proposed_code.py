@@ -34,12 +34,12 @@ def rejection_reason(before: str, after: str) -> Text | None:
         old, new = ast.parse(before), ast.parse(after)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return _INVALID_PYTHON
-    if _imports(new) - _imports(old):
+    if _count_imports(new) - _count_imports(old):
         return _HAS_IMPORT
     more = _count_calls(new) - _count_calls(old)
     if more:
         return _NEW_CALL.format(name=next(iter(more))[:60])
-    names = _names(new) - _names(old)
+    names = _used_names(new) - _used_names(old)
     if names:
         return _NEW_NAME.format(name=min(names)[:60])
     texts = _string_constants(new) - _string_constants(old)
@@ -68,7 +68,7 @@ def _count_calls(tree: ast.Module) -> Counter[str]:
     return Counter(called)
 
 
-def _imports(tree: ast.Module) -> Counter[str]:
+def _count_imports(tree: ast.Module) -> Counter[str]:
     found: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -77,7 +77,7 @@ def _imports(tree: ast.Module) -> Counter[str]:
     return Counter(found)
 
 
-def _names(tree: ast.Module) -> set[str]:
+def _used_names(tree: ast.Module) -> set[str]:
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):

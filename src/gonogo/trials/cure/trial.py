@@ -128,7 +128,7 @@ class TrialRunner:
                     keep=None,
                     count_work=True,
                 ),
-                self._shown if self.on_progress is not None else None,
+                self._report_progress if self.on_progress is not None else None,
             )
         return dataclasses.replace(trial, record=record, rehearsed=report, ranks=ranks)
 
@@ -139,7 +139,7 @@ class TrialRunner:
         words = shlex.split(self.copy.command_script())
         return ["env", *words] if words and _ASSIGNMENT.match(words[0]) else words
 
-    def _shown(self, status: RehearsalStatus) -> None:
+    def _report_progress(self, status: RehearsalStatus) -> None:
         assert self.on_progress is not None
         self.on_progress(
             dataclasses.replace(

@@ -39,11 +39,11 @@ def plan_report(plan: PlanResult, notes: Sequence[Text] = ()) -> Report:
         covered=tuple(covered(plan, [choice for choice in plan.fitting if choice.source == "rehearsed"])),
         skipped=tuple(_skipped_items(plan)),
         plan=_plan_report(plan),
-        notes=(*notes, *_notes(plan)),
+        notes=(*notes, *_plan_notes(plan)),
     )
 
 
-def _notes(plan: PlanResult) -> list[Text]:
+def _plan_notes(plan: PlanResult) -> list[Text]:
     notes = []
     if plan.request.global_batch is None:
         notes.append(
@@ -63,7 +63,7 @@ def covered(plan: PlanResult | SolveResult, full_depth_choices: Sequence[Choice]
     """What was rehearsed. ``full_depth_choices``: those rehearsed with all layers."""
     said = [
         translated("{count} rehearsals of the real {stack} ({new} new, {old} cached), {seconds:.0f} s").format(
-            stack=_stack(plan.request),
+            stack=_stack_text(plan.request),
             count=plan.rehearsed + plan.reused,
             new=plan.rehearsed,
             old=plan.reused,
@@ -79,7 +79,7 @@ def covered(plan: PlanResult | SolveResult, full_depth_choices: Sequence[Choice]
     return said
 
 
-def _stack(request: PlanRequest) -> Text:
+def _stack_text(request: PlanRequest) -> Text:
     if request.task is None:
         return translated("transformers and DeepSpeed")
     return translated("TRL, transformers and DeepSpeed")
@@ -189,11 +189,11 @@ def summarize_strategy(choice: Choice, request: PlanRequest, fastest_choice: Cho
         limit_said=limit(choice),
         why=tuple(why(choice, request, fastest_choice)) if choice.room.fits else (),
         reference=strategy.reference,
-        rollout=_rollout(choice),
+        rollout=_to_rollout(choice),
     )
 
 
-def _rollout(choice: Choice) -> planned.Rollout | None:
+def _to_rollout(choice: Choice) -> planned.Rollout | None:
     chosen = choice.strategy.rollout
     if not chosen.engine:
         return None

@@ -55,14 +55,14 @@ def key_of(job: MeasurementJob, accelerator: Accelerator, folder: Path) -> str:
         "world": [job.world_size, job.local_world_size, job.describe, job.capacity, job.program],
         "accelerator": msgspec.to_builtins(accelerator),
         "environment": {name: value for name, value in os.environ.items() if name.startswith(_ENVIRONMENT_PREFIXES)},
-        "versions": _versions(),
+        "versions": _package_versions(),
     }
     text = json.dumps(identity, sort_keys=True).replace(str(folder), "")
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 @cache
-def _versions() -> dict[str, str]:
+def _package_versions() -> dict[str, str]:
     found = {"python": sys.version, "gonogo": gonogo.__version__, "source": _source_digest()}
     for name in _CACHE_KEY_PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):

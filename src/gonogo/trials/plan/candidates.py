@@ -226,7 +226,7 @@ class Candidates:
 
     def extrapolated_peak(self, strategy: Strategy, answers: Sequence[Measured | NotMeasured]) -> Peak | None:
         """The full depth's peak, extrapolated from :meth:`short_measurements`; None if an answer is missing."""
-        peaks = [self._peak(strategy, answer) for answer in answers]
+        peaks = [self._measured_peak(strategy, answer) for answer in answers]
         known = [peak for peak in peaks if peak is not None]
         if len(known) < len(peaks):
             return None
@@ -237,7 +237,7 @@ class Candidates:
     def rehearse_full_depth(self, strategy: Strategy) -> Choice | None:
         """Rehearse a strategy at full depth, on an accelerator reduced by the uncertainty of the figures."""
         (answer,) = self.meter.measure([self.cell(strategy, 0, real=True)])
-        peak = self._peak(strategy, answer)
+        peak = self._measured_peak(strategy, answer)
         if peak is None:
             return None
         asked = self.on(strategy.rollout.gpus)
@@ -260,7 +260,7 @@ class Candidates:
             return _MIN_DEPTH
         return max(_MIN_DEPTH, family.live_parameters // (2 * self.facts.layer_parameters) + 2)
 
-    def _peak(self, strategy: Strategy, answer: Measured | NotMeasured) -> Peak | None:
+    def _measured_peak(self, strategy: Strategy, answer: Measured | NotMeasured) -> Peak | None:
         group = group_of(strategy)
         if isinstance(answer, NotMeasured):
             self.failed[group] = str(answer)

@@ -74,7 +74,7 @@ def memory(
         nvme += moments
         host += 3 * gradients
     of_sample = known.activations.get(strategy.checkpointing)
-    needed = _activations(facts, strategy, seq_len) if of_sample is None else strategy.micro_batch * of_sample
+    needed = _activation_bytes(facts, strategy, seq_len) if of_sample is None else strategy.micro_batch * of_sample
     return Estimate(held | {"communication": buffers(facts, family), "activations": needed}, host, nvme)
 
 
@@ -86,7 +86,7 @@ def buffers(facts: Facts, family: Family) -> float:
     return 2 * 2.0 * min(family.bucket, facts.trainable) if family.zero else 0.0
 
 
-def _activations(facts: Facts, strategy: Strategy, seq_len: int) -> float:
+def _activation_bytes(facts: Facts, strategy: Strategy, seq_len: int) -> float:
     tokens = strategy.micro_batch * seq_len
     of_inputs = 2.0 * tokens * facts.hidden_size
     of_layer = 17.0 * of_inputs

@@ -116,7 +116,7 @@ def peak_of(measurement: Measured, accumulation: int) -> Peak:
     assert host is not None
     last = max((work.step for work in measurement.work if work.phase == "step"), default=0)
 
-    def work(phases: str | tuple[str, ...], repetitions: int) -> Work:
+    def work_of_phases(phases: str | tuple[str, ...], repetitions: int) -> Work:
         named = (phases,) if isinstance(phases, str) else phases
         return work_of([one for one in measurement.work if one.step == last and one.phase in named], repetitions)
 
@@ -125,11 +125,11 @@ def peak_of(measurement: Measured, accumulation: int) -> Peak:
         reserved=device.peak_reserved_bytes,
         host=host.peak_bytes,
         pinned=host.peak_pinned_bytes,
-        forward=work("forward", accumulation),
-        backward=work("backward", accumulation),
-        step=work("step", 1),
-        score=work(("generate", "reward", "score"), accumulation),
-        sync=work("sync", 1),
+        forward=work_of_phases("forward", accumulation),
+        backward=work_of_phases("backward", accumulation),
+        step=work_of_phases("step", 1),
+        score=work_of_phases(("generate", "reward", "score"), accumulation),
+        sync=work_of_phases("sync", 1),
     )
 
 
@@ -170,29 +170,31 @@ def extrapolate(
     """
     share = (target_size - sizes[0]) / (sizes[1] - sizes[0])
 
-    def line(a: float, b: float) -> float:
+    def interpolate(a: float, b: float) -> float:
         told = max(0.0, a + (b - a) * share)
         return told if share < 1 else max(b, told)
 
-    def lines(a: dict[str, float], b: dict[str, float]) -> dict[str, float]:
-        return {name: line(a.get(name, 0.0), value) for name, value in b.items()}
+    def interpolate_each(a: dict[str, float], b: dict[str, float]) -> dict[str, float]:
+        return {name: interpolate(a.get(name, 0.0), value) for name, value in b.items()}
 
-    def work(a: Work, b: Work) -> Work:
+    def interpolate_work(a: Work, b: Work) -> Work:
         return Work(
-            long_seconds=line(a.long_seconds, b.long_seconds),
-            short_seconds=line(a.short_seconds, b.short_seconds),
-            short_operators=line(a.short_operators, b.short_operators),
-            flops=line(a.flops, b.flops),
-            to_host=line(a.to_host, b.to_host),
-            from_host=line(a.from_host, b.from_host),
-            sent=lines(a.sent, b.sent),
-            operators=line(a.operators, b.operators),
+            long_seconds=interpolate(a.long_seconds, b.long_seconds),
+            short_seconds=interpolate(a.short_seconds, b.short_seconds),
+            short_operators=interpolate(a.short_operators, b.short_operators),
+            flops=interpolate(a.flops, b.flops),
+            to_host=interpolate(a.to_host, b.to_host),
+            from_host=interpolate(a.from_host, b.from_host),
+            sent=interpolate_each(a.sent, b.sent),
+            operators=interpolate(a.operators, b.operators),
         )
 
     phases = {}
     for name, phase in second.phases.items():
         before = first.phases.get(name, phase)
-        phases[name] = PhasePeak(line(before.allocated, phase.allocated), lines(before.by_category, phase.by_category))
+        phases[name] = PhasePeak(
+            interpolate(before.allocated, phase.allocated), interpolate_each(before.by_category, phase.by_category)
+        )
     allocated = max(phase.allocated for phase in phases.values())
     over = max(peak.reserved / peak.allocated if peak.allocated else 1.0 for peak in (first, second))
     unused = max(peak.reserved - peak.allocated for peak in (first, second))
@@ -201,12 +203,12 @@ def extrapolate(
         least = allocated + unused
     return Peak(
         phases=phases,
-        reserved=max(line(first.reserved, second.reserved), least),
-        host=line(first.host, second.host),
-        pinned=line(first.pinned, second.pinned),
-        forward=work(first.forward, second.forward),
-        backward=work(first.backward, second.backward),
-        step=work(first.step, second.step),
-        score=work(first.score, second.score),
-        sync=work(first.sync, second.sync),
+        reserved=max(interpolate(first.reserved, second.reserved), least),
+        host=interpolate(first.host, second.host),
+        pinned=interpolate(first.pinned, second.pinned),
+        forward=interpolate_work(first.forward, second.forward),
+        backward=interpolate_work(first.backward, second.backward),
+        step=interpolate_work(first.step, second.step),
+        score=interpolate_work(first.score, second.score),
+        sync=interpolate_work(first.sync, second.sync),
     )

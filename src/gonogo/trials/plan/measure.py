@@ -83,25 +83,25 @@ class Meter:
 
     def facts(self) -> Facts:
         """Describe the model: parameters, layers, sizes. Raises NotMeasured."""
-        job = self._job("facts", Measurement(Strategy(_ANY_FAMILY, False, 1, 1), 0, 16, 1), describe_only=True)
+        job = self._make_job("facts", Measurement(Strategy(_ANY_FAMILY, False, 1, 1), 0, 16, 1), describe_only=True)
         found = self._answers_or_raise([job], Facts)[0]
         self._class, self._engine, self._vocabulary = found.stored_class, found.engine, found.vocabulary
         return found
 
     def measure(self, measurements: Sequence[Measurement]) -> list[Measured | NotMeasured]:
         """Rehearse the measurements, in parallel on all cores; returns an answer for each, in the same order."""
-        jobs = [self._job(_measurement_name(cell), cell) for cell in measurements]
-        return self._measurements(jobs, Measured)
+        jobs = [self._make_job(_measurement_name(cell), cell) for cell in measurements]
+        return self._measure_jobs(jobs, Measured)
 
     def _answers_or_raise(self, jobs: list[MeasurementJob], kind: type[Answer]) -> list[Answer]:
         found = []
-        for answer in self._measurements(jobs, kind):
+        for answer in self._measure_jobs(jobs, kind):
             if isinstance(answer, NotMeasured):
                 raise answer
             found.append(answer)
         return found
 
-    def _measurements(self, jobs: list[MeasurementJob], kind: type[Answer]) -> list[Answer | NotMeasured]:
+    def _measure_jobs(self, jobs: list[MeasurementJob], kind: type[Answer]) -> list[Answer | NotMeasured]:
         keys = {job.name: key_of(job, self._request.machine.accelerator, self._folder) for job in jobs}
         answers: dict[str, Answer | NotMeasured] = {}
         for job in jobs:
@@ -111,12 +111,14 @@ class Meter:
                 self.reused += 1
         missing = {job.name: job for job in jobs if job.name not in answers}
         for number, (job, why) in enumerate(self._run(list(missing.values())), 1):
-            answers[job.name] = self._read(job, why, keys[job.name], kind)
+            answers[job.name] = self._read_answer(job, why, keys[job.name], kind)
             self.rehearsed += 1
             self._on_done(number, len(missing))
         return [answers[job.name] for job in jobs]
 
-    def _read(self, job: MeasurementJob, error_message: str, key: str, kind: type[Answer]) -> Answer | NotMeasured:
+    def _read_answer(
+        self, job: MeasurementJob, error_message: str, key: str, kind: type[Answer]
+    ) -> Answer | NotMeasured:
         if error_message.startswith("the process"):
             return NotMeasured(error_message)
         if error_message:
@@ -140,7 +142,7 @@ class Meter:
         """Yield each job as it ends, with the reason why it has no answer, or ``""``."""
         if not jobs:
             return
-        process = self._started()
+        process = self._measuring_process()
         assert process.stdin is not None
         assert process.stdout is not None
         by_name = {job.name: job for job in jobs}
@@ -161,7 +163,7 @@ class Meter:
                 if ended.name in by_name:
                     yield by_name.pop(ended.name), ended.why
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _measuring_process(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             request = self._request
             count = request.machine.count
@@ -190,7 +192,7 @@ class Meter:
             self._process.stdin.write(msgspec.json.encode(start) + b"\n")
         return self._process
 
-    def _job(self, name: str, cell: Measurement, *, describe_only: bool = False) -> MeasurementJob:
+    def _make_job(self, name: str, cell: Measurement, *, describe_only: bool = False) -> MeasurementJob:
         request, strategy = self._request, cell.strategy
         place = self._made(self._folder / name)
         config = with_depth(self.config, cell.depth) if cell.depth else self.config

@@ -72,7 +72,7 @@ def search(request: PlanRequest, meter: Meter, report_progress: Say) -> PlanResu
         report_progress(translated("rehearsing the best at full depth"))
         candidates.rehearse_full_depth(best[0].strategy)
         _measure_best(candidates, groups)
-    return _plan(candidates, meter, time.monotonic() - started)
+    return _build_plan(candidates, meter, time.monotonic() - started)
 
 
 def _measure_best(candidates: Candidates, groups: list[StrategyGroup]) -> None:
@@ -91,7 +91,7 @@ def _likely_fitting(candidates: Candidates, groups: list[StrategyGroup]) -> list
     return candidates.ranked([choice for choice in choices if choice is not None])
 
 
-def _plan(candidates: Candidates, meter: Meter, seconds: float) -> PlanResult:
+def _build_plan(candidates: Candidates, meter: Meter, seconds: float) -> PlanResult:
     fitting: list[Choice] = []
     too_large: list[Choice] = []
     unsettled: list[Choice] = []

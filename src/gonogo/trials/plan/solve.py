@@ -114,9 +114,9 @@ class _Solver:
         self.request = request
         self.meter = meter
         self.facts = meter.facts()
-        self.values = self._values()
+        self.values = self._values_to_try()
         """From the easiest to the hardest."""
-        self.groups = [group for group in self._at(self.values[0]).groups() if self._is_in_scope(group)]
+        self.groups = [group for group in self._candidates_at(self.values[0]).groups() if self._is_in_scope(group)]
         if request.task is not None and request.task.engine == "server":
             fewest = min((group.gpus for group in self.groups), default=0)
             self.groups = [group for group in self.groups if group.gpus == fewest]
@@ -124,7 +124,7 @@ class _Solver:
         self.failed: list[tuple[Choice, str]] = []
         self._lines: dict[StrategyGroup, tuple[tuple[int, Peak], tuple[int, Peak]]] = {}
 
-    def _values(self) -> Sequence[int]:
+    def _values_to_try(self) -> Sequence[int]:
         if self.unknown == "micro-batch":
             return range(1, _MAX_SAMPLES + 1)
         if self.unknown == "seq-len":
@@ -154,10 +154,10 @@ class _Solver:
             group.checkpointing or (self.unknown == "micro-batch" and family.optimizer == "gpu")
         )
 
-    def _at(self, value: int) -> Candidates:
-        return Candidates(self._request(value), self.facts, self.meter)
+    def _candidates_at(self, value: int) -> Candidates:
+        return Candidates(self._request_with(value), self.facts, self.meter)
 
-    def _request(self, value: int) -> PlanRequest:
+    def _request_with(self, value: int) -> PlanRequest:
         if self.unknown == "seq-len":
             task = self.request.task
             longer = task and replace(task, completion_len=max(value - task.prompt_len, 1))
@@ -174,13 +174,15 @@ class _Solver:
 
     def _strategy(self, group: StrategyGroup, value: int) -> Strategy:
         """The strategy at a value, always with accumulation: otherwise the gradient sum would break the linearity."""
-        asked = self._request(value).without(group.gpus)
+        asked = self._request_with(value).without(group.gpus)
         least = min_micro_batch(asked)
         micro_batch = max(value, least) if self.unknown == "micro-batch" else least
-        found = self._at(value).strategy(group, micro_batch)
+        found = self._candidates_at(value).strategy(group, micro_batch)
         found = replace(found, accumulation=max(found.accumulation, 2))
         samples = micro_batch * found.accumulation
-        rollout = engine_layouts.smallest_rollout(self._request(value), self.facts, group.engine, group.gpus, samples)
+        rollout = engine_layouts.smallest_rollout(
+            self._request_with(value), self.facts, group.engine, group.gpus, samples
+        )
         if self.unknown == "generations":
             rollout = engine_layouts.holding(asked, self.facts, samples) or rollout
         return replace(found, rollout=rollout)
@@ -190,7 +192,9 @@ class _Solver:
         if self.unknown != "generations":
             return choice.room.fits
         strategy = choice.strategy
-        held = engine_layouts.holding(self._request(value), self.facts, strategy.micro_batch * strategy.accumulation)
+        held = engine_layouts.holding(
+            self._request_with(value), self.facts, strategy.micro_batch * strategy.accumulation
+        )
         return choice.room.fits and held is not None
 
     def _coordinate(self, value: int) -> float:
@@ -202,41 +206,41 @@ class _Solver:
     def measure(self) -> None:
         """Measure every group at two values, all in parallel."""
         asked = [(group, value) for group in self.groups for value in self._values_to_measure(group)]
-        cells = [self._at(value).short_measurements(self._strategy(group, value)) for group, value in asked]
+        cells = [self._candidates_at(value).short_measurements(self._strategy(group, value)) for group, value in asked]
         answers = iter(self.meter.measure([cell for some in cells for cell in some]))
         peaks: dict[StrategyGroup, list[tuple[int, Peak]]] = {}
         for (group, value), some in zip(asked, cells, strict=True):
-            candidates = self._at(value)
+            candidates = self._candidates_at(value)
             peak = candidates.extrapolated_peak(self._strategy(group, value), [next(answers) for _ in some])
             if peak is not None:
                 peaks.setdefault(group, []).append((value, peak))
             elif not any(choice.strategy.family == group[0] for choice, _ in self.failed):
                 why = next(iter(candidates.failed.values()))
-                self.failed.append((self._by_formula(group, value), why))
+                self.failed.append((self._formula_choice(group, value), why))
         self._lines = {group: (some[0], some[1]) for group, some in peaks.items() if len(some) == 2}
 
     def _values_to_measure(self, group: StrategyGroup) -> tuple[int, int]:
         """About the hardest value that fits by formula, and an easier one. Equal if there is only one value."""
-        fitting = [number for number, value in enumerate(self.values) if self._by_formula(group, value).room.fits]
+        fitting = [number for number, value in enumerate(self.values) if self._formula_choice(group, value).room.fits]
         guess = max(fitting, default=0)
         hard = max(guess, min(1, len(self.values) - 1))
         if self.unknown == "generations":  # only the engine's cache grows with them
             return self.values[0], self.values[0]
         return self.values[hard // 2 if hard > 1 else 0], self.values[hard]
 
-    def _by_formula(self, group: StrategyGroup, value: int) -> Choice:
-        asked = self._request(value).without(group.gpus)
+    def _formula_choice(self, group: StrategyGroup, value: int) -> Choice:
+        asked = self._request_with(value).without(group.gpus)
         return estimate_by_formula(asked, self.facts, self._strategy(group, value), NO_CALIBRATION)
 
     def _estimate(self, group: StrategyGroup, value: int) -> Choice:
         """Interpolate between the measurements."""
         (first, at_first), (second, at_second) = self._lines[group]
         if first == second:
-            strategy, asked = self._strategy(group, value), self._request(value).without(group.gpus)
+            strategy, asked = self._strategy(group, value), self._request_with(value).without(group.gpus)
             return estimate_from_peak(asked, self.facts, strategy, strategy, at_first, "extended")
         coordinates = self._coordinate(first), self._coordinate(second)
         peak = extrapolate(at_first, at_second, coordinates, self._coordinate(value), same_batch=False)
-        strategy, asked = self._strategy(group, value), self._request(value).without(group.gpus)
+        strategy, asked = self._strategy(group, value), self._request_with(value).without(group.gpus)
         return estimate_from_peak(asked, self.facts, strategy, strategy, peak, "extended")
 
     # -- answering ---------------------------------------------------------------------------------------------------
@@ -249,7 +253,7 @@ class _Solver:
             if value is None:
                 self.too_large.append(self._estimate(group, self.values[0]))
             else:
-                found.append(self._solution(value, self._estimate(group, value)))
+                found.append(self._to_solution(value, self._estimate(group, value)))
         return sorted(found, key=self._ranking_key)
 
     def _ranking_key(self, solution: Solution) -> tuple[int, float]:
@@ -263,8 +267,8 @@ class _Solver:
             low, high = (middle, high) if fits(self._estimate(group, value), value) else (low, middle)
         return self.values[low] if low >= 0 else None
 
-    def _solution(self, value: int, choice: Choice) -> Solution:
-        return Solution(value, choice, self._request(value), value == self.values[-1])
+    def _to_solution(self, value: int, choice: Choice) -> Solution:
+        return Solution(value, choice, self._request_with(value), value == self.values[-1])
 
     def _best_possible_index(self, solution: Solution) -> int:
         """The index of the hardest value that a strategy may reach."""
@@ -287,13 +291,13 @@ class _Solver:
         trial = high - 1
         for _ in range(_MAX_FULL_REHEARSALS):
             value = self.values[trial]
-            candidates = self._at(value)
+            candidates = self._candidates_at(value)
             choice = candidates.rehearse_full_depth(self._strategy(group, value))
             if choice is None:
                 self.failed.append((best.choice, candidates.failed[group]))
                 break
             if self._fits(choice, value):
-                shown, low = self._solution(value, choice), trial
+                shown, low = self._to_solution(value, choice), trial
                 if high - low <= max(low // _SEARCH_TOLERANCE_DIVISOR, 1):
                     break
             else:

@@ -92,7 +92,7 @@ class _Comparison:
                     question, package, told, _RELEASES_UNAVAILABLE.format(package=package, why=str(error)[:160])
                 )
                 continue
-            answer = self._answer(question, package, version) if version in releases else None
+            answer = self._answer_question(question, package, version) if version in releases else None
             if version in releases and answer is None and self.archives.release(package, version) is not None:
                 continue  # no such class or function: try the next package
             if answer is None:
@@ -100,17 +100,17 @@ class _Comparison:
                     question, package, told, _RELEASE_UNAVAILABLE.format(package=package, version=version)
                 )
                 continue
-            yield self._fact(question, package, version, answer, releases)
+            yield self._upstream_fact(question, package, version, answer, releases)
             return
         if unknown is not None:
             yield unknown
 
-    def _answer(self, question: UpstreamQuestion, package: str, version: Version) -> bool | None:
+    def _answer_question(self, question: UpstreamQuestion, package: str, version: Version) -> bool | None:
         self._say(_LOOKING.format(package=package, version=version))
         release = self.archives.release(package, version)
         return question.answered(release) if release is not None else None
 
-    def _fact(
+    def _upstream_fact(
         self, question: UpstreamQuestion, package: str, version: Version, is_present: bool, releases: list[Version]
     ) -> UpstreamFact:
         later = self._find_boundary(question, package, version, is_present, [one for one in releases if one > version])
@@ -166,7 +166,7 @@ class _Comparison:
         while near < len(versions) - 1 and far is None:
             at = min(near + step, len(versions) - 1)
             step *= 2
-            answer = self._answer(question, package, versions[at])
+            answer = self._answer_question(question, package, versions[at])
             if self.archives.spent and answer is None:
                 return None
             if answer is None or answer == is_present:
@@ -177,7 +177,7 @@ class _Comparison:
             return None
         while far - near > 1:
             middle = (near + far) // 2
-            answer = self._answer(question, package, versions[middle])
+            answer = self._answer_question(question, package, versions[middle])
             if answer is None and self.archives.spent:
                 break
             if answer is None or answer == is_present:

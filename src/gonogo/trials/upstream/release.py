@@ -70,13 +70,13 @@ class Release:
         return self._trees[path]
 
     @cached_property
-    def _paths(self) -> list[str]:
+    def _paths_by_depth(self) -> list[str]:
         return sorted(self.files, key=lambda path: (path.count("/"), path))
 
     def defining(self, name: str) -> Iterator[tuple[str, ast.stmt]]:
         """The top-level definitions of a class or function, with their files."""
         words = (f"class {name}".encode(), f"def {name}".encode())
-        for path in self._paths:
+        for path in self._paths_by_depth:
             if any(word in self.files[path] for word in words) and (tree := self.tree(path)) is not None:
                 for node in _statements(tree.body):
                     if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
@@ -96,14 +96,14 @@ class Release:
         starred = [node for node in _statements(tree.body) if isinstance(node, ast.ImportFrom) and _is_star(node)]
         unsure = depth >= _MAX_STARS and bool(starred)
         for node in starred[:_MAX_STARS] if depth < _MAX_STARS else ():
-            source = self._starred(path, node)
+            source = self._star_import_module(path, node)
             found = self.binds(source, name, depth + 1) if source is not None else None
             if found:
                 return True
             unsure = unsure or found is None
         return None if unsure else False
 
-    def _starred(self, path: str, node: ast.ImportFrom) -> str | None:
+    def _star_import_module(self, path: str, node: ast.ImportFrom) -> str | None:
         package = _module_name(path).split(".")
         if not path.endswith("/__init__.py"):
             package = package[:-1]
@@ -118,7 +118,7 @@ class Release:
             return True
         folder = f"{path.rpartition('/')[0]}/"
         quoted = (f'"{name}"'.encode(), f"'{name}'".encode())
-        for one in self._paths:
+        for one in self._paths_by_depth:
             data = self.files[one]
             if one != path and one.startswith(folder) and any(word in data for word in quoted):
                 other = self.tree(one)
@@ -231,7 +231,7 @@ def _is_lazy(tree: ast.Module) -> bool:
 def read_release(archive: Path, package: str, version: Version) -> Release:
     """Read a release from a wheel or a source archive. Raises BrokenArchive."""
     try:
-        members = _of_zip(archive) if archive.suffix in (".whl", ".zip") else _tar_members(archive)
+        members = _zip_members(archive) if archive.suffix in (".whl", ".zip") else _tar_members(archive)
         files: dict[str, bytes] = {}
         changelog = ""
         total = 0
@@ -257,7 +257,7 @@ def _should_extract(name: str, size: int) -> bool:
     return name.endswith(".py") or (len(parts) <= 2 and _CHANGELOG_PATTERN.fullmatch(parts[-1]) is not None)
 
 
-def _of_zip(archive: Path) -> Iterator[tuple[str, bytes]]:
+def _zip_members(archive: Path) -> Iterator[tuple[str, bytes]]:
     with zipfile.ZipFile(archive) as opened:
         for member in opened.infolist()[:_MAX_MEMBERS]:
             if _should_extract(member.filename, member.file_size):

@@ -104,13 +104,13 @@ class ChangedRun:
     def rehearsed(self, rehearse: Rehearse, on_progress: OnProgress | None) -> tuple[RehearsalRecord | None, Report]:
         """Rehearse the copy; the report refers to the user's own files."""
 
-        def said(status: RehearsalStatus) -> None:
+        def report_progress(status: RehearsalStatus) -> None:
             assert on_progress is not None
             activity = _ACTIVITY_OF_VARIANT.format(settings=as_text(self.settings), activity=status.activity)
             on_progress(replace(status, activity=activity))
 
         with self._copy.entered():
-            record, report = rehearse(self._request, said if on_progress is not None else None)
+            record, report = rehearse(self._request, report_progress if on_progress is not None else None)
             report = _with_times(report, record) if record is not None else report
         report = _with_user_paths(report, self._copy)
         findings = tuple(msgspec.structs.replace(finding, fixes=()) for finding in report.findings)  # for the copy
@@ -181,21 +181,21 @@ def _path_in_copy(environment: Path | None, copy: WorkingCopy) -> Path | None:
 def _with_user_paths(report: Report, copy: WorkingCopy) -> Report:
     """The report, with paths of the copy replaced by the user's own in all texts."""
 
-    def shown(value: Any) -> Any:
+    def with_user_paths(value: Any) -> Any:
         if isinstance(value, str):
             plain = copy.shown(value)
             return plain if plain != value else value
         if isinstance(value, msgspec.Struct):
             fields = {name: getattr(value, name) for name in value.__struct_fields__}
-            new = {name: mapped for name, one in fields.items() if (mapped := shown(one)) is not one}
+            new = {name: mapped for name, one in fields.items() if (mapped := with_user_paths(one)) is not one}
             return msgspec.structs.replace(value, **new) if new else value
         if isinstance(value, tuple | list):
-            parts = [shown(one) for one in value]
+            parts = [with_user_paths(one) for one in value]
             same = all(new is old for new, old in zip(parts, value, strict=True))
             return value if same else type(value)(parts)
         if isinstance(value, dict):
-            return {shown(name): shown(one) for name, one in value.items()} if value else value
+            return {with_user_paths(name): with_user_paths(one) for name, one in value.items()} if value else value
         return value
 
-    mapped: Report = shown(report)
+    mapped: Report = with_user_paths(report)
     return mapped

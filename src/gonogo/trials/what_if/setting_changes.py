@@ -82,7 +82,7 @@ def edits_for(run: Run, name: str, value: str) -> list[Edit]:
 
 
 def _size_edits(argument: str) -> Callable[[Run, str], list[Edit] | None]:
-    def edits(run: Run, value: str) -> list[Edit] | None:
+    def size_edits(run: Run, value: str) -> list[Edit] | None:
         if size_of(run, argument) == int(value):
             return []
         changed = set_argument(run, argument, int(value))
@@ -94,7 +94,7 @@ def _size_edits(argument: str) -> Callable[[Run, str], list[Edit] | None]:
             *_train_batch_size_edits(run, argument, int(value)),
         ]
 
-    return edits
+    return size_edits
 
 
 def _launcher_option_edits(run: Run, argument: str, value: str) -> Iterator[Edit]:
@@ -126,13 +126,13 @@ def _stage_edits(run: Run, value: str) -> list[Edit] | None:
 
 
 def _offload_edits(key: str, what: str) -> Callable[[Run, str], list[Edit] | None]:
-    def edits(run: Run, value: str) -> list[Edit] | None:
+    def offload_edits(run: Run, value: str) -> list[Edit] | None:
         if run.config is not None and (run.config.offload(what).get() or "none") == value:
             return []
         device: dict[str, Any] = {"device": value}
         return set_zero(run, {key: device}) or None
 
-    return edits
+    return offload_edits
 
 
 _EDITS: dict[str, Callable[[Run, str], list[Edit] | None]] = {

@@ -36,19 +36,19 @@ def step_scaling(record: RehearsalRecord) -> StepScaling | None:
     if any(part.phase != "step" and not part.kernels for part in parts):
         return None
 
-    def total(changed: Sequence[PhaseWork]) -> float:
+    def total_seconds(changed: Sequence[PhaseWork]) -> float:
         return rank_step_seconds(rank, record, speed, changed)
 
     once = [part for part in parts if part.phase == "step"]
     silent = [part if part.phase == "step" else _without_transfers(part) for part in parts]
     by_samples: list[tuple[float, float, float]] = []
     for factor in FACTORS:
-        bounds = [total([_scaled(part, factor, others, speed) for part in parts]) for others in (1.0, factor)]
+        bounds = [total_seconds([_scaled(part, factor, others, speed) for part in parts]) for others in (1.0, factor)]
         by_samples.append((factor, min(bounds), max(bounds)))
     return StepScaling(
         seconds=seconds,
-        fixed=min(total(once), seconds),
-        waits=max(seconds - total(silent), 0.0),
+        fixed=min(total_seconds(once), seconds),
+        waits=max(seconds - total_seconds(silent), 0.0),
         by_samples=tuple(by_samples),
     )
 

@@ -40,7 +40,7 @@ def read_conda(listing: PackageListing) -> None:
                 if isinstance(line, yaml.ScalarNode):
                     _add_pip_requirement(listing, line)
         elif isinstance(entry, yaml.ScalarNode):
-            builds += add_conda_dependency(listing, entry.value, _place(listing.source, entry))
+            builds += add_conda_dependency(listing, entry.value, _scalar_place(listing.source, entry))
     listing.complete = builds >= 20  # `conda env export` states the builds of all installed packages
 
 
@@ -54,7 +54,7 @@ def _mapping_items(node: Any, key: str) -> list[Any]:
     return []
 
 
-def _place(source: SourceFile, node: Any) -> Place | None:
+def _scalar_place(source: SourceFile, node: Any) -> Place | None:
     mark = node.start_mark
     start = source.offset_of_character(mark.line + 1, mark.column) + (node.style in ('"', "'"))
     written = node.value.encode()
@@ -63,7 +63,7 @@ def _place(source: SourceFile, node: Any) -> Place | None:
 
 
 def _add_pip_requirement(listing: PackageListing, node: Any) -> None:
-    place = _place(listing.source, node)
+    place = _scalar_place(listing.source, node)
     text = node.value.encode().decode("latin-1")
     if INDEX_OPTION_PATTERN.match(text):
         if place is not None:

@@ -96,13 +96,13 @@ def substitute_variables(word: str, values: dict[str, str]) -> str | None:
     """The word with its variables replaced; None if the value of one is unknown."""
     missing = False
 
-    def value(match: re.Match[str]) -> str:
+    def variable_value(match: re.Match[str]) -> str:
         nonlocal missing
         name = match[1] or match[2]
         missing = missing or name not in values
         return values.get(name, "")
 
-    found = re.sub(r"\$(?:\{(\w+)(?:[:?+-][^}]*)?\}|(\w+))", value, word)
+    found = re.sub(r"\$(?:\{(\w+)(?:[:?+-][^}]*)?\}|(\w+))", variable_value, word)
     return None if missing or "$" in found or "`" in found else found
 
 

@@ -67,7 +67,9 @@ def read_json(listing: PackageListing) -> Environment:
     if isinstance(content, list):
         for entry in content:
             if isinstance(entry, Mapping) and isinstance(entry.get("name"), str):
-                _add(listing, text, entry["name"], entry.get("version"), in_list=True, address=_direct_url(entry))
+                _add_package(
+                    listing, text, entry["name"], entry.get("version"), in_list=True, address=_direct_url(entry)
+                )
             else:
                 _skip_entry(listing, entry, None, None)
     elif isinstance(content, Mapping):
@@ -78,7 +80,7 @@ def read_json(listing: PackageListing) -> Environment:
             ):
                 _skip_entry(listing, name, version, None)
             elif not isinstance(version, Mapping) or "version" in version or "git" in version:
-                _add(listing, text, name, stated, in_list=False, address=dependency_url(version))
+                _add_package(listing, text, name, stated, in_list=False, address=dependency_url(version))
     return listing.environment()
 
 
@@ -101,7 +103,9 @@ def _direct_url(entry: Mapping[str, Any]) -> str:
     return repository_address(url, commit if isinstance(commit, str) else "") if vcs.get("vcs") == "git" else url
 
 
-def _add(listing: PackageListing, text: str, name: str, version: Any, *, in_list: bool, address: str = "") -> None:
+def _add_package(
+    listing: PackageListing, text: str, name: str, version: Any, *, in_list: bool, address: str = ""
+) -> None:
     if not re.fullmatch(NAME, name) or isinstance(version, (bool, list, Mapping)):
         return
     stated = "" if version is None else str(version)

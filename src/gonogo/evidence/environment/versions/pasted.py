@@ -70,10 +70,10 @@ def read_pasted(listing: PackageListing) -> None:
     """Read all packages and facts from such reports in the listing's file."""
     text = latin1_text(listing.source)
     for match in _BULLET_VERSION_PATTERN.finditer(text):
-        _add(listing, match[1], match[2], _place(listing, match, 1, 2))
+        _add_package_version(listing, match[1], match[2], _match_place(listing, match, 1, 2))
     for pattern in (_DOTTED_VERSION_PATTERN, _PIP_VERSION_PATTERN):
         for match in pattern.finditer(text):
-            _add(listing, match[1], match[2], _place(listing, match, 1, 2))
+            _add_package_version(listing, match[1], match[2], _match_place(listing, match, 1, 2))
     _add_torch(listing, text)
     for name, pattern_text in _FACT_PATTERNS:
         found = re.search(pattern_text, text, re.MULTILINE)
@@ -83,21 +83,23 @@ def read_pasted(listing: PackageListing) -> None:
             listing.facts[name] = Field.missing()
         else:
             value: str | int = decoded(found[1])
-            listing.fact(name, _parse_bytes(found[1]) if name == "dev_shm" else value, _place(listing, found, 1, 1))
+            listing.fact(
+                name, _parse_bytes(found[1]) if name == "dev_shm" else value, _match_place(listing, found, 1, 1)
+            )
     _add_gpus(listing, text)
     if "# packages in environment at" in text:
         read_conda_list(listing, text)
     elif columns := re.search(r"^Package[ \t]+Version[^\n]*\r?\n-+[ \t]+-+[^\n]*\r?\n", text, re.MULTILINE):
         for match in _TABLE_ROW_PATTERN.finditer(text, columns.end()):
-            _add(listing, match[1], match[2], _place(listing, match, 1, 2))
+            _add_package_version(listing, match[1], match[2], _match_place(listing, match, 1, 2))
         listing.complete = True
 
 
-def _place(listing: PackageListing, match: re.Match[str], first_group: int, last_group: int) -> Place:
+def _match_place(listing: PackageListing, match: re.Match[str], first_group: int, last_group: int) -> Place:
     return listing.source.place(match.start(first_group), match.end(last_group))
 
 
-def _add(listing: PackageListing, name: str, version: str, place: Place) -> None:
+def _add_package_version(listing: PackageListing, name: str, version: str, place: Place) -> None:
     name = name.lower()
     if name == "python":
         listing.fact("python", version, place)

@@ -87,7 +87,7 @@ def _read_file(listing: PackageListing, source: SourceFile, *, depth: int, const
             continue
         include = re.match(r"(-r|-c|--requirement|--constraint)(?:\s*=\s*|\s+|(?<=-[rc]))(.+)$", line)
         if include:
-            _include(listing, source, line, start, include, depth=depth, constraint=constraint, seen=seen)
+            _include_file(listing, source, line, start, include, depth=depth, constraint=constraint, seen=seen)
         elif INDEX_OPTION_PATTERN.match(line):
             listing.index_lines.append(source.place(start, start + len(line)))
             read_index(listing, line)
@@ -101,7 +101,7 @@ def _read_file(listing: PackageListing, source: SourceFile, *, depth: int, const
             listing.skip(place, _NOT_A_REQUIREMENT.format(where=where, line=decoded(line)[:120].replace("\n", " ")))
 
 
-def _include(
+def _include_file(
     listing: PackageListing,
     source: SourceFile,
     line: str,

@@ -40,10 +40,10 @@ def read_setup_py(listing: PackageListing) -> None:
         else:  # the string is computed, not in the file
             read_requirement(listing, SourceFile.from_text(listing.source.path, requirement), written, 0)
     for name in found.files:
-        _include(listing, name)
+        _include_requirements(listing, name)
 
 
-def _include(listing: PackageListing, name: str) -> None:
+def _include_requirements(listing: PackageListing, name: str) -> None:
     path = resolve_included_path(listing.source, listing.source, name)
     if path is None:
         return
@@ -68,7 +68,7 @@ def read_setup_cfg(listing: PackageListing) -> None:
     for line in (each.strip() for each in lines):
         if line.startswith("file:"):
             for name in line.removeprefix("file:").split(","):
-                _include(listing, name.strip())
+                _include_requirements(listing, name.strip())
         elif line and not line.startswith("#"):
             written = line.encode().decode("latin-1")
             read_requirement(listing, listing.source, written, max(text.find(written), 0))

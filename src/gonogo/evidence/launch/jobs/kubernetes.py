@@ -104,7 +104,7 @@ def _requests_gpus(workload: Workload) -> bool:
     return workload.gpus is not None or len(workload.numbers) > 0
 
 
-def _job(node: YamlNode) -> Iterator[Workload]:
+def _batch_job(node: YamlNode) -> Iterator[Workload]:
     spec = node["spec"]
     yield workload_of_pod(
         node["kind"].text or "", spec["template"]["spec"], spec["parallelism"], _COMPLETION_INDEX_VARIABLE
@@ -202,8 +202,8 @@ _WORKLOADS_BY_KIND: dict[str, Callable[[YamlNode], Iterator[Workload]]] = {
     "HyperPodPyTorchJob": _hyperpod_job,
     "TrainJob": _train_job,
     "JobSet": _job_set,
-    "Job": _job,
-    "RunaiJob": _job,
+    "Job": _batch_job,
+    "RunaiJob": _batch_job,
     "MPIJob": _mpi_job,
     "RayJob": _ray_job,
     "Pod": _pod,

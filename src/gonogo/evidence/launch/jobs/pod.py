@@ -133,10 +133,10 @@ def _config_maps(spec: YamlNode, container: YamlNode) -> dict[str, PlacedText]:
 def _expand_variables(word: PlacedText, environment: dict[str, PlacedText]) -> PlacedText:
     """Expand ``$(NAME)``, which Kubernetes itself replaces in commands and arguments."""
 
-    def value(match: re.Match[str]) -> str:
+    def variable_value(match: re.Match[str]) -> str:
         known = environment.get(match[1])
         return known.text if known is not None and known.text is not None else match[0]
 
     if not word.text:
         return word
-    return PlacedText(re.sub(r"\$\(([A-Za-z_]\w*)\)", value, word.text), word.place, word.style)
+    return PlacedText(re.sub(r"\$\(([A-Za-z_]\w*)\)", variable_value, word.text), word.place, word.style)

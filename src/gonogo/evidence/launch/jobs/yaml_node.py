@@ -32,14 +32,14 @@ class YamlNode:
         for name, value in self.items():
             if name == key:
                 return value
-        return self._of(None)
+        return self._wrap_node(None)
 
-    def _of(self, node: Any) -> YamlNode:
+    def _wrap_node(self, node: Any) -> YamlNode:
         return YamlNode(node, self.source, self._documents)
 
     def beside(self) -> Iterator[YamlNode]:
         """All documents of the file."""
-        yield from (self._of(one) for one in self._documents)
+        yield from (self._wrap_node(one) for one in self._documents)
 
     def items(self) -> Iterator[tuple[str, YamlNode]]:
         """Keys and values of a mapping: first its own, then merged ones (``<<: *template``)."""
@@ -51,13 +51,13 @@ class YamlNode:
             seen.add(id(mapping))
             for key, value in mapping.value:
                 if key.value != "<<":
-                    yield str(key.value), self._of(value)
+                    yield str(key.value), self._wrap_node(value)
                 else:
                     waiting += value.value if value.id == "sequence" else [value]
 
     def __iter__(self) -> Iterator[YamlNode]:
         if self.node is not None and self.node.id == "sequence":
-            yield from (self._of(one) for one in self.node.value)
+            yield from (self._wrap_node(one) for one in self.node.value)
 
     @property
     def text(self) -> str | None:

@@ -31,7 +31,7 @@ def statements_behind_backward(trees: Mapping[str, ast.Module], path: str, line:
 def statements_behind_losses(trees: Mapping[str, ast.Module]) -> list[LineRange]:
     """The same for losses that the user's own methods return to a library's training loop."""
     followed = _BackwardSlice(trees)
-    for path, function in _functions(trees):
+    for path, function in _iter_functions(trees):
         if function.name in _LOSS_METHODS:
             followed.returned(path, function)
     return followed.found
@@ -56,7 +56,7 @@ class _BackwardSlice:
         """The statements that compute values used at a line."""
         scope = function_at(self._trees[path], line)
         for value in values:
-            self._follow(path, scope, value, line)
+            self._follow_value(path, scope, value, line)
         return self.found
 
     def returned(self, path: str, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
@@ -66,23 +66,23 @@ class _BackwardSlice:
         self._seen.add(function)
         for node in ast.walk(function):
             if isinstance(node, ast.Return) and node.value is not None:
-                self._note(path, node)
-                self._follow(path, function, node.value, node.lineno)
+                self._add_statement(path, node)
+                self._follow_value(path, function, node.value, node.lineno)
 
-    def _follow(self, path: str, scope: ast.AST, value: ast.expr, line: int) -> None:
+    def _follow_value(self, path: str, scope: ast.AST, value: ast.expr, line: int) -> None:
         for name in dict.fromkeys(_names_in(value)):
             for node in _bindings(scope, name, line):
                 if node not in self._seen and node.value is not None:
                     self._seen.add(node)
-                    self._note(path, node)
-                    self._follow(path, scope, node.value, node.lineno - 1)
+                    self._add_statement(path, node)
+                    self._follow_value(path, scope, node.value, node.lineno - 1)
         for call in (node for node in ast.walk(value) if isinstance(node, ast.Call)):
             called = _name_of(call.func)
-            for where, function in _functions(self._trees):
+            for where, function in _iter_functions(self._trees):
                 if function.name == called and called != "__init__" and len(self.found) < _MAX_STATEMENTS:
                     self.returned(where, function)
 
-    def _note(self, path: str, node: ast.stmt) -> None:
+    def _add_statement(self, path: str, node: ast.stmt) -> None:
         if len(self.found) < _MAX_STATEMENTS:
             self.found.append((path, node.lineno, node.end_lineno or node.lineno))
 
@@ -137,7 +137,7 @@ def _name_of(node: ast.AST) -> str | None:
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
 
 
-def _functions(trees: Mapping[str, ast.Module]) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+def _iter_functions(trees: Mapping[str, ast.Module]) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     for path, tree in trees.items():
         for node in ast.walk(tree):
             if isinstance(node, _FUNCTION_NODES):

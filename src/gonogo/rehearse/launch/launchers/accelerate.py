@@ -58,12 +58,12 @@ def capture_accelerate_launch(call: Callable[[], object], surroundings: LaunchMa
             call()
         except _TorchrunCalled as found:
             with patch.dict(os.environ, found.environment, clear=True):
-                notes = _notes(parsed[-1], launch) if parsed else ()
+                notes = _default_config_notes(parsed[-1], launch) if parsed else ()
                 return processes_of(found.arguments, base, surroundings, notes)
         except _CommandCalled as found:
             nodes = max(surroundings.nodes or 1, parsed[-1].num_machines or 1)
             several = msgspec.structs.replace(surroundings, nodes=nodes)
-            return _start_by_command(found, base, several, _notes(parsed[-1], launch))
+            return _start_by_command(found, base, several, _default_config_notes(parsed[-1], launch))
         except ModuleNotFoundError as error:
             if not parsed:
                 raise
@@ -149,7 +149,7 @@ def _start_by_command(
     return started([alone], base, 1, notes)
 
 
-def _notes(args: Any, launch: Any) -> tuple[tuple[str, str], ...]:
+def _default_config_notes(args: Any, launch: Any) -> tuple[tuple[str, str], ...]:
     default = launch.default_config_file
     if args.config_file is not None or not (os.path.isfile(default) and not args.cpu):
         return ()

@@ -31,13 +31,13 @@ class Axolotl(Launcher):
         folders_of("axolotl", self.described.package)
         base = dict(os.environ)
 
-        def call() -> None:
+        def run_axolotl() -> None:
             with ExitStack() as stack:
                 stack.enter_context(patch.object(os, "execvpe", _run_launcher))
                 _run_command_line(stack, arguments)
 
         try:
-            return capture_accelerate_launch(call, surroundings)
+            return capture_accelerate_launch(run_axolotl, surroundings)
         except _RunsWithoutLauncher as found:
             alone = CapturedProcess(
                 found.command, dict(os.environ), rank=0, local_rank=0, world_size=1, local_world_size=1, node=0

@@ -153,13 +153,13 @@ def _capture_node_command(
         return OrderedDict((f"node-{index}", surroundings.count) for index in range(nodes))
 
     def several_nodes(launcher: str) -> Any:
-        def build(args: Any, world_info: str, *_pool: Any) -> Any:
+        def capture_node_command(args: Any, world_info: str, *_pool: Any) -> Any:
             if launcher != "PDSHRunner":
                 name = launcher.removesuffix("Runner")
                 raise LauncherError(f"its processes would be started by {name}; gonogo knows --launcher pdsh")
             raise _NodeCommandCaptured(_format_node_command(args, world_info), os.environ)
 
-        return build
+        return capture_node_command
 
     def one_node(command: list[str], env: Mapping[str, str], **_options: Any) -> Any:
         raise _NodeCommandCaptured(command[command.index("deepspeed.launcher.launch") + 1 :], env)

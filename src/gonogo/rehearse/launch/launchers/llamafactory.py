@@ -86,13 +86,13 @@ def _run_command_line(stack: ExitStack, arguments: list[str]) -> None:
     """Run ``llamafactory-cli`` up to torchrun or the training."""
     run_for_real: Callable[..., Any] = subprocess.run
 
-    def run(command: str | Sequence[str], *args: Any, **options: Any) -> Any:
+    def capture_torchrun(command: str | Sequence[str], *args: Any, **options: Any) -> Any:
         words = shlex.split(command) if isinstance(command, str) else list(command)
         if words[:1] != ["torchrun"]:
             return run_for_real(command, *args, **options)
         raise _TorchrunCalled(words[1:], options.get("env") or os.environ)
 
-    stack.enter_context(patch.object(subprocess, "run", run))
+    stack.enter_context(patch.object(subprocess, "run", capture_torchrun))
     stack.enter_context(patch.dict(sys.modules, {name: _make_stub_module(name) for name in _TRAINING_MODULES}))
     sys.argv = ["llamafactory-cli", *arguments]
     misc: Any = importlib.import_module("llamafactory.extras.misc")
@@ -107,15 +107,15 @@ def _make_stub_module(name: str) -> ModuleType:
     """A module whose functions report that training would start; the real one imports everything."""
     module = ModuleType(name)
 
-    def ends(*_args: Any, **_options: Any) -> Any:
+    def end_without_launcher(*_args: Any, **_options: Any) -> Any:
         raise _RunsWithoutLauncher
 
-    def attribute(name: str) -> Any:
+    def module_attribute(name: str) -> Any:
         if name.startswith("__"):  # code that inspects all modules reads such attributes
             raise AttributeError(name)
-        return ends
+        return end_without_launcher
 
-    vars(module)["__getattr__"] = attribute
+    vars(module)["__getattr__"] = module_attribute
     return module
 
 

@@ -49,10 +49,10 @@ def _underlying_command(arguments: list[str]) -> list[str]:
     """The command that ``swift`` would run. Changes ``os.environ`` as ``swift`` does."""
     main = _import_cli_main()
 
-    def run(words: list[str], **_options: Any) -> Any:
+    def capture_command(words: list[str], **_options: Any) -> Any:
         raise _CommandCaptured(list(words))
 
-    main.subprocess = SimpleNamespace(run=run)
+    main.subprocess = SimpleNamespace(run=capture_command)
     sys.argv = ["swift", *arguments]
     try:
         main.cli_main()

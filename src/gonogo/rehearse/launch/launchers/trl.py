@@ -21,11 +21,11 @@ class Trl(Launcher):
         """Everything that TRL would start with those arguments."""
         folders_of("trl", self.described.package)
 
-        def call() -> None:
+        def run_trl() -> None:
             sys.argv = ["trl", *arguments]
             command_line: Any = importlib.import_module("trl.cli")
             command_line.main()
 
         if not arguments:
             raise LauncherError("it is given no command")
-        return capture_accelerate_launch(call, surroundings)
+        return capture_accelerate_launch(run_trl, surroundings)

@@ -94,7 +94,7 @@ def script(
         lines.append(f"THREADS=$(($(nproc) / {count}))   # cores a rank: the optimizer runs on them")
         lines.append("export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((THREADS > 0 ? THREADS : 1))}")
     lines += export_lines
-    words = " ".join(_quote(word) for word in launcher)
+    words = " ".join(_quote_word(word) for word in launcher)
     pairs = _option_lines(arguments)
     lines.append(" \\\n    ".join([words, *pairs]))
     return "\n".join(lines) + "\n"
@@ -116,13 +116,13 @@ def _option_lines(arguments: list[str]) -> list[str]:
     lines: list[str] = []
     for word in arguments:
         if word.startswith("--") or not lines:
-            lines.append(_quote(word))
+            lines.append(_quote_word(word))
         else:
-            lines[-1] += f" {_quote(word)}"
+            lines[-1] += f" {_quote_word(word)}"
     return lines
 
 
-def _quote(word: str) -> str:
+def _quote_word(word: str) -> str:
     return f'"{word}"' if word.startswith("$") else shlex.quote(word)
 
 

@@ -60,7 +60,7 @@ def task_files(choice: Choice, request: PlanRequest, facts: Facts, arguments: di
     if strategy.rollout.engine == "server":
         files[SERVER] = _server_script(choice, request)
     if strategy.reference != "precomputed":  # ms-swift always has a reference model
-        words = [*swift_model_options(request, facts), *_swift(choice, request, task, settings)]
+        words = [*swift_model_options(request, facts), *_swift_task_options(choice, request, task, settings)]
         said = f"a line each: {_SWIFT_DATA_EXAMPLES[task.task]}"
         files["launch_swift.sh"] = script(
             choice, left, ["swift", "rlhf"], words, (*exports, *swift_environment(left)), data_comment=said
@@ -117,7 +117,9 @@ def _server_script(choice: Choice, request: PlanRequest) -> str:
     return script(None, one, ["trl", "vllm-serve"], words, (devices,), data_comment="")
 
 
-def _swift(choice: Choice, request: PlanRequest, task: TaskSettings, settings: dict[str, Any]) -> list[str]:
+def _swift_task_options(
+    choice: Choice, request: PlanRequest, task: TaskSettings, settings: dict[str, Any]
+) -> list[str]:
     words = [
         "--rlhf_type", _SWIFT_RLHF_TYPES.get(task.task, task.task), "--dataset", "$DATA",
         "--tuner_type", request.tune, "--torch_dtype", torch_dtype(request), "--max_length", str(request.seq_len),

@@ -36,11 +36,13 @@ def _server_gpu_counts(request: PlanRequest) -> Iterator[int]:
 def serving(request: PlanRequest, facts: Facts, gpus: int) -> list[EngineFacts]:
     """The tensor-parallel sizes at which a server with that many GPUs has room for the model and a cache."""
     return [
-        one for one in facts.engine if gpus % one.tp == 0 and one.tp <= request.machine.count and _serves(request, one)
+        one
+        for one in facts.engine
+        if gpus % one.tp == 0 and one.tp <= request.machine.count and _can_serve(request, one)
     ]
 
 
-def _serves(request: PlanRequest, engine: EngineFacts) -> bool:
+def _can_serve(request: PlanRequest, engine: EngineFacts) -> bool:
     accelerator = request.machine.accelerator
     room = served(request, engine)
     return room.cache > request.seq_len * engine.cache_of_token and room.share < accelerator.total_bytes
