@@ -66,7 +66,9 @@ class FlashAttention(ModuleType):
         _check_shape("v", v, (batch, length_k, heads_k, size))
         self._count(q, k, v, [(length_q, length_k)] * batch, is_causal)
         kept = (batch, heads, _round_up(length_q, _BLOCK_ROWS), _round_up(length_k, _BLOCK_ROWS))
-        return self._allocate_forward_outputs(q, out, (batch, heads, length_q), kept if return_softmax and p_dropout > 0 else (0,))
+        return self._allocate_forward_outputs(
+            q, out, (batch, heads, length_q), kept if return_softmax and p_dropout > 0 else (0,)
+        )
 
     def varlen_fwd(
         self,
@@ -101,7 +103,9 @@ class FlashAttention(ModuleType):
         batch = _check_lengths(cu_seqlens_q, cu_seqlens_k)
         self._count(q, k, v, lengths_by_sequence(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k), is_causal)
         kept = (batch, heads, _round_up(max_seqlen_q, _BLOCK_ROWS), _round_up(max_seqlen_k, _BLOCK_ROWS))
-        return self._allocate_forward_outputs(q, out, (heads, total_q), kept if return_softmax and p_dropout > 0 else (0,))
+        return self._allocate_forward_outputs(
+            q, out, (heads, total_q), kept if return_softmax and p_dropout > 0 else (0,)
+        )
 
     def bwd(
         self,
@@ -168,7 +172,9 @@ class FlashAttention(ModuleType):
         lengths = lengths_by_sequence(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
         self._count(q, k, v, lengths, is_causal, backward=True)
         expanded = (k.shape[0], heads, size)
-        return self._allocate_gradients(q, k, v, (dq, dk, dv), (heads, rows), (rows, heads, _rounded_size(size)), expanded)
+        return self._allocate_gradients(
+            q, k, v, (dq, dk, dv), (heads, rows), (rows, heads, _rounded_size(size)), expanded
+        )
 
     def fwd_kvcache(
         self, q: torch.Tensor, kcache: torch.Tensor, vcache: torch.Tensor, *others: Any, out: torch.Tensor | None = None
@@ -180,7 +186,9 @@ class FlashAttention(ModuleType):
         self._written(vcache)
         return self._allocate_forward_outputs(q, out, (q.shape[0], q.shape[2], q.shape[1]), (0,))[:2]
 
-    def _check_inputs(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, softcap: float, p_dropout: float) -> None:
+    def _check_inputs(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, softcap: float, p_dropout: float
+    ) -> None:
         self._assume(self._assumed)
         check(self._capability >= (8, 0), "FlashAttention only supports Ampere GPUs or newer.")
         check(q.dtype in (torch.float16, torch.bfloat16), "FlashAttention only support fp16 and bf16 data type")

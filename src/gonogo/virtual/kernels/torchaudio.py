@@ -53,7 +53,12 @@ def install(patches: Patches, assume: Callable[[Text], object]) -> None:
 
 
 def _patch_functions(patches: Patches, module: ModuleType, assume: Callable[[Text], object]) -> None:
-    for name, own in (("load", _load_wav), ("load_with_torchcodec", _load_wav), ("save", _save_wav), ("info", _wav_info)):
+    for name, own in (
+        ("load", _load_wav),
+        ("load_with_torchcodec", _load_wav),
+        ("save", _save_wav),
+        ("info", _wav_info),
+    ):
         original = getattr(module, name, None)
         if original is not None:
             patches.set(module, name, _with_fallback(original, functools.partial(own, module), assume))

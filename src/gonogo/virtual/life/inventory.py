@@ -125,12 +125,16 @@ class Inventory:
             steps = list(_optimizer_steps(optimizer))
             if steps:
                 known = [step for step in steps if step is not None]
-                yield StateCounter("optimizer", _numbered_type_name(optimizer, number, len(optimizers)), max(known, default=None))
+                yield StateCounter(
+                    "optimizer", _numbered_type_name(optimizer, number, len(optimizers)), max(known, default=None)
+                )
         schedulers = [s for one in self._schedulers if (s := one()) is not None]
         for number, scheduler in enumerate(schedulers):
             position = getattr(scheduler, "last_epoch", getattr(scheduler, "last_batch_iteration", None))
             if isinstance(position, int | float):
-                yield StateCounter("scheduler", _numbered_type_name(scheduler, number, len(schedulers)), float(position))
+                yield StateCounter(
+                    "scheduler", _numbered_type_name(scheduler, number, len(schedulers)), float(position)
+                )
 
 
 def _numbered_type_name(obj: Any, number: int, count: int) -> str:

@@ -122,7 +122,9 @@ class FailedLookups:
 
     def lacks(self, path: str) -> bool:
         """Whether a file was looked for in vain, and still isn't there."""
-        return any(one.kind == "file" and one.name == path for one in self.latest_first()) and not _path_or_glob_exists(path)
+        return any(one.kind == "file" and one.name == path for one in self.latest_first()) and not _path_or_glob_exists(
+            path
+        )
 
     def listed(self, path: str) -> None:
         """Record the listing of a folder to which the program has written: other ranks may have written there as

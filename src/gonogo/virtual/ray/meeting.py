@@ -40,7 +40,7 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
     arrived: dict[Any, set[int]] = {}
     readers: dict[Any, int] = {}
 
-    def until(is_ready: Callable[[], bool], operator: str, members: Any, count_arrived: Callable[[], int]) -> None:
+    def wait_until(is_ready: Callable[[], bool], operator: str, members: Any, count_arrived: Callable[[], int]) -> None:
         patience = WaitLimit(turn_scheduler, _ROUNDS, _SECONDS)
         while not is_ready() and turn_scheduler.ended_by is None:
             with turn_scheduler.away(counts=False):
@@ -67,11 +67,11 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
         if operator in _GATHERING_CALLS:
             there = gathered.setdefault((world, number), {})
             there[dist.get_rank()] = _pickle_objects(what["objects"])
-            until(lambda: len(there) == len(members), operator, members, lambda: len(there))
+            wait_until(lambda: len(there) == len(members), operator, members, lambda: len(there))
             return [pickle.loads(there[rank]) for rank in members] if all(map(there.get, members)) else None
         if dist.get_rank() == what.get("root"):
             sent[world, number] = pickle.dumps(what.get("objects"))
-        until(lambda: (world, number) in sent, operator, members, lambda: waiting_for(world, number))
+        wait_until(lambda: (world, number) in sent, operator, members, lambda: waiting_for(world, number))
         found = sent.get((world, number))
         return None if found is None else [pickle.loads(found)]
 
@@ -81,7 +81,7 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
         world, number = numbered(turn_scheduler.mine, members)
         there = arrived.setdefault((world, number), set())
         there.add(turn_scheduler.mine.number)
-        until(lambda: len(there) == len(members), "barrier", members, lambda: len(there))
+        wait_until(lambda: len(there) == len(members), "barrier", members, lambda: len(there))
 
     def root_sends(key: Any, is_root: bool, payload: bytes | None, should_wait: bool) -> bytes | None:
         if turn_scheduler.mine is None or stays():
@@ -90,7 +90,7 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
         if is_root:
             sent[world, number] = payload or b""
         if should_wait:
-            until(lambda: (world, number) in sent, "broadcast", key[0], lambda: waiting_for(world, number))
+            wait_until(lambda: (world, number) in sent, "broadcast", key[0], lambda: waiting_for(world, number))
         return sent.get((world, number))
 
     def all_send(members: Any, call_key: Any, payload: bytes | None) -> list[bytes] | None:
@@ -99,7 +99,7 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
         call = numbered(turn_scheduler.mine, members, *call_key)
         there = gathered.setdefault(call, {})
         there[dist.get_rank()] = payload or b""
-        until(lambda: len(there) == len(members), call_key[0].strip("_"), members, lambda: len(there))
+        wait_until(lambda: len(there) == len(members), call_key[0].strip("_"), members, lambda: len(there))
         readers[call] = readers.get(call, 0) + 1
         if readers[call] == len(members):  # drop the result: every layer may send some (lengths, positions)
             del gathered[call], readers[call]

@@ -72,12 +72,12 @@ class _AddressFiles:
 
     def _with_local_files(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def resolves(*args: Any, **kwargs: Any) -> Any:
+        def call_with_local_files(*args: Any, **kwargs: Any) -> Any:
             args = (*(self._here(one) for one in args[:1]), *args[1:])
             kwargs |= {key: self._here(one) for key, one in kwargs.items() if key in ("urlpath", "url")}
             return original(*args, **kwargs)
 
-        return resolves
+        return call_with_local_files
 
     def _here(self, address: Any) -> Any:
         """Replace one or several addresses by their local files, if there are any."""

@@ -171,9 +171,11 @@ class PreparedNames:
         for name, usual in (("snapshot_download", None), ("dataset_snapshot_download", "dataset")):
             original = vars(module).get(name)
             if original is not None:
-                patches.set(module, name, self._snapshot(original, usual))
+                patches.set(module, name, self._wrap_snapshot_download(original, usual))
 
-    def _snapshot(self, original: Callable[..., Any], default_repo_type: str | None) -> Callable[..., Any]:
+    def _wrap_snapshot_download(
+        self, original: Callable[..., Any], default_repo_type: str | None
+    ) -> Callable[..., Any]:
         @functools.wraps(original)
         def snapshot_download(*args: Any, **kwargs: Any) -> Any:
             named = (kwargs.get(key) for key in ("repo_id", "model_id", "dataset_id"))

@@ -63,7 +63,7 @@ def _wrap_method(names: _Names, original: Any, answer: Callable[..., Any]) -> An
     usual = "dataset" if original.__name__ == "dataset_info" else None
 
     @functools.wraps(original)
-    def asked(api: Any, repo_id: Any, *args: Any, **kwargs: Any) -> Any:
+    def answer_or_ask_hub(api: Any, repo_id: Any, *args: Any, **kwargs: Any) -> Any:
         kind = usual or kwargs.pop("repo_type", None)
         folder = names.place(repo_id, kind)
         if folder is not None:
@@ -81,7 +81,7 @@ def _wrap_method(names: _Names, original: Any, answer: Callable[..., Any]) -> An
                 attach_hub_request(error, str(repo_id), "")
             raise
 
-    return asked
+    return answer_or_ask_hub
 
 
 def attach_hub_request(error: BaseException, name: str, file: str) -> None:

@@ -34,7 +34,10 @@ class Recipes(CompiledFunctions):
 
     def functions(self) -> dict[str, Callable[..., Any]]:
         """Functions that only write, for FP8 parameters whose master weights are sharded across ranks."""
-        return {name: functools.partial(self._mark_arguments_written, places) for name, places in _WRITTEN_ARGUMENT_POSITIONS.items()}
+        return {
+            name: functools.partial(self._mark_arguments_written, places)
+            for name, places in _WRITTEN_ARGUMENT_POSITIONS.items()
+        }
 
     def _mark_arguments_written(self, places: Sequence[int], *arguments: Any) -> None:
         self._takes(*(one for one in arguments if isinstance(one, torch.Tensor)))
