@@ -282,7 +282,7 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
         """The objects sent by the group's ranks, by member; None if only this rank is rehearsed."""
         if peers is not None:
             return exchange.exchange_objects(peers, group, operator, **what)
-        found: list[Any] | None = InProcessRanks.ask(group, operator, **what)
+        found: list[Any] | None = InProcessRanks.exchange_objects(group, operator, **what)
         return found
 
     def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:

@@ -128,7 +128,7 @@ def _all_to_all(tensor: Any, operator_args: dict[str, Any], group: Any) -> Any:
     return out
 
 
-def _broadcast(tensor: Any, operator_args: dict[str, Any], group: Any) -> Any:
+def _broadcast_copy(tensor: Any, operator_args: dict[str, Any], group: Any) -> Any:
     return _broadcast_in_place(tensor.clone(), operator_args, group)
 
 
@@ -143,6 +143,6 @@ _COLLECTIVES: dict[str, Callable[[Any, dict[str, Any], Any], Any]] = {
     "all_gather_into_tensor": _all_gather,
     "reduce_scatter_tensor": _reduce_scatter,
     "all_to_all_single": _all_to_all,
-    "broadcast": _broadcast,
+    "broadcast": _broadcast_copy,
     "broadcast_": _broadcast_in_place,
 }

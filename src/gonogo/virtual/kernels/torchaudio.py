@@ -61,10 +61,10 @@ def _patch_functions(patches: Patches, module: ModuleType, assume: Callable[[Tex
     ):
         original = getattr(module, name, None)
         if original is not None:
-            patches.set(module, name, _with_fallback(original, functools.partial(own, module), assume))
+            patches.set(module, name, _wrap_with_fallback(original, functools.partial(own, module), assume))
 
 
-def _with_fallback(
+def _wrap_with_fallback(
     original: Callable[..., Any], replacement: Callable[..., Any], assume: Callable[[Text], object]
 ) -> Any:
     @functools.wraps(original)

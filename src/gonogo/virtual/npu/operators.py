@@ -149,7 +149,7 @@ def _confusion_transpose(x: Any, perm: list[int], shape: list[int], transpose_fi
     return x.new_empty([shape[place] for place in perm])
 
 
-def _dropout(x: Any, p: float) -> Any:
+def _npu_dropout(x: Any, p: float) -> Any:
     aligned = math.ceil(x.numel() / _DROPOUT_ALIGNMENT) * _DROPOUT_ALIGNMENT
     return torch.empty_like(x), x.new_empty([aligned // 8], dtype=torch.uint8)
 
@@ -229,7 +229,7 @@ _OPERATORS = (
         _confusion_transpose,
     ),
     _Operator("npu_format_cast(Tensor self, int acl_format) -> Tensor", lambda x, acl_format: torch.empty_like(x)),
-    _Operator("_npu_dropout(Tensor self, float p) -> (Tensor, Tensor)", _dropout, keeps_results=(1,)),
+    _Operator("_npu_dropout(Tensor self, float p) -> (Tensor, Tensor)", _npu_dropout, keeps_results=(1,)),
     _Operator(
         "npu_moe_token_permute(Tensor tokens, Tensor indices, int? num_out_tokens=None, bool padded_mode=False) -> "
         "(Tensor, Tensor)",

@@ -52,7 +52,7 @@ def _virtualise_arguments(mode: VirtualMode, args: Any) -> Any:
 
 
 @_register_handler(aten._local_scalar_dense.default)
-def _item(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+def _read_scalar(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     tensor = args[0]
     if not isinstance(tensor, VirtualTensor):
         return func(*args)
@@ -262,7 +262,7 @@ def _ctc_backward(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 @_register_handler(aten.equal.default)
-def _equal(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+def _compare_equal(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     if not any(isinstance(t, VirtualTensor) for t in args):
         return func(*args)
     left, right = _virtualise_arguments(mode, args)

@@ -98,7 +98,7 @@ def _show_accelerators(shared: StartedProcesses, plan: WorkerPlan, assume: Any, 
     show_accelerators(plan, assume)
     folder = os.path.dirname(torch.__file__)
 
-    def with_accelerator_use_noted(function: Any) -> Any:
+    def wrap_noting_accelerator_use(function: Any) -> Any:
         @functools.wraps(function)
         def note_use_and_call(*args: Any, **kwargs: Any) -> Any:
             shared.used_accelerator(_place(folder))
@@ -109,6 +109,6 @@ def _show_accelerators(shared: StartedProcesses, plan: WorkerPlan, assume: Any, 
     for kind in {"cuda", plan.accelerator.device_type}:
         api: Any = getattr(torch, kind, None)
         if hasattr(api, "_lazy_init"):
-            api._lazy_init = with_accelerator_use_noted(api._lazy_init)
+            api._lazy_init = wrap_noting_accelerator_use(api._lazy_init)
     if torch.distributed.is_available():
-        torch.distributed.init_process_group = with_accelerator_use_noted(torch.distributed.init_process_group)
+        torch.distributed.init_process_group = wrap_noting_accelerator_use(torch.distributed.init_process_group)

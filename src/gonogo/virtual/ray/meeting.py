@@ -59,7 +59,7 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
         """Number of processes that wait for the root of a call."""
         return sum(known >= number for (_, of), known in counts.items() if of == world)
 
-    def ask(group: Any, operator: str, **what: Any) -> list[Any] | None:
+    def exchange_objects(group: Any, operator: str, **what: Any) -> list[Any] | None:
         if turn_scheduler.mine is None or stays() or operator not in (*_ROOTED_CALLS, *_GATHERING_CALLS):
             return None
         members = tuple(dist.get_process_group_ranks(group or c10d._get_default_group()))
@@ -75,7 +75,7 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
         found = sent.get((world, number))
         return None if found is None else [pickle.loads(found)]
 
-    def meet(members: Any) -> None:
+    def wait_for_members(members: Any) -> None:
         if turn_scheduler.mine is None or stays():
             return
         world, number = numbered(turn_scheduler.mine, members)
@@ -106,8 +106,8 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
         return [there[rank] for rank in members] if len(there) == len(members) else None
 
     patches.set(InProcessRanks, "all_send", staticmethod(all_send))
-    patches.set(InProcessRanks, "meet", staticmethod(meet))
-    patches.set(InProcessRanks, "ask", staticmethod(ask))
+    patches.set(InProcessRanks, "wait_for_members", staticmethod(wait_for_members))
+    patches.set(InProcessRanks, "exchange_objects", staticmethod(exchange_objects))
     patches.set(InProcessRanks, "root_sends", staticmethod(root_sends))
 
 

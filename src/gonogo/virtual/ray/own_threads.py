@@ -50,7 +50,7 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
 
     patches.set(asyncio.Handle, "_run", run_in_own_process)
 
-    def in_creating_process(function: Any) -> Any:
+    def wrap_for_creating_process(function: Any) -> Any:
         @functools.wraps(function)
         def call_in_process(*args: Any, **kwargs: Any) -> Any:
             process = owning_process() if turn_scheduler.mine is None else None
@@ -67,7 +67,7 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
     for name in c10d.__all__:
         function = getattr(c10d, name, None)
         if isinstance(function, FunctionType):
-            replaced = in_creating_process(function)
+            replaced = wrap_for_creating_process(function)
             for module in (c10d, dist):
                 if getattr(module, name, None) is function:
                     patches.set(module, name, replaced)
