@@ -60,11 +60,11 @@ class _ValueReadDetector(ValueTrace):
 
     def tested(self, values: torch.Tensor, test: Callable[[torch.Tensor], object]) -> None:
         """See :class:`ValueTrace`."""
-        self.any = self.any or self._part(values) is not None
+        self.any = self.any or self._view_of_variable(values) is not None
 
     def read(self, values: torch.Tensor) -> None:
         """See :class:`ValueTrace`."""
-        self.any = self.any or self._part(values) is not None
+        self.any = self.any or self._view_of_variable(values) is not None
 
 
 @dataclass(frozen=True)
