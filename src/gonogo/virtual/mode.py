@@ -269,7 +269,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return raw, (_SLOW, None)
 
     def _spec_and_bytes(self, raw: torch.Tensor, device: torch.device) -> tuple[Spec, int]:
-        """The arguments with which :meth:`_new` creates a virtual tensor like ``raw``."""
+        """The arguments with which :meth:`_new_tensor` creates a virtual tensor like ``raw``."""
         self._check_strided(raw)
         return Spec.of(raw.shape, raw.stride(), raw.dtype, device), raw.untyped_storage().nbytes()
 
