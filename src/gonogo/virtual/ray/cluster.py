@@ -122,8 +122,8 @@ class Cluster:
         args, kwargs = unpack(packed_arguments)
 
         def resolve_reference(value: Any) -> Any:
-            answer = getattr(resolve_reference, "answer", None)
-            return answer.read() if isinstance(answer, PendingResult) else resolve_reference
+            answer = getattr(value, "answer", None)
+            return answer.read() if isinstance(answer, PendingResult) else value
 
         return tuple(resolve_reference(one) for one in args), {
             name: resolve_reference(one) for name, one in kwargs.items()
