@@ -35,7 +35,7 @@ class FailedCall:
         self.operator = str(func)
         self.module = modules.current
         self.module_class = type(modules.stack[-1]).__name__ if modules.stack else None
-        self.operands = tuple(_operands(func, args, kwargs, modules))
+        self.operands = tuple(_describe_operands(func, args, kwargs, modules))
 
 
 def attach_failed_call(modules: ModuleTracker, error: BaseException, func: Any, args: Any, kwargs: Any) -> None:
@@ -44,7 +44,7 @@ def attach_failed_call(modules: ModuleTracker, error: BaseException, func: Any, 
         error.gonogo_call = FailedCall(func, args, kwargs, modules)  # type: ignore[attr-defined]
 
 
-def _operands(func: Any, args: Any, kwargs: dict[str, Any], modules: ModuleTracker) -> list[Operand]:
+def _describe_operands(func: Any, args: Any, kwargs: dict[str, Any], modules: ModuleTracker) -> list[Operand]:
     arguments = func._schema.arguments
     named = [(a.name, v) for a, v in zip(arguments, args, strict=False)] + list(kwargs.items())
     found = []
@@ -52,11 +52,11 @@ def _operands(func: Any, args: Any, kwargs: dict[str, Any], modules: ModuleTrack
         several = isinstance(value, list | tuple)
         for index, tensor in enumerate(value if several else [value]):
             if isinstance(tensor, torch.Tensor):
-                found.append(_operand(f"{name}[{index}]" if several else name, tensor, modules))
+                found.append(_describe_operand(f"{name}[{index}]" if several else name, tensor, modules))
     return found[:16]
 
 
-def _operand(name: str, tensor: torch.Tensor, modules: ModuleTracker) -> Operand:
+def _describe_operand(name: str, tensor: torch.Tensor, modules: ModuleTracker) -> Operand:
     owner, kind = modules.name_of(tensor)
     device = tensor._device if isinstance(tensor, VirtualTensor) else tensor.device
     return Operand(
@@ -212,12 +212,12 @@ class AutogradOrigin:
         with warnings.catch_warnings(), torch.autograd.set_detect_anomaly(True, check_nan=False):
             show = warnings.showwarning
 
-            def note(message: Any, *args: Any, **kwargs: Any) -> None:
+            def note_anomaly_warning(message: Any, *args: Any, **kwargs: Any) -> None:
                 if "Error detected in" in str(message) and not self.frames:
                     self.frames = _anomaly_frames(str(message))
                 show(message, *args, **kwargs)
 
-            warnings.showwarning = note
+            warnings.showwarning = note_anomaly_warning
             warnings.filterwarnings("always", message="Error detected in")
             yield
 

@@ -187,7 +187,7 @@ def find_internal_failure(
         told = f"{type(one).__name__}: {message}"
         if is_real_driver_error(message):
             return InternalFailure(failure.operator or failure.type, _CUDA_DRIVER_CALLED)
-        for look in (_network, _missing_stand_in_name, _error_in_gonogo):
+        for look in (_network_failure, _missing_stand_in_name, _error_in_gonogo):
             found = look(one, message)
             if found is not None:
                 return found
@@ -297,7 +297,7 @@ def _matched_line(text: str, match: re.Match[str]) -> str:
     return text[start:].partition("\n")[0].strip()[:200]
 
 
-def _network(error: BaseException, message: str) -> InternalFailure | None:
+def _network_failure(error: BaseException, message: str) -> InternalFailure | None:
     names = {kind.__name__ for kind in type(error).__mro__}
     if names & _OFFLINE_ERROR_TYPES or _NETWORK_ERROR_PATTERN.search(message):
         asked = next((found for one in chain(error) if (found := asked_for(one)) is not None), None)

@@ -131,24 +131,24 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if plain:
             return self.stand_ins.run(operator, args, kwargs)
         if operator.view and tensors:
-            return self._view(operator, args, kwargs, tensors)
+            return self._run_view(operator, args, kwargs, tensors)
         try:
             signature = tuple(key)
             result = self._results.get(signature)
         except TypeError:  # an unhashable argument (a generator, a script object)
             signature, result = None, None
         if result is None:
-            return self._first(operator, args, kwargs, tensors, signature)
+            return self._run_first_time(operator, args, kwargs, tensors, signature)
         kind, detail = result
         if kind == _SLOW:
-            return self._first(operator, args, kwargs, tensors, None)
+            return self._run_first_time(operator, args, kwargs, tensors, None)
         if kind == _INPLACE:
             out = args[detail] if isinstance(detail, int) else kwargs[detail]
         elif kind == _FRESH:
-            out = self._new(*detail)
+            out = self._new_tensor(*detail)
         elif kind == _SEVERAL:
             make, made = detail
-            out = make(self._new(*one) for one in made)
+            out = make(self._new_tensor(*one) for one in made)
         else:
             out = None
         propagation.propagate_values(self.ledger, operator, args, kwargs, tensors, out)
@@ -177,7 +177,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     key.append(kind)
         return plain
 
-    def _new(self, spec: Spec, nbytes: int) -> VirtualTensor:
+    def _new_tensor(self, spec: Spec, nbytes: int) -> VirtualTensor:
         tensor = new_virtual(spec.shape, spec.strides, spec.dtype, spec.device)
         tensor._spec = spec
         tensor.cell = self.memory.new_cell(spec.device, nbytes)
@@ -185,7 +185,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     # -- the first time ----------------------------------------------------------------------------------------------
 
-    def _first(
+    def _run_first_time(
         self, operator: Operator, args: Any, kwargs: dict[str, Any], tensors: list[VirtualTensor], signature: Any
     ) -> Any:
         func = operator.func
@@ -228,8 +228,8 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         Returns its result and, by storage, the virtual tensor that each plain one stood for.
         """
         stand_ins: dict[int, tuple[torch.Tensor, VirtualTensor]] = {}
-        plain_args = _with_stand_ins(args, stand_ins)
-        plain_kwargs = {name: _with_stand_ins((value,), stand_ins)[0] for name, value in kwargs.items()}
+        plain_args = _substitute_stand_ins(args, stand_ins)
+        plain_kwargs = {name: _substitute_stand_ins((value,), stand_ins)[0] for name, value in kwargs.items()}
         if "device" in kwargs or (not stand_ins and any(a.name == "device" for a in func._schema.arguments)):
             plain_kwargs["device"] = META
         try:
@@ -258,18 +258,18 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                         return alias_of(part, written), (_SLOW, None)
                 return written, (_INPLACE, _argument_position(written, args, kwargs))
             fresh = self._spec_and_bytes(raw, device)
-            return self._new(*fresh), (_FRESH, fresh)
+            return self._new_tensor(*fresh), (_FRESH, fresh)
         if isinstance(raw, list | tuple) and raw and all(_has_new_storage(item, stand_ins) for item in raw):
             several = [self._spec_and_bytes(t, devices[i] if devices else device) for i, t in enumerate(raw)]
             make = list if isinstance(raw, list) else tuple
-            return make(self._new(*one) for one in several), (_SEVERAL, (make, several))
+            return make(self._new_tensor(*one) for one in several), (_SEVERAL, (make, several))
         if isinstance(raw, list | tuple):
             wrapped = [self._wrap(item, device, None, args, kwargs, stand_ins)[0] for item in raw]
             return (wrapped if isinstance(raw, list) else tuple(wrapped)), (_SLOW, None)
         return raw, (_SLOW, None)
 
     def _spec_and_bytes(self, raw: torch.Tensor, device: torch.device) -> tuple[Spec, int]:
-        """The arguments with which :meth:`_new` creates a virtual tensor like ``raw``."""
+        """The arguments with which :meth:`_new_tensor` creates a virtual tensor like ``raw``."""
         self._check_strided(raw)
         return Spec.of(raw.shape, raw.stride(), raw.dtype, device), raw.untyped_storage().nbytes()
 
@@ -306,7 +306,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     # -- views -------------------------------------------------------------------------------------------------------
 
-    def _view(self, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor]) -> Any:
+    def _run_view(self, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor]) -> Any:
         base = tensors[0]
         if operator.func.overloadpacket is torch.ops.aten.to:  # in inference mode, ``to`` arrives undecomposed
             return operator.func.decompose(*args, **kwargs)
@@ -323,7 +323,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, operator: Operator, raw: Any, args: Any, kwargs: Any, tensors: list[VirtualTensor]
     ) -> Any:
         """The result of an operator that may return a view, but made a copy this time."""
-        out = self._new(*self._spec_and_bytes(raw, common_device(operator.func, tensors, args)))
+        out = self._new_tensor(*self._spec_and_bytes(raw, common_device(operator.func, tensors, args)))
         propagation.propagate_values(self.ledger, operator, args, kwargs, tensors, out)
         return out
 
@@ -336,7 +336,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def wrap_real(self, real_value: Any, device: torch.device) -> Any:
         """Wrap real results in virtual tensors on ``device``, keeping their values."""
         if isinstance(real_value, torch.Tensor):
-            out = self._new(*self._spec_and_bytes(real_value, device))
+            out = self._new_tensor(*self._spec_and_bytes(real_value, device))
             contents.give(out, real_value)
             return out
         if isinstance(real_value, list | tuple):
@@ -389,7 +389,7 @@ def _has_new_storage(raw: Any, stand_ins: dict[int, VirtualTensor]) -> bool:
     return isinstance(raw, torch.Tensor) and private.storage_key(raw) not in stand_ins
 
 
-def _with_stand_ins(arguments: Any, stand_ins: dict[int, tuple[torch.Tensor, VirtualTensor]]) -> Any:
+def _substitute_stand_ins(arguments: Any, stand_ins: dict[int, tuple[torch.Tensor, VirtualTensor]]) -> Any:
     out = []
     for value in arguments:
         if isinstance(value, VirtualTensor):
@@ -404,7 +404,7 @@ def _with_stand_ins(arguments: Any, stand_ins: dict[int, tuple[torch.Tensor, Vir
                 known = stand_ins[id(value)] = (plain, value)
             value = known[0]
         elif isinstance(value, list | tuple):
-            value = _with_stand_ins(value, stand_ins)
+            value = _substitute_stand_ins(value, stand_ins)
         out.append(value)
     return tuple(out) if isinstance(arguments, tuple) else out
 

@@ -159,17 +159,17 @@ def run_on_meta(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     fake_tensor: Any = importlib.import_module("torch._subclasses.fake_tensor")
     mode, device = fake_tensor.FakeTensorMode(), torch.device("xpu", 0)  # with cuda it would call the driver
 
-    def fake(value: Any) -> Any:
+    def to_fake(value: Any) -> Any:
         return fake_tensor.FakeTensor(mode, value, device) if isinstance(value, torch.Tensor) else value
 
-    def plain(value: Any) -> Any:
+    def to_plain_meta(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
 
     with mode:
-        out = func(*tree_map(fake, args), **tree_map(fake, kwargs))
-    return tree_map(plain, out)
+        out = func(*tree_map(to_fake, args), **tree_map(to_fake, kwargs))
+    return tree_map(to_plain_meta, out)
 
 
 def _foreach_on_meta(name: str, args: Any) -> list[torch.Tensor] | None:

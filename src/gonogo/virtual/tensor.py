@@ -173,10 +173,10 @@ class VirtualTensor(torch.Tensor):
             name = dtype if isinstance(dtype, str) else f"{dtype.__module__}.{dtype.__name__}"
             wanted = private.dtype_of_legacy_type(name)
             device = CPU if f".{self.accelerator_type}." not in name else None
-            return self.to(device=device or self._accelerator(), dtype=wanted, non_blocking=non_blocking)
+            return self.to(device=device or self._accelerator_device(), dtype=wanted, non_blocking=non_blocking)
         return self.to(dtype=dtype, non_blocking=non_blocking)
 
-    def _accelerator(self) -> torch.device:
+    def _accelerator_device(self) -> torch.device:
         return torch.device(self.accelerator_type, self.accelerator_index())
 
     def to(self, *args: Any, **kwargs: Any) -> Any:

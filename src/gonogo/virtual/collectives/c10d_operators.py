@@ -45,10 +45,10 @@ class CollectiveRecord:
 def install(record: CollectiveRecord) -> Callable[[], None]:
     """Route ``c10d`` operators of the dispatch mode to this module; returns the undo function."""
 
-    def handle(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
-        return _collective(mode, func, args, kwargs, record)
+    def handle_c10d_operator(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+        return _run_and_count_collective(mode, func, args, kwargs, record)
 
-    NAMESPACE_HANDLERS["c10d"] = handle
+    NAMESPACE_HANDLERS["c10d"] = handle_c10d_operator
     patches = Patches()
     for name in ("AllreduceOptions", "AllreduceCoalescedOptions", "ReduceOptions", "ReduceScatterOptions"):
         patches.set(c10d, name, _recording_options(getattr(c10d, name), record))
@@ -76,7 +76,7 @@ def _recording_options(options: Any, record: CollectiveRecord) -> Any:
     return Noting
 
 
-def _collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any, record: CollectiveRecord) -> Any:
+def _run_and_count_collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any, record: CollectiveRecord) -> Any:
     out = _run_collective(mode, func, args, kwargs, record)
     if not func._schema.name.endswith(_POINT_TO_POINT):
         group = python_groups.find_process_group(args)

@@ -52,7 +52,7 @@ def install(assume: Assume) -> Callable[[], None]:
     rebuild: Any = dist.Reducer._rebuild_buckets
     state_of: Any = DistributedDataParallel.__getstate__
 
-    def verify(process_group: Any, tensors: Any, logger: Any = None) -> None:
+    def assume_same_parameters(process_group: Any, tensors: Any, logger: Any = None) -> None:
         assume(translated("every rank's model has the same parameters"), "peer_parameters")
 
     def all_reduce(reduction: _ReductionState, bucket: Any) -> Any:
@@ -66,7 +66,7 @@ def install(assume: Assume) -> Callable[[], None]:
     all_reduce.__annotations__ = {"bucket": dist.GradBucket, "return": future_class[torch.Tensor]}
 
     @functools.wraps(forward)
-    def with_hook(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def forward_with_hook(self: Any, *args: Any, **kwargs: Any) -> Any:
         reduction = self.__dict__.get("gonogo_reduction")
         if reduction is None:
             reduction = self.__dict__["gonogo_reduction"] = _ReductionState(self.process_group)
@@ -80,7 +80,7 @@ def install(assume: Assume) -> Callable[[], None]:
         return forward(self, *args, **kwargs)
 
     @functools.wraps(register)
-    def noted(self: Any, state: Any, hook: Any) -> None:
+    def register_and_note_hook(self: Any, state: Any, hook: Any) -> None:
         self.__dict__["gonogo_hooked"] = True  # torch 2.1 to 2.3 don't record the hook
         register(self, state, hook)
 
@@ -96,13 +96,13 @@ def install(assume: Assume) -> Callable[[], None]:
     def keep_buckets(reducer: Any) -> bool:
         """Never rebuild the buckets: C++ would write their indices into tensor memory.
 
-        The check that precedes it in C++, whether the last reduction was finished, is made by ``with_hook``.
+        The check that precedes it in C++, whether the last reduction was finished, is made by ``forward_with_hook``.
         """
         return False
 
     patches.set(dist.Reducer, "_rebuild_buckets", keep_buckets)
-    patches.set(dist, "_verify_params_across_processes", verify)
-    patches.set(DistributedDataParallel, "forward", with_hook)
+    patches.set(dist, "_verify_params_across_processes", assume_same_parameters)
+    patches.set(DistributedDataParallel, "forward", forward_with_hook)
     patches.set(DistributedDataParallel, "__getstate__", without_reduction)
-    patches.set(DistributedDataParallel, "register_comm_hook", noted)
+    patches.set(DistributedDataParallel, "register_comm_hook", register_and_note_hook)
     return patches.undo

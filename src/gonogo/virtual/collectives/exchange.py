@@ -177,7 +177,7 @@ def exchange_in_process(operation: Operation, mode: VirtualMode) -> bool:
     """
     waits = operation.blocks is not False
     if operation.name in ("barrier", "monitored_barrier_") and waits:
-        InProcessRanks.meet(operation.members)
+        InProcessRanks.wait_for_members(operation.members)
     if any(tensor.dtype not in _COUNT_DTYPES for tensor in operation.inputs):
         return False
     if operation.name in _SYMMETRIC_COLLECTIVES and operation.inputs and waits:

@@ -149,7 +149,7 @@ class Peers:
             return None
         self._ahead = 0
         self._flush()
-        reply = self._take()
+        reply = self._receive_reply()
         return [reply.payloads[which] for which in reply.of] if reply.kind == "values" else None
 
     def record_thread_collective(self, group: str, members: tuple[int, ...], operator: str, root: int | None) -> None:
@@ -196,7 +196,7 @@ class Peers:
         )
         self._waiting_to_go.append(question)
         self._flush()
-        reply = self._take()
+        reply = self._receive_reply()
         return [reply.payloads[which] for which in reply.of] if reply.kind == "values" else None
 
     def context(self, batch: tuple[tuple[str, str], ...], num_batches: int, steps: int) -> None:
@@ -227,7 +227,7 @@ class Peers:
         self._connection.send_bytes(encoded)
         self._sent_at = time.monotonic()
 
-    def _take(self) -> Reply:
+    def _receive_reply(self) -> Reply:
         reply = self._decode(self._connection.recv_bytes())
         if reply.kind == "stop":
             self.over = True

@@ -55,7 +55,7 @@ def install(
         python_groups.install(patches)
     replaced: list[tuple[Any, Any]] = []
 
-    def replace(name: str, value: Any) -> None:
+    def replace_dist_function(name: str, value: Any) -> None:
         for module in (c10d, dist):
             original = vars(module).get(name)
             if original is not None and original is not value:
@@ -64,25 +64,27 @@ def install(
 
     on_npu = device_type == "npu"
     for name, function in {**_group_functions(patches, peers, on_npu), **_object_collectives(assume, peers)}.items():
-        replace(name, function)
+        replace_dist_function(name, function)
     for name in ("_get_pg_default_device", "_get_object_coll_device"):
         if hasattr(c10d, name):
-            replace(name, functools.partial(_backend_device, device_type, as_string=name == "_get_object_coll_device"))
+            replace_dist_function(
+                name, functools.partial(_backend_device, device_type, as_string=name == "_get_object_coll_device")
+            )
     told = vars(dist.ProcessGroup).get("_device_types")
     if isinstance(told, property):
         patches.set(dist.ProcessGroup, "_device_types", property(functools.partial(_device_types, told, device_type)))
     if hasattr(dist.ProcessGroup, "monitored_barrier"):  # which programs also call as the group's own method
         own = functools.partialmethod(_barrier_of_group, dist.monitored_barrier)
         patches.set(dist.ProcessGroup, "monitored_barrier", own)
-    replace("is_gloo_available", lambda: True)
-    replace("is_nccl_available", lambda: not on_npu)
+    replace_dist_function("is_gloo_available", lambda: True)
+    replace_dist_function("is_nccl_available", lambda: not on_npu)
     if on_npu:
-        replace("is_hccl_available", lambda: True)
+        replace_dist_function("is_hccl_available", lambda: True)
         patches.set(dist.Backend, "HCCL", "hccl")
         patches.item(dist.Backend.default_device_backend_map, "npu", "hccl")
-    replace("is_backend_available", lambda backend: _is_backend_available(backend, on_npu))
+    replace_dist_function("is_backend_available", lambda backend: _is_backend_available(backend, on_npu))
     if not hasattr(c10d, "ProcessGroupNCCL"):
-        replace("ProcessGroupNCCL", _ProcessGroupNCCL)
+        replace_dist_function("ProcessGroupNCCL", _ProcessGroupNCCL)
     patches.set(c10d, "_store_based_barrier", lambda *args, **kwargs: None)
     stand_in = _MemoryStore if stores is None else _shared_store_class(stores)
     for store in ("TCPStore", "FileStore"):
@@ -280,7 +282,7 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
         """The objects sent by the group's ranks, by member; None if only this rank is rehearsed."""
         if peers is not None:
             return exchange.exchange_objects(peers, group, operator, **what)
-        found: list[Any] | None = InProcessRanks.ask(group, operator, **what)
+        found: list[Any] | None = InProcessRanks.exchange_objects(group, operator, **what)
         return found
 
     def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:

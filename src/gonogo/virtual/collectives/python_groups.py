@@ -53,10 +53,10 @@ _DEFAULTED_ARGUMENTS = frozenset({"timeout", "sparse_indices", "device_ids", "as
 def install(patches: Patches) -> None:
     """Make the backend ``fake`` create such groups."""
 
-    def create(store: Any, rank: int, size: int, timeout: Any) -> Any:
+    def create_rehearsed_group(store: Any, rank: int, size: int, timeout: Any) -> Any:
         return _RehearsedProcessGroup(rank, size)
 
-    patches.item(dist.Backend._plugins, "FAKE", dist.Backend._BackendPlugin(create, False))
+    patches.item(dist.Backend._plugins, "FAKE", dist.Backend._BackendPlugin(create_rehearsed_group, False))
 
 
 def unbox_group(group: Any) -> Any:
@@ -104,7 +104,7 @@ class _RehearsedProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 def _make_method(operator: Any) -> Callable[..., Any]:
     arguments = [argument.name for argument in operator._schema.arguments]
 
-    def method(self: Any, *given: Any, opts: Any = None, **named: Any) -> Any:
+    def dispatch_collective(self: Any, *given: Any, opts: Any = None, **named: Any) -> Any:
         if given and type(given[-1]).__name__.endswith("Options"):
             *given, opts = given  # type: ignore[assignment]
         values = iter((*given, *named.values()))
@@ -119,7 +119,7 @@ def _make_method(operator: Any) -> Callable[..., Any]:
         with private.modes_off():  # as on entry to a dispatch mode
             return VirtualTensor.virtual_mode.__torch_dispatch__(operator, (), tuple(args))
 
-    return method
+    return dispatch_collective
 
 
 for _name, _operator in _OPERATOR_BY_METHOD.items():

@@ -29,20 +29,20 @@ def install() -> Callable[[], None]:
     """Make DTensors report their local tensors' device, and record functional collectives; returns the undo."""
     patches = Patches()
 
-    def follow(module: ModuleType) -> None:
+    def patch_dtensor(module: ModuleType) -> None:
         owner: Any = module.DTensor
 
-        def of_local(name: str) -> property:
+        def local_tensor_property(name: str) -> property:
             inherited = getattr(torch.Tensor, name)
 
-            def get(tensor: Any) -> Any:
+            def get_from_local_tensor(tensor: Any) -> Any:
                 local = tensor._local_tensor
                 return getattr(local, name) if isinstance(local, VirtualTensor) else inherited.__get__(tensor)
 
-            return property(get)
+            return property(get_from_local_tensor)
 
         for name in ("device", "is_cuda", "is_cpu", "is_meta"):
-            patches.set(owner, name, of_local(name))
+            patches.set(owner, name, local_tensor_property(name))
 
     def propagate_outside(module: ModuleType) -> None:
         """Propagate shapes without dispatch modes: the fake tensors used for it aren't the program's."""
@@ -54,13 +54,13 @@ def install() -> Callable[[], None]:
     def rebuild_on_the_host(module: ModuleType) -> None:
         """Build the tensor on the CPU: only its shape matters, and C++ would need a driver to fill a CUDA tensor."""
 
-        def rebuilt(spec: Any) -> torch.Tensor:
+        def rebuild_on_cpu(spec: Any) -> torch.Tensor:
             meta = spec.tensor_meta
             return torch.empty_strided(meta.shape, meta.stride, dtype=meta.dtype, device="cpu")
 
-        patches.set(module, "_rebuild_tensor_from_dtensor_meta", rebuilt)
+        patches.set(module, "_rebuild_tensor_from_dtensor_meta", rebuild_on_cpu)
 
-    patches.on_undo(after_import("torch.distributed.tensor._api", follow))
+    patches.on_undo(after_import("torch.distributed.tensor._api", patch_dtensor))
     patches.on_undo(after_import("torch.distributed.tensor._sharding_prop", propagate_outside))
     patches.on_undo(after_import("torch.distributed.tensor._op_schema", rebuild_on_the_host))
     patches.item(NAMESPACE_HANDLERS, "_c10d_functional", _functional_collective)
@@ -69,11 +69,11 @@ def install() -> Callable[[], None]:
 
 def _without_dispatch_modes(function: Any) -> Any:
     @functools.wraps(function)
-    def outside(*args: Any, **kwargs: Any) -> Any:
+    def call_without_modes(*args: Any, **kwargs: Any) -> Any:
         with private.modes_off():
             return function(*args, **kwargs)
 
-    return outside
+    return call_without_modes
 
 
 def _functional_collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
@@ -128,7 +128,7 @@ def _all_to_all(tensor: Any, operator_args: dict[str, Any], group: Any) -> Any:
     return out
 
 
-def _broadcast(tensor: Any, operator_args: dict[str, Any], group: Any) -> Any:
+def _broadcast_copy(tensor: Any, operator_args: dict[str, Any], group: Any) -> Any:
     return _broadcast_in_place(tensor.clone(), operator_args, group)
 
 
@@ -143,6 +143,6 @@ _COLLECTIVES: dict[str, Callable[[Any, dict[str, Any], Any], Any]] = {
     "all_gather_into_tensor": _all_gather,
     "reduce_scatter_tensor": _reduce_scatter,
     "all_to_all_single": _all_to_all,
-    "broadcast": _broadcast,
+    "broadcast": _broadcast_copy,
     "broadcast_": _broadcast_in_place,
 }

@@ -86,10 +86,10 @@ def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
 
 
 def _unsupported_call(cuda: VirtualCuda, feature: str, reason: Text) -> Callable[..., Any]:
-    def refuse(*args: Any, **kwargs: Any) -> Any:
+    def raise_unsupported(*args: Any, **kwargs: Any) -> Any:
         raise cuda.unsupported(feature, reason)
 
-    return refuse
+    return raise_unsupported
 
 
 def _device_functions(cuda: VirtualCuda) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def _device_functions(cuda: VirtualCuda) -> dict[str, Any]:
         if index >= 0:
             cuda.current_device = index
 
-    def exchange(device: int) -> int:
+    def exchange_device(device: int) -> int:
         if device < 0:
             return -1
         before = cuda.current_device
@@ -112,7 +112,7 @@ def _device_functions(cuda: VirtualCuda) -> dict[str, Any]:
         index = cuda.index_of(device)
         if not 0 <= index < cuda.count:
             raise AssertionError("Invalid device id")
-        return _properties(cuda, index)
+        return _device_properties(cuda, index)
 
     def get_device_capability(device: Any = None) -> tuple[int, int]:
         properties = get_device_properties(device)
@@ -158,8 +158,8 @@ def _device_functions(cuda: VirtualCuda) -> dict[str, Any]:
         "_lazy_call": lazy_call,
         "_check_capability": lambda: None,
         "_check_cubins": lambda: None,
-        "_exchange_device": exchange,
-        "_maybe_exchange_device": exchange,
+        "_exchange_device": exchange_device,
+        "_maybe_exchange_device": exchange_device,
         "set_device": set_device,
         "current_device": current_device,
         "get_device_properties": get_device_properties,
@@ -192,7 +192,7 @@ def _used_bytes(cuda: VirtualCuda, device: Any) -> int:
     return cuda.accelerator.allowance_bytes + cuda.allocator_of(cuda.index_of(device)).reserved
 
 
-def _properties(cuda: VirtualCuda, index: int) -> _CudaDeviceProperties:
+def _device_properties(cuda: VirtualCuda, index: int) -> _CudaDeviceProperties:
     accelerator = cuda.accelerator
     threads, shared, level_2 = _LIMITS_BY_ARCHITECTURE.get(accelerator.compute_capability, (2048, 99 << 10, 50))
     return _CudaDeviceProperties(
@@ -244,7 +244,7 @@ def _accelerator_functions(cuda: VirtualCuda) -> dict[str, Any]:
     def set_device(index: int) -> None:
         cuda.current_device = index
 
-    def exchange(index: int) -> int:
+    def exchange_device(index: int) -> int:
         before = cuda.current_device
         cuda.current_device = index
         return before
@@ -255,9 +255,9 @@ def _accelerator_functions(cuda: VirtualCuda) -> dict[str, Any]:
         "_accelerator_getAccelerator": lambda: accelerator,
         "_accelerator_getDeviceIndex": lambda: cuda.current_device,
         "_accelerator_setDeviceIndex": set_device,
-        "_accelerator_exchangeDevice": exchange,
-        "_accelerator_maybeExchangeDevice": exchange,
-        "_accelerator_getDeviceCapability": lambda index: {"supported_dtypes": set(_dtypes())},
+        "_accelerator_exchangeDevice": exchange_device,
+        "_accelerator_maybeExchangeDevice": exchange_device,
+        "_accelerator_getDeviceCapability": lambda index: {"supported_dtypes": set(_supported_dtypes())},
         "_accelerator_getStream": lambda index: cuda.api.current_stream(index),
         "_accelerator_setStream": lambda stream: cuda.api.set_stream(stream),
         "_accelerator_synchronizeDevice": lambda index: cuda.check_ordinal(index),
@@ -271,26 +271,26 @@ def _accelerator_functions(cuda: VirtualCuda) -> dict[str, Any]:
     }
 
 
-def _dtypes() -> Iterator[torch.dtype]:
+def _supported_dtypes() -> Iterator[torch.dtype]:
     return (value for value in vars(torch).values() if isinstance(value, torch.dtype) and not value.is_complex)
 
 
 def _blas_functions(cuda: VirtualCuda) -> dict[str, Any]:
     """The functions behind ``torch.backends.cuda.cublas_workspace_size`` and for clearing the workspaces."""
 
-    def clear(stream: int | None = None) -> None:
+    def clear_cublas_workspaces(stream: int | None = None) -> None:
         if cuda.blas is not None:
             cuda.blas.clear(stream)
 
-    def setter(name: str) -> Callable[[int], None]:
+    def workspace_size_setter(name: str) -> Callable[[int], None]:
         return lambda size: setattr(cuda.blas, name, size) if cuda.blas is not None else None
 
     return {
-        "_cuda_clearCublasWorkspaces": clear,
+        "_cuda_clearCublasWorkspaces": clear_cublas_workspaces,
         "_cuda_getCublasWorkspaceSize": lambda: cuda.blas.size if cuda.blas is not None else 0,
-        "_cuda_setCublasWorkspaceSize": setter("size"),
+        "_cuda_setCublasWorkspaceSize": workspace_size_setter("size"),
         "_cuda_getCublasLtWorkspaceSize": lambda: cuda.blas.lt_size if cuda.blas is not None else 0,
-        "_cuda_setCublasLtWorkspaceSize": setter("lt_size"),
+        "_cuda_setCublasLtWorkspaceSize": workspace_size_setter("lt_size"),
     }
 
 

@@ -93,14 +93,14 @@ def hide_real_devices(patches: Patches) -> None:
     for name in dir(torch._C):
         value = getattr(torch._C, name)
         if name.startswith("_cuda_") and name not in harmless and callable(value) and not isinstance(value, type):
-            patches.set(torch._C, name, _forbid(name))
+            patches.set(torch._C, name, _make_unsupported_function(name))
 
 
-def _forbid(name: str) -> Callable[..., Any]:
-    def refuse(*args: Any, **kwargs: Any) -> Any:
+def _make_unsupported_function(name: str) -> Callable[..., Any]:
+    def raise_not_implemented(*args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"torch._C.{name} would enter the CUDA driver: it can't be rehearsed")
 
-    return refuse
+    return raise_not_implemented
 
 
 def set_visible_devices(cuda: VirtualCuda, visible_devices: str | None) -> None:

@@ -44,7 +44,7 @@ def nested_stats(allocator: CachingAllocator) -> dict[str, Any]:
 
 
 def _query_functions(cuda: VirtualCuda) -> dict[str, Any]:
-    def allocator(device: Any) -> CachingAllocator:
+    def device_allocator(device: Any) -> CachingAllocator:
         return cuda.allocator_of(cuda.index_of(device))
 
     def mem_get_info(device: Any = None) -> tuple[int, int]:
@@ -56,14 +56,14 @@ def _query_functions(cuda: VirtualCuda) -> dict[str, Any]:
         return f"GPU:{cuda.index_of(device)}\nno processes are running"
 
     return {
-        "memory_allocated": lambda device=None: allocator(device).allocated,
-        "max_memory_allocated": lambda device=None: allocator(device).peak_allocated,
-        "memory_reserved": lambda device=None: allocator(device).reserved,
-        "max_memory_reserved": lambda device=None: allocator(device).peak_reserved,
-        "memory_cached": lambda device=None: allocator(device).reserved,
-        "max_memory_cached": lambda device=None: allocator(device).peak_reserved,
-        "memory_stats": lambda device=None: allocator(device).memory_stats(),
-        "memory_stats_as_nested_dict": lambda device=None: nested_stats(allocator(device)),
+        "memory_allocated": lambda device=None: device_allocator(device).allocated,
+        "max_memory_allocated": lambda device=None: device_allocator(device).peak_allocated,
+        "memory_reserved": lambda device=None: device_allocator(device).reserved,
+        "max_memory_reserved": lambda device=None: device_allocator(device).peak_reserved,
+        "memory_cached": lambda device=None: device_allocator(device).reserved,
+        "max_memory_cached": lambda device=None: device_allocator(device).peak_reserved,
+        "memory_stats": lambda device=None: device_allocator(device).memory_stats(),
+        "memory_stats_as_nested_dict": lambda device=None: nested_stats(device_allocator(device)),
         "host_memory_stats": dict,
         "host_memory_stats_as_nested_dict": dict,
         "memory_snapshot": lambda *args, **kwargs: [],
@@ -93,10 +93,10 @@ def _control_functions(cuda: VirtualCuda) -> dict[str, Any]:
         cuda.fractions[index] = fraction
         cuda.allocator_of(index).set_memory_fraction(fraction, cuda.accelerator.total_bytes)
 
-    def allocate(size: int, device: Any = None, stream: Any = None) -> int:
+    def caching_allocator_alloc(size: int, device: Any = None, stream: Any = None) -> int:
         return cuda.allocator_of(cuda.index_of(device)).malloc(size, int(getattr(stream, "stream_id", stream or 0)))
 
-    def delete(address: int) -> None:
+    def caching_allocator_delete(address: int) -> None:
         for index in range(cuda.count):
             try:
                 cuda.allocator_of(index).free(address)
@@ -105,17 +105,17 @@ def _control_functions(cuda: VirtualCuda) -> dict[str, Any]:
             return
         raise RuntimeError(f"invalid device pointer: {address:#x}")
 
-    def unsupported(feature: str) -> Any:
-        def refuse(*args: Any, **kwargs: Any) -> Any:
+    def unsupported_function(feature: str) -> Any:
+        def raise_unsupported(*args: Any, **kwargs: Any) -> Any:
             raise cuda.unsupported(
                 f"torch.{cuda.kind}.{feature}", translated("only PyTorch's own caching allocator is replayed")
             )
 
-        return refuse
+        return raise_unsupported
 
     def unsupported_class(name: str) -> type:
         """A class, because programs use the name in annotations: ``MemPool | None``."""
-        return type(name, (), {"__new__": unsupported(name)})
+        return type(name, (), {"__new__": unsupported_function(name)})
 
     return {
         "empty_cache": empty_cache,
@@ -126,15 +126,16 @@ def _control_functions(cuda: VirtualCuda) -> dict[str, Any]:
         "reset_peak_host_memory_stats": lambda: None,
         "reset_accumulated_host_memory_stats": lambda: None,
         "set_per_process_memory_fraction": set_fraction,
-        "caching_allocator_alloc": allocate,
-        "caching_allocator_delete": delete,
+        "caching_allocator_alloc": caching_allocator_alloc,
+        "caching_allocator_delete": caching_allocator_delete,
         "caching_allocator_enable": lambda value=True: None,
         "caching_allocator_disabled": nullcontext,
         "_record_memory_history": lambda *args, **kwargs: None,
         "_dump_snapshot": lambda *args, **kwargs: None,
         "_set_allocator_settings": lambda env: AllocatorSettings.parse(env, cuda.kind) and None,
-        "change_current_allocator": unsupported("memory.change_current_allocator"),
+        "change_current_allocator": unsupported_function("memory.change_current_allocator"),
         "CUDAPluggableAllocator": unsupported_class("CUDAPluggableAllocator"),
         "MemPool": unsupported_class("MemPool"),
-        "use_mem_pool": contextmanager(unsupported("use_mem_pool")),  # torch 2.14's compiler accesses its __wrapped__
+        # torch 2.14's compiler accesses the __wrapped__ of use_mem_pool
+        "use_mem_pool": contextmanager(unsupported_function("use_mem_pool")),
     }

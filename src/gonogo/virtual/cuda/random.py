@@ -134,7 +134,7 @@ def _generator_classes(cuda: VirtualCuda) -> tuple[Any, type]:
             return CudaGenerator(self._index).graphsafe_set_state(self)
 
         def __reduce__(self) -> Any:
-            return _rebuild, (cuda.kind, self._index, self._seed, self.offset)
+            return _rebuild_generator, (cuda.kind, self._index, self._seed, self.offset)
 
     class CpuGenerator(real):  # type: ignore[misc, valid-type]
         """A CPU generator that accepts a state that passed through an accelerator, as accelerate's broadcast does."""
@@ -162,7 +162,7 @@ def _generator_classes(cuda: VirtualCuda) -> tuple[Any, type]:
     return CudaGenerator, Generator
 
 
-def _rebuild(kind: str, index: int, seed: int, offset: int) -> Any:
+def _rebuild_generator(kind: str, index: int, seed: int, offset: int) -> Any:
     generator: Any = torch.Generator(torch.device(kind, index))
     generator.manual_seed(seed)
     generator.offset = offset

@@ -231,7 +231,9 @@ def _generic_classes(cuda: VirtualCuda, stream_class: Any, event_class: Any) -> 
         """``torch.Stream(device, priority=0)``."""
 
         def __new__(cls, device: Any = None, *, priority: int = 0, **kwargs: Any) -> Any:
-            if kwargs.get("device_type", cuda.c10_type) == cuda.c10_type and (device is None or ours(device)):
+            if kwargs.get("device_type", cuda.c10_type) == cuda.c10_type and (
+                device is None or is_virtual_device(device)
+            ):
                 return stream_class(device, priority, **kwargs)
             return real_stream(device, priority=priority, **kwargs)
 
@@ -239,11 +241,11 @@ def _generic_classes(cuda: VirtualCuda, stream_class: Any, event_class: Any) -> 
         """``torch.Event(device, enable_timing=False, …)``."""
 
         def __new__(cls, device: Any = None, **kwargs: Any) -> Any:
-            if device is None or ours(device):
+            if device is None or is_virtual_device(device):
                 return event_class(**kwargs)
             return real_event(device, **kwargs)
 
-    def ours(device: Any) -> bool:
+    def is_virtual_device(device: Any) -> bool:
         return isinstance(device, int) or torch.device(device).type == cuda.kind
 
     return Stream, Event

@@ -42,7 +42,7 @@ def _replace_moves(cuda: VirtualCuda) -> None:
             kwargs["device"] = cuda.with_index(kwargs["device"])
         return real_to(self, *args, **kwargs)
 
-    def move(
+    def move_to_accelerator(
         self: torch.Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = torch.preserve_format
     ) -> Any:
         where = torch.device(cuda.kind, cuda.index_of(device))
@@ -60,7 +60,7 @@ def _replace_moves(cuda: VirtualCuda) -> None:
         return found
 
     cuda.patches.set(torch.Tensor, "to", to)
-    cuda.patches.set(torch.Tensor, cuda.kind, move)
+    cuda.patches.set(torch.Tensor, cuda.kind, move_to_accelerator)
     cuda.patches.set(torch.Tensor, "type", type_)
 
 

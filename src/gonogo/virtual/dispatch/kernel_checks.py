@@ -66,7 +66,7 @@ def _check_cuda_matmul_dtype(name: str, a: torch.Tensor) -> None:
         raise RuntimeError(f"\"{name}_cuda\" not implemented for '{_scalar_type(a)}'")
 
 
-def _mm(a: torch.Tensor, b: torch.Tensor, *_: Any) -> None:
+def _check_mm(a: torch.Tensor, b: torch.Tensor, *_: Any) -> None:
     _check_matmul_shapes(a, b)
     if a.dtype != b.dtype:
         names = "m1 and m2" if a.is_cpu else "mat1 and mat2"
@@ -74,7 +74,7 @@ def _mm(a: torch.Tensor, b: torch.Tensor, *_: Any) -> None:
     _check_cuda_matmul_dtype("addmm", a)
 
 
-def _addmm(addend: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *_: Any) -> None:
+def _check_addmm(addend: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *_: Any) -> None:
     for name, one in (("self", addend), ("mat1", a)):
         if one.dtype != b.dtype:
             raise RuntimeError(
@@ -84,7 +84,7 @@ def _addmm(addend: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *_: Any) -> N
     _check_cuda_matmul_dtype("addmm", a)
 
 
-def _bmm(a: torch.Tensor, b: torch.Tensor) -> None:
+def _check_bmm(a: torch.Tensor, b: torch.Tensor) -> None:
     _require_same_dtype(a, b)
     _check_cuda_matmul_dtype("baddbmm", a)
 
@@ -94,7 +94,7 @@ def _require_same_dtype(a: torch.Tensor, b: torch.Tensor, *_: Any) -> None:
         raise RuntimeError(f"expected scalar type {_scalar_type(a)} but found {_scalar_type(b)}")
 
 
-def _layer_norm(data: torch.Tensor, shape: Any, weight: torch.Tensor | None, *_: Any) -> None:
+def _check_layer_norm(data: torch.Tensor, shape: Any, weight: torch.Tensor | None, *_: Any) -> None:
     _check_affine_weight(data, weight)
 
 
@@ -104,7 +104,7 @@ def _check_affine_weight(data: torch.Tensor, weight: torch.Tensor | None, *_: An
         _require_same_dtype(data, weight)
 
 
-def _convolution(data: torch.Tensor, weight: torch.Tensor, bias: Any, *rest: Any) -> None:
+def _check_convolution(data: torch.Tensor, weight: torch.Tensor, bias: Any, *rest: Any) -> None:
     if data.dtype != weight.dtype:
         kinds = f"Input type ({_tensor_type(data)}) and weight type ({_tensor_type(weight)})"
         raise RuntimeError(f"{kinds} should be the same")
@@ -119,22 +119,22 @@ def _convolution(data: torch.Tensor, weight: torch.Tensor, bias: Any, *rest: Any
 
 
 def _full_precision_check(name: str) -> Callable[..., None]:
-    def check(data: torch.Tensor, *_: Any) -> None:
+    def raise_for_half_precision(data: torch.Tensor, *_: Any) -> None:
         if not data.is_cpu and data.dtype in (torch.float16, torch.bfloat16):
             _raise_no_kernel(name, data)
 
-    return check
+    return raise_for_half_precision
 
 
 def _integer_check(name: str) -> Callable[..., None]:
-    def check(data: torch.Tensor, *_: Any) -> None:
+    def raise_for_floating_point(data: torch.Tensor, *_: Any) -> None:
         if not data.is_cpu and data.dtype.is_floating_point:
             _raise_no_kernel(name, data)
 
-    return check
+    return raise_for_floating_point
 
 
-def _softmax(data: torch.Tensor, *_: Any) -> None:
+def _check_softmax(data: torch.Tensor, *_: Any) -> None:
     if not (data.is_cpu or data.dtype.is_floating_point or data.dtype.is_complex):
         _raise_no_kernel("host_softmax", data)
 
@@ -149,7 +149,7 @@ _FP8_CAPABILITY = (8, 9)
 """Minimum compute capability for FP8 matmul, which CUDA's ``scaled_mm`` checks first."""
 
 
-def _scaled_mm(a: torch.Tensor, *_: Any) -> None:
+def _check_scaled_mm(a: torch.Tensor, *_: Any) -> None:
     if a.device.type == "cuda" and torch.cuda.get_device_capability(a.device) < _FP8_CAPABILITY:
         raise RuntimeError(
             "torch._scaled_mm is only supported on CUDA devices with compute capability >= 9.0 or 8.9, or ROCm MI300+"
@@ -161,10 +161,12 @@ _INTEGER_OPERATORS = {
     aten.bitwise_xor.Tensor: "bitwise_xor_cuda", aten.bitwise_not.default: "bitwise_not_cuda",
 }  # fmt: skip
 _CHECKS: dict[Any, Callable[..., None]] = {
-    aten.mm.default: _mm, aten.addmm.default: _addmm, aten.bmm.default: _bmm, aten.convolution.default: _convolution,
-    aten.native_layer_norm.default: _layer_norm, aten.native_group_norm.default: _check_affine_weight,
+    aten.mm.default: _check_mm, aten.addmm.default: _check_addmm, aten.bmm.default: _check_bmm,
+    aten.convolution.default: _check_convolution,
+    aten.native_layer_norm.default: _check_layer_norm, aten.native_group_norm.default: _check_affine_weight,
     aten.grid_sampler_2d.default: _require_same_dtype, aten.grid_sampler_3d.default: _require_same_dtype,
-    aten._scaled_mm.default: _scaled_mm, aten._softmax.default: _softmax, aten._log_softmax.default: _softmax,
+    aten._scaled_mm.default: _check_scaled_mm,
+    aten._softmax.default: _check_softmax, aten._log_softmax.default: _check_softmax,
     **{operator: _full_precision_check(name) for operator, name in _FULL_PRECISION_OPERATORS.items()},
     **{operator: _integer_check(name) for operator, name in _INTEGER_OPERATORS.items()},
 }  # fmt: skip

@@ -30,7 +30,7 @@ class ViewCache:
         key = (operator, base.spec, *[tuple(value) if type(value) is list else value for value in args[1:]])
         known = self._known.get(key)
         if known is None:
-            return self._first(operator, args, key)
+            return self._make_first_view(operator, args, key)
         spec, shift = known
         with private.DisableTorchDispatch():
             raw = base
@@ -38,7 +38,7 @@ class ViewCache:
                 raw = private.as_strided(base, spec.shape, spec.strides, base.storage_offset() + shift)
             return alias_of(raw, base, spec)
 
-    def _first(self, operator: Operator, args: Any, key: Any) -> Any:
+    def _make_first_view(self, operator: Operator, args: Any, key: Any) -> Any:
         base = args[0]
         raw = native(operator.func, args, {})
         if type(raw) is not torch.Tensor:

@@ -52,7 +52,7 @@ def _patch_loaders(patches: Patches, assume: Callable[[Text], object], module: M
 
 def _load_or_generate(original: Callable[..., Any], assume: Callable[[Text], object]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def load(*args: Any, **kwargs: Any) -> Any:
+    def load_or_generate_ranks(*args: Any, **kwargs: Any) -> Any:
         address = next(iter([*args, *kwargs.values()]), None)
         file = str(address).rpartition("/")[2]
         if file not in _TOKENS_BY_FILE or "://" not in str(address) or _is_cached(str(address)):
@@ -61,7 +61,7 @@ def _load_or_generate(original: Callable[..., Any], assume: Callable[[Text], obj
         assume(_UNTRAINED_ASSUMPTION.format(name=name))
         return untrained_ranks(file)
 
-    return load
+    return load_or_generate_ranks
 
 
 def untrained_ranks(file: str) -> dict[bytes, int]:

@@ -157,19 +157,19 @@ def _find_counter_value(frame: FrameType, test: LoopTest) -> _CounterTarget | st
     ]
     ahead = counter_increment_between(test.loops, counter, frame.f_lineno, test.node)
 
-    def holds(number: int) -> bool:
+    def condition_holds_at(number: int) -> bool:
         try:
             return all(eval(code, frame.f_globals, {**scope, _COUNTER_NAME: number}) for code in codes)
         except Exception:
             return False
 
-    if holds(now + ahead):
+    if condition_holds_at(now + ahead):
         return "holds"
     last, sure = _final_counter_value(frame, test, counter, scope)
     for number in _candidates(parts, now + ahead, frame, scope):
         if last is not None and number > last:
             break
-        if holds(number):
+        if condition_holds_at(number):
             return _CounterTarget(counter, number - ahead, now, sure)
     return "never" if last is not None else None
 

@@ -25,7 +25,7 @@ def install(device_type: str) -> Callable[[], None]:
     mover = _Mover(device_type)
     for name in ("scatter", "gather", "broadcast", "broadcast_coalesced"):
         original = getattr(torch._C, f"_{name}", None)
-        patches.set(torch._C, f"_{name}", _with_virtual_path(getattr(mover, name), original))
+        patches.set(torch._C, f"_{name}", _dispatch_virtual_tensors(getattr(mover, name), original))
     nccl: Any = torch.cuda.nccl
     available = nccl.is_available
     patches.set(nccl, "is_available", lambda tensors: not _has_virtual(tensors) and available(tensors))
@@ -44,13 +44,15 @@ def install(device_type: str) -> Callable[[], None]:
     return patches.undo
 
 
-def _with_virtual_path(virtual_function: Callable[..., Any], original: Callable[..., Any] | None) -> Callable[..., Any]:
-    def move(tensors: Any, *args: Any) -> Any:
+def _dispatch_virtual_tensors(
+    virtual_function: Callable[..., Any], original: Callable[..., Any] | None
+) -> Callable[..., Any]:
+    def call_virtual_or_original(tensors: Any, *args: Any) -> Any:
         if original is not None and not _has_virtual(tensors):
             return original(tensors, *args)
         return virtual_function(tensors, *args)
 
-    return move
+    return call_virtual_or_original
 
 
 def _has_virtual(tensors: Any) -> bool:
@@ -69,7 +71,7 @@ class _Mover:
         self, tensor: torch.Tensor, devices: _Devices, sizes: Sequence[int] | None, dim: int, streams: Any
     ) -> list[torch.Tensor]:
         chunks = torch.split(tensor, list(sizes), dim) if sizes is not None else tensor.chunk(len(devices), dim)
-        return [self._to(chunk, index) for chunk, index in zip(chunks, devices, strict=False)]
+        return [self._copy_to_device(chunk, index) for chunk, index in zip(chunks, devices, strict=False)]
 
     def gather(self, tensors: Sequence[torch.Tensor], dim: int, destination: int | None) -> torch.Tensor:
         size = list(tensors[0].shape)
@@ -82,14 +84,14 @@ class _Mover:
         return whole
 
     def broadcast(self, tensor: torch.Tensor, devices: _Devices) -> list[torch.Tensor]:
-        return [self._to(tensor, index) for index in devices]
+        return [self._copy_to_device(tensor, index) for index in devices]
 
     def broadcast_coalesced(
         self, tensors: Sequence[torch.Tensor], devices: _Devices, buffer_size: int
     ) -> list[list[torch.Tensor]]:
-        return [[self._to(tensor, index) for tensor in tensors] for index in devices]
+        return [[self._copy_to_device(tensor, index) for tensor in tensors] for index in devices]
 
-    def _to(self, tensor: torch.Tensor, index: int) -> torch.Tensor:
+    def _copy_to_device(self, tensor: torch.Tensor, index: int) -> torch.Tensor:
         return tensor.to(self._device(index), non_blocking=True)
 
     def _device(self, index: int | None) -> torch.device:

@@ -58,7 +58,7 @@ def _fetch_in_daemon(fetch: Callable[..., Any]) -> Callable[..., Any]:
     """Make the process daemonic while fetching, as workers are: multiprocessing doesn't let them start processes."""
 
     @functools.wraps(fetch)
-    def in_worker(*args: Any) -> Any:
+    def fetch_as_daemon(*args: Any) -> Any:
         process = multiprocessing.current_process()
         before, process.daemon = process.daemon, True
         try:
@@ -66,7 +66,7 @@ def _fetch_in_daemon(fetch: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             process.daemon = before
 
-    return in_worker
+    return fetch_as_daemon
 
 
 class _Sink(io.RawIOBase):
@@ -145,11 +145,11 @@ def _fetch_in_fork(fetch: Callable[..., Any]) -> Callable[..., Any]:
         return fetch
 
     @functools.wraps(fetch)
-    def in_worker(*args: Any) -> Any:
+    def fetch_as_forked_worker(*args: Any) -> Any:
         with _InForkedWorker():  # type: ignore[no-untyped-call]
             return fetch(*args)
 
-    return in_worker
+    return fetch_as_forked_worker
 
 
 class _InForkedWorker(TorchDispatchMode):  # type: ignore[no-untyped-call]

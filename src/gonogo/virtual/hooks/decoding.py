@@ -60,11 +60,11 @@ class _ValueReadDetector(ValueTrace):
 
     def tested(self, values: torch.Tensor, test: Callable[[torch.Tensor], object]) -> None:
         """See :class:`ValueTrace`."""
-        self.any = self.any or self._part(values) is not None
+        self.any = self.any or self._view_of_variable(values) is not None
 
     def read(self, values: torch.Tensor) -> None:
         """See :class:`ValueTrace`."""
-        self.any = self.any or self._part(values) is not None
+        self.any = self.any or self._view_of_variable(values) is not None
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Decoding:
         """Wrap transformers' decoding loops once they are imported; returns the undo."""
         patches = Patches()
 
-        def follow(module: Any) -> None:
+        def patch_decoding_methods(module: Any) -> None:
             for name in _DECODING_METHODS:
                 if hasattr(module.GenerationMixin, name):
                     patches.set(
@@ -154,25 +154,25 @@ class Decoding:
             for owner in list(vars(module).values()):
                 update = vars(owner).get("update") if isinstance(owner, type) else None
                 if update is not None and issubclass(owner, module.Cache):
-                    patches.set(owner, "update", self._updating(update))
+                    patches.set(owner, "update", self._wrap_cache_update(update))
 
         if hasattr(torch.nn.Module, "_compiled_call_impl"):  # torch 2.1 or newer
-            patches.on_undo(after_import("transformers.generation.utils", follow))
+            patches.on_undo(after_import("transformers.generation.utils", patch_decoding_methods))
             patches.on_undo(after_import("transformers.cache_utils", follow_caches))
         return patches.undo
 
     def _wrap_loop(self, module: Any, loop: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(loop)
-        def followed(model: Any, input_ids: Any, *args: Any, **kwargs: Any) -> Any:
+        def run_tracked_loop(model: Any, input_ids: Any, *args: Any, **kwargs: Any) -> Any:
             criteria = [one for one in (*args, *kwargs.values()) if isinstance(one, module.StoppingCriteriaList)]
             most = criteria[0].max_length if criteria else None
-            with self._followed(model, 0 if most is None else most - input_ids.shape[-1]):
+            with self._track_layers(model, 0 if most is None else most - input_ids.shape[-1]):
                 return loop(model, input_ids, *args, **kwargs)
 
-        return followed
+        return run_tracked_loop
 
     @contextmanager
-    def _followed(self, model: torch.nn.Module, tokens: int) -> Iterator[None]:
+    def _track_layers(self, model: torch.nn.Module, tokens: int) -> Iterator[None]:
         layers = list(_decoder_layers(model)) if tokens > 3 * _PERIOD else []
         is_followed = not (self._every() or self._now is not None or ValueTrace.now is not None)
         if not layers or not is_followed or torch.is_grad_enabled():
@@ -181,7 +181,7 @@ class Decoding:
         self._now = _GenerateCall(tokens)
         for layer in layers:
             self._now.layers[id(layer)] = _Layer()
-            layer._compiled_call_impl = functools.partial(self._call, self._now, layer)
+            layer._compiled_call_impl = functools.partial(self._call_layer, self._now, layer)
         try:
             yield
         finally:
@@ -194,9 +194,9 @@ class Decoding:
                 what = _COUNTED_CALLS.format(counted=self._counted, total=self._total)
                 self._life.cut["decoding"] = OmittedPart(what.en, what.zh, _NOT_RUN_REASON.en, _NOT_RUN_REASON.zh)
 
-    def _updating(self, update: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap_cache_update(self, update: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(update)
-        def noted(cache: Any, *args: Any, **kwargs: Any) -> Any:
+        def record_cache_update(cache: Any, *args: Any, **kwargs: Any) -> Any:
             now = self._now
             if now is None or now.updates is None:
                 return update(cache, *args, **kwargs)
@@ -207,9 +207,9 @@ class Decoding:
             finally:
                 now.updates = into
 
-        return noted
+        return record_cache_update
 
-    def _call(self, now: _GenerateCall, module: Any, *args: Any, **kwargs: Any) -> Any:
+    def _call_layer(self, now: _GenerateCall, module: Any, *args: Any, **kwargs: Any) -> Any:
         layer = now.layers[id(module)]
         layer.calls += 1
         now.total += 1
@@ -238,7 +238,7 @@ class Decoding:
         tallies = self._tallies()
         ledger = self._life.ledger
         assumed = ledger.branches, ledger.made_numbers
-        before, memory = [dict(one.numbers()) for one in tallies], self._bytes()
+        before, memory = [dict(one.numbers()) for one in tallies], self._live_bytes_by_device()
         updates: list[tuple[Any, Any, Any]] = []
         now.updates, ValueTrace.now = updates, (reads := _ValueReadDetector((run.args, run.keywords)))
         try:
@@ -251,7 +251,7 @@ class Decoding:
         if results is None or any(None in one for one in updates) or not tells:
             layer.ran.pop(layer.calls % _PERIOD, None)
             return result
-        live = self._bytes()
+        live = self._live_bytes_by_device()
         grew = {name: live[name] - memory.get(name, 0) for name in live}
         call = _Call(layer.calls, arguments, results, updates, grown, grew)
         if expected_effect is None:
@@ -264,24 +264,24 @@ class Decoding:
     def _count(self, now: _GenerateCall, layer: _Layer, last: _Call, expected_effect: _Effect) -> Any:
         """Apply the effect of a skipped call: tallies, a longer cache, results."""
         tallies = self._tallies()
-        before, memory = [dict(one.numbers()) for one in tallies], self._bytes()
+        before, memory = [dict(one.numbers()) for one in tallies], self._live_bytes_by_device()
         for cache, args, kwargs in last.updates:
-            cache.update(*self._made(args), **self._made(kwargs))
-        results = self._made(last.results)
+            cache.update(*self._rebuild_from_template(args), **self._rebuild_from_template(kwargs))
+        results = self._rebuild_from_template(last.results)
         for tally, old, wanted in zip(tallies, before, expected_effect[0], strict=True):
             done = changed_numbers(old, tally.numbers())
             for name in wanted.keys() | done.keys():
                 if missing := wanted.get(name, 0) - done.get(name, 0):
                     tally.add(name, missing)
-        live = self._bytes()
+        live = self._live_bytes_by_device()
         layer.is_given_up = any(live[name] - memory.get(name, 0) != expected_effect[1].get(name, 0) for name in live)
         now.counted += 1
         return results
 
-    def _bytes(self) -> dict[str, int]:
+    def _live_bytes_by_device(self) -> dict[str, int]:
         return {str(device): record.live for device, record in self._memory.devices.items()}
 
-    def _made(self, recorded_result: Any) -> Any:
+    def _rebuild_from_template(self, recorded_result: Any) -> Any:
         if isinstance(recorded_result, _TensorTemplate):
             spec = recorded_result.spec
             with private.DisableTorchDispatch():
@@ -294,9 +294,9 @@ class Decoding:
             )
             return tensor
         if isinstance(recorded_result, Mapping):
-            return {name: self._made(value) for name, value in recorded_result.items()}
+            return {name: self._rebuild_from_template(value) for name, value in recorded_result.items()}
         if isinstance(recorded_result, list | tuple):
-            return type(recorded_result)(self._made(value) for value in recorded_result)
+            return type(recorded_result)(self._rebuild_from_template(value) for value in recorded_result)
         return recorded_result
 
 

@@ -55,7 +55,7 @@ class EndedData:
 
         Loaders of a program's own, and of older libraries, hand out ``None`` where there is no first batch.
         """
-        raised = list(_positions(error))
+        raised = list(_traceback_positions(error))
         for code, line in self._readers:
             lines = _innermost_loop(code, line)
             if any(where is code and at in lines for where, at in raised):
@@ -89,7 +89,7 @@ def _ended_in_generator(error: BaseException) -> bool:
     return type(error) is RuntimeError and isinstance(error.__cause__, StopIteration)
 
 
-def _positions(error: BaseException) -> Iterator[_Position]:
+def _traceback_positions(error: BaseException) -> Iterator[_Position]:
     entry = error.__traceback__
     while entry is not None:
         yield entry.tb_frame.f_code, entry.tb_lineno
@@ -97,5 +97,5 @@ def _positions(error: BaseException) -> Iterator[_Position]:
 
 
 def _raise_position(error: BaseException) -> _Position | None:
-    positions = list(_positions(error))
+    positions = list(_traceback_positions(error))
     return positions[-1] if positions else None

@@ -125,11 +125,11 @@ def _wrap_in_phase(patches: Patches, owner: Any, name: str, lifecycle: Lifecycle
     original = getattr(owner, name)
 
     @functools.wraps(original)
-    def followed(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def run_in_phase(self: Any, *args: Any, **kwargs: Any) -> Any:
         with lifecycle.during(phase, f"engine.{name}"):
             return original(self, *args, **kwargs)
 
-    patches.set(owner, name, followed)
+    patches.set(owner, name, run_in_phase)
 
 
 def _wrap_counting_as(patches: Patches, owner: Any, name: str, memory: MemoryRecord, category: str) -> None:
@@ -138,25 +138,25 @@ def _wrap_counting_as(patches: Patches, owner: Any, name: str, memory: MemoryRec
         return
 
     @functools.wraps(original)
-    def counted(*args: Any, **kwargs: Any) -> Any:
+    def call_counting_as(*args: Any, **kwargs: Any) -> Any:
         with memory.counting_as(category):
             return original(*args, **kwargs)
 
-    patches.set(owner, name, counted)
+    patches.set(owner, name, call_counting_as)
 
 
 def _wrap_outside_modules(patches: Patches, owner: Any, name: str, memory: MemoryRecord) -> None:
     original = getattr(owner, name)
 
     @functools.wraps(original)
-    def counted(*args: Any, **kwargs: Any) -> Any:
+    def call_outside_modules(*args: Any, **kwargs: Any) -> Any:
         before, memory.module = memory.module, None
         try:
             return original(*args, **kwargs)
         finally:
             memory.module = before
 
-    patches.set(owner, name, counted)
+    patches.set(owner, name, call_outside_modules)
 
 
 def _count_gathered(patches: Patches, module: Any, lifecycle: Lifecycle, modules: ModuleTracker) -> None:
@@ -170,12 +170,12 @@ def _count_gathered(patches: Patches, module: Any, lifecycle: Lifecycle, modules
     is_leaf = getattr(module, "z3_leaf_module", lambda submodule: False)
 
     @functools.wraps(fetch)
-    def fetched(coordinator: Any, submodule: Any, *args: Any, **kwargs: Any) -> Any:
+    def fetch_and_assign_owners(coordinator: Any, submodule: Any, *args: Any, **kwargs: Any) -> Any:
         result = fetch(coordinator, submodule, *args, **kwargs)
         assign_gathered_owners(submodule, modules, recurse=is_leaf(submodule))
         return result
 
-    patches.set(owner, "fetch_sub_module", fetched)
+    patches.set(owner, "fetch_sub_module", fetch_and_assign_owners)
 
 
 def _count_reduced(patches: Patches, lifecycle: Lifecycle, name: str, category: str | None, module: Any) -> None:
@@ -269,7 +269,7 @@ def _defer_registration(patches: Patches, module: Any, deferred_registrations: l
         return
 
     @functools.wraps(register)
-    def later(engine: Any, *args: Any, **kwargs: Any) -> Any:
+    def register_or_defer(engine: Any, *args: Any, **kwargs: Any) -> Any:
         caller = sys._getframe(1).f_code
         predefined = caller.co_name == "__init__" and caller.co_filename == module.__file__
         if predefined and _BACKEND not in sys.modules:
@@ -278,4 +278,4 @@ def _defer_registration(patches: Patches, module: Any, deferred_registrations: l
             return None
         return register(engine, *args, **kwargs)
 
-    patches.set(engine_class, "register_compile_pass", later)
+    patches.set(engine_class, "register_compile_pass", register_or_defer)

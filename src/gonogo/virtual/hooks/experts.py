@@ -16,7 +16,7 @@ _CHOSEN = ("moe_router_topk", "num_experts_per_tok", "num_experts_per_token", "m
 
 def experts_of(model: nn.Module, expert_parallel: int) -> Experts | None:
     """The MoE settings of the model's config; None without experts. ``expert_parallel``: ranks that share them."""
-    for config in _configs(model):
+    for config in _model_configs(model):
         count, chosen = _first_positive(config, _EXPERT_COUNT_KEYS), _first_positive(config, _CHOSEN)
         if count > 1 and chosen:
             capacity = _config_value(config, "moe_expert_capacity_factor")
@@ -33,7 +33,7 @@ def megatron_expert_parallel() -> int:
         return 1
 
 
-def _configs(model: nn.Module) -> Iterator[Any]:
+def _model_configs(model: nn.Module) -> Iterator[Any]:
     seen: set[int] = set()
     for module in model.modules():
         config = getattr(module, "config", None)

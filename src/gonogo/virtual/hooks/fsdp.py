@@ -27,32 +27,32 @@ def install(mode: VirtualMode) -> Callable[[], None]:
     """Virtualise the buffers of wrapped modules, and count gathered tensors as parameters; returns the undo."""
     patches = Patches()
 
-    def follow(file: ModuleType) -> None:
+    def patch_fsdp_init(file: ModuleType) -> None:
         owner: Any = file.FullyShardedDataParallel
         init = owner.__init__
 
         @functools.wraps(init)
-        def wrap(self: Any, module: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
+        def init_with_virtual_buffers(self: Any, module: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
             _virtualise_buffers(module, mode)
             init(self, module, *args, **kwargs)
 
-        patches.set(owner, "__init__", wrap)
+        patches.set(owner, "__init__", init_with_virtual_buffers)
 
-    def count(file: ModuleType) -> None:
+    def patch_flat_param_handle(file: ModuleType) -> None:
         owner: Any = file.FlatParamHandle
         make = owner.init_flat_param_attributes
 
         @functools.wraps(make)
-        def made(handle: Any) -> None:
+        def init_and_recategorise(handle: Any) -> None:
             make(handle)
             for name in _GATHERED_ATTRIBUTES:
                 for tensor in local_tensors(getattr(handle.flat_param, name, None)):
                     mode.memory.recategorise(tensor.cell, "parameters")
 
-        patches.set(owner, "init_flat_param_attributes", made)
+        patches.set(owner, "init_flat_param_attributes", init_and_recategorise)
 
-    patches.on_undo(after_import("torch.distributed.fsdp._flat_param", count))
-    patches.on_undo(after_import("torch.distributed.fsdp.fully_sharded_data_parallel", follow))
+    patches.on_undo(after_import("torch.distributed.fsdp._flat_param", patch_flat_param_handle))
+    patches.on_undo(after_import("torch.distributed.fsdp.fully_sharded_data_parallel", patch_fsdp_init))
     return patches.undo
 
 

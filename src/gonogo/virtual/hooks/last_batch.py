@@ -73,7 +73,7 @@ class LastBatchTracker:
 
         step = OneCycleLR.step
 
-        def followed(scheduler: Any, *args: Any, **kwargs: Any) -> None:
+        def step_and_track(scheduler: Any, *args: Any, **kwargs: Any) -> None:
             if self.schedule is None or self.schedule.scheduler() is not scheduler:
                 # the initial step of its constructor
                 self.schedule = Schedule(scheduler, self.batches, covers_all_data=not self.was_ended)
@@ -83,7 +83,7 @@ class LastBatchTracker:
             step(scheduler, *args, **kwargs)
             self.overstepped = False
 
-        patches.set(OneCycleLR, "step", followed)
+        patches.set(OneCycleLR, "step", step_and_track)
 
 
 def has_single_row_last_batch(loader: Any) -> bool:

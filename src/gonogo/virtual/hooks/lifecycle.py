@@ -178,9 +178,9 @@ class Lifecycle:
         if phase == self.phase and not self._after_save:
             return
         self._after_save = False
-        self._switch(phase)
+        self._switch_phase(phase)
 
-    def _switch(self, phase: Phase) -> None:
+    def _switch_phase(self, phase: Phase) -> None:
         for record in self.memory.devices.values():
             record.note_peak()
             record.end_phase(self.phase)
@@ -209,7 +209,7 @@ class Lifecycle:
             raise
         finally:
             self.in_evaluation -= phase == "evaluate"
-            self._switch(before)
+            self._switch_phase(before)
             self.activity = before_activity
             if phase == "save":  # what was gathered on one rank may not have been freed yet
                 self._after_save = True

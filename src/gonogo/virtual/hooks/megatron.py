@@ -47,10 +47,10 @@ def _skip_parts_of_others(patches: Patches, module: Any) -> None:
         return
 
     @functools.wraps(getattr(module, _VALIDATE_PARTS))
-    def skipped(*_args: Any, **_kwargs: Any) -> None:
+    def skip_validation(*_args: Any, **_kwargs: Any) -> None:
         VirtualTensor.virtual_mode.ledger.assume(_PARTS_ASSUMPTION)
 
-    patches.set(module, _VALIDATE_PARTS, skipped)
+    patches.set(module, _VALIDATE_PARTS, skip_validation)
 
 
 def _patch_train(patches: Patches, lifecycle: Lifecycle, module: Any) -> None:
@@ -59,7 +59,7 @@ def _patch_train(patches: Patches, lifecycle: Lifecycle, module: Any) -> None:
         return
 
     @functools.wraps(train)
-    def followed(*args: Any, **kwargs: Any) -> Any:
+    def train_until_target(*args: Any, **kwargs: Any) -> Any:
         settings = module.get_args()
         began = getattr(settings, "iteration", None) or 0
         last = getattr(settings, "train_iters", None)
@@ -72,7 +72,7 @@ def _patch_train(patches: Patches, lifecycle: Lifecycle, module: Any) -> None:
             lifecycle.expect("save")
         return train(*args, **kwargs)
 
-    patches.set(module, "train", followed)
+    patches.set(module, "train", train_until_target)
     if callable(getattr(module, _DATA_LOADERS_BUILDER, None)):
         patches.set(
             module, _DATA_LOADERS_BUILDER, _with_data_flags(getattr(module, _DATA_LOADERS_BUILDER), module.get_args)
@@ -96,7 +96,7 @@ def _with_fewer_samples(
     """
 
     @functools.wraps(original)
-    def followed(*args: Any, **kwargs: Any) -> Any:
+    def build_with_fewer_samples(*args: Any, **kwargs: Any) -> Any:
         settings = get_args()
         batch = getattr(settings, "global_batch_size", None) or 0
         consumed = max(
@@ -110,7 +110,7 @@ def _with_fewer_samples(
         assume(_INDEX_ASSUMPTION.format(wanted=f"{most:,}", made=f"{limit:,}"))
         return tuple(count if count is None else min(count, limit) for count in found)
 
-    return followed
+    return build_with_fewer_samples
 
 
 def _with_data_flags(original: Callable[..., Any], get_args: Callable[[], Any]) -> Callable[..., Any]:
@@ -121,7 +121,7 @@ def _with_data_flags(original: Callable[..., Any], get_args: Callable[[], Any]) 
     """
 
     @functools.wraps(original)
-    def followed(*args: Any, **kwargs: Any) -> Any:
+    def provide_and_set_data_flags(*args: Any, **kwargs: Any) -> Any:
         found = original(*args, **kwargs)
         settings = get_args()
         if found[0] is not None or _tensor_parallel_rank() == 0:
@@ -135,7 +135,7 @@ def _with_data_flags(original: Callable[..., Any], get_args: Callable[[], Any]) 
                 setattr(settings, name, True)
         return found
 
-    return followed
+    return provide_and_set_data_flags
 
 
 def _tensor_parallel_rank() -> int:
@@ -148,11 +148,11 @@ def _tensor_parallel_rank() -> int:
 
 def _wrap_in_phase(lifecycle: Lifecycle, phase: Any, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def followed(*args: Any, **kwargs: Any) -> Any:
+    def run_in_phase(*args: Any, **kwargs: Any) -> Any:
         with lifecycle.during(phase, f"Megatron's {original.__name__}"):
             return original(*args, **kwargs)
 
-    return followed
+    return run_in_phase
 
 
 def _count_buffers(patches: Patches, lifecycle: Lifecycle, module: Any) -> None:
@@ -162,11 +162,11 @@ def _count_buffers(patches: Patches, lifecycle: Lifecycle, module: Any) -> None:
     init = buffer.__init__
 
     @functools.wraps(init)
-    def followed(self: Any, *args: Any, **kwargs: Any) -> None:
+    def init_and_categorise(self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
         for name, category in (("param_data", "parameters"), ("grad_data", "gradients")):
             data = getattr(self, name, None)
             if isinstance(data, VirtualTensor):
                 lifecycle.memory.recategorise(data.cell, category)
 
-    patches.set(buffer, "__init__", followed)
+    patches.set(buffer, "__init__", init_and_categorise)

@@ -111,15 +111,15 @@ def install(modules: ModuleTracker) -> Callable[[], None]:
     register: Any = DistributedDataParallel.register_comm_hook
 
     @functools.wraps(register)
-    def followed(ddp: Any, state: Any, hook: Any) -> Any:
+    def register_with_owners(ddp: Any, state: Any, hook: Any) -> Any:
         @functools.wraps(hook)
-        def owning(state: Any, bucket: Any) -> Any:
+        def assign_owners_and_reduce(state: Any, bucket: Any) -> Any:
             _assign_bucket_owners(ddp, bucket, modules)
             return hook(state, bucket)
 
-        return register(ddp, state, owning)
+        return register(ddp, state, assign_owners_and_reduce)
 
-    patches.set(DistributedDataParallel, "register_comm_hook", followed)
+    patches.set(DistributedDataParallel, "register_comm_hook", register_with_owners)
     return patches.undo
 
 

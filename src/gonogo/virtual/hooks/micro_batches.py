@@ -146,7 +146,7 @@ class MicroBatches:
         if self._every() or not accumulates or "training_step" in vars(trainer):
             yield
             return
-        trainer.training_step = functools.partial(self._step, trainer, trainer.training_step)
+        trainer.training_step = functools.partial(self._training_step, trainer, trainer.training_step)
         self._known, self._is_first = None, True
         self._numbered = [
             (module, name)
@@ -160,21 +160,21 @@ class MicroBatches:
             del trainer.training_step
             self._numbered = []
 
-    def _step(self, trainer: Any, run: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
+    def _training_step(self, trainer: Any, run: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
         is_last, is_first = trainer.accelerator.sync_gradients, self._is_first
         self._is_first = is_last
         self._total += 1
         if is_first or is_last:
             if self._counted:
-                self._say()
+                self._report_omitted_micro_batches()
             return run(model, *args, **kwargs)
         reals: list[torch.Tensor] = []
         batch = _batch_signature((args, kwargs), reals)
-        before = self._state()
+        before = self._memory_state()
         known = self._known
         repeats = known is not None and self._is_repeat(known, batch, before, reals)
         if self._agree(repeats) and known is not None:  # all ranks include this one, so ``known`` is set
-            return self._count(known)
+            return self._count_without_running(known)
         self._known = None
         if batch is None:
             return run(model, *args, **kwargs)
@@ -201,7 +201,7 @@ class MicroBatches:
     def _module_numbers(self) -> list[Any]:
         return [vars(module).get(name) for module, name in self._numbered]
 
-    def _state(self) -> tuple[object, ...]:
+    def _memory_state(self) -> tuple[object, ...]:
         return tuple((str(device), record.state()) for device, record in self._memory.devices.items())
 
     def _traced(
@@ -234,7 +234,7 @@ class MicroBatches:
         step = self._life.step if ledger.made_numbers != numbers else None
         return result, _RecordedMicroBatch(batch, before, trace, loss, counts, step)
 
-    def _count(self, recorded_run: _RecordedMicroBatch) -> VirtualTensor:
+    def _count_without_running(self, recorded_run: _RecordedMicroBatch) -> VirtualTensor:
         for tally, grown in recorded_run.counts:
             for name, amount in grown.items():
                 tally.add(name, amount)
@@ -247,7 +247,7 @@ class MicroBatches:
         tensor.cell.nonnegative = loss.nonnegative
         return tensor
 
-    def _say(self) -> None:
+    def _report_omitted_micro_batches(self) -> None:
         what = _COUNTED_MICRO_BATCHES.format(counted=self._counted, total=self._total)
         self._life.cut["micro-batches"] = OmittedPart(what.en, what.zh, _NOT_RUN_REASON.en, _NOT_RUN_REASON.zh)
 

@@ -35,8 +35,8 @@ class ModuleTracker:
         """Register the hooks; returns a function that removes them."""
         hooks = torch.nn.modules.module
         self._handles = [
-            hooks.register_module_forward_pre_hook(self._enter),
-            hooks.register_module_forward_hook(self._leave, always_call=True),
+            hooks.register_module_forward_pre_hook(self._enter_module),
+            hooks.register_module_forward_hook(self._leave_module, always_call=True),
         ]
         return self._remove_hooks
 
@@ -59,7 +59,7 @@ class ModuleTracker:
         """The path of the running module (in backward, the one whose output's gradient is being used)."""
         return self.memory.module
 
-    def _enter(self, module: nn.Module, inputs: Any) -> None:
+    def _enter_module(self, module: nn.Module, inputs: Any) -> None:
         if not self.stack:
             if id(module) not in self._names:
                 self.add_root(module)
@@ -79,17 +79,17 @@ class ModuleTracker:
             if name and id(child) not in self._names:
                 self._names[id(child)] = f"{prefix}.{name}" if prefix else name
 
-    def _leave(self, module: nn.Module, inputs: Any, output: Any) -> None:
+    def _leave_module(self, module: nn.Module, inputs: Any, output: Any) -> None:
         while self.stack:
             if self.stack.pop() is module:
                 break
         node = _first_node(output)
         if node is not None:
             path = self._names.get(id(module)) or type(module).__name__
-            node.register_prehook(lambda gradients: self._in_backward(path))
+            node.register_prehook(lambda gradients: self._enter_backward(path))
         self.memory.module = self.path_of(self.stack[-1]) if self.stack else None
 
-    def _in_backward(self, path: str) -> None:
+    def _enter_backward(self, path: str) -> None:
         if not self.stack:
             self.memory.module = path
 
@@ -138,7 +138,7 @@ class ModuleTracker:
         self._watched.add(id(root))
         for parameter in root.parameters():
             if parameter.requires_grad and parameter.is_leaf:
-                parameter.register_hook(self._noting(id(parameter)))  # type: ignore[no-untyped-call]
+                parameter.register_hook(self._make_gradient_hook(id(parameter)))  # type: ignore[no-untyped-call]
                 # Up to torch 2.8, that hook doesn't run if a checkpoint recomputes an autograd.Function.
                 parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
                     lambda leaf: self.with_gradient.add(id(leaf))
@@ -148,13 +148,13 @@ class ModuleTracker:
         """Whether any of them has or had a gradient: some optimizers step within the backward."""
         return any(one.grad is not None or id(one) in self.with_gradient for one in parameters)
 
-    def _noting(self, parameter_id: int) -> Callable[[Any], None]:
-        def note(gradient: Any) -> None:
+    def _make_gradient_hook(self, parameter_id: int) -> Callable[[Any], None]:
+        def note_gradient(gradient: Any) -> None:
             self.with_gradient.add(parameter_id)
             if isinstance(gradient, VirtualTensor) and owns_storage(gradient):
                 self.memory.recategorise(gradient.cell, "gradients")
 
-        return note
+        return note_gradient
 
     def without_gradient(self, root: nn.Module) -> tuple[list[str], list[str]]:
         """Trainable parameters without gradient: (those that took part in no forward, those that did)."""

@@ -107,7 +107,7 @@ def install(assume: Assume) -> Callable[[], None]:
     """Wait for the import of DeepSpeed; returns the undo. ``assume`` is told which names were restored."""
     patches = Patches()
 
-    def restore(folder: Path) -> None:
+    def restore_missing_names(folder: Path) -> None:
         for moved in _missing_names(folder):
             patches.set(importlib.import_module(moved.module), moved.name, moved.make())
             assume(
@@ -117,7 +117,7 @@ def install(assume: Assume) -> Callable[[], None]:
             )
 
     patches.on_undo(after_import(_ACCELERATOR, _set_accelerator))
-    finder = _BeforeImportFinder(restore)
+    finder = _BeforeImportFinder(restore_missing_names)
     sys.meta_path.insert(0, finder)
     patches.on_undo(lambda: sys.meta_path.remove(finder))
     return patches.undo

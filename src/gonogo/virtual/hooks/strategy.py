@@ -108,7 +108,7 @@ def _parallel_size(state: Any, function: str) -> int:
 
 def _mesh_sizes(root: nn.Module) -> dict[str, int]:
     """Sizes by kind for a mesh with several dimensions in use, data parallelism first; else empty."""
-    meshes = {id(mesh): mesh for mesh in _meshes(root)}
+    meshes = {id(mesh): mesh for mesh in _device_meshes(root)}
     sizes: dict[str, int] = {}
     for mesh in meshes.values():
         own: dict[str, int] = {}
@@ -147,7 +147,7 @@ def _size_in_root(mesh: Any, kind: str) -> int:
     )
 
 
-def _meshes(root: nn.Module) -> Iterator[Any]:
+def _device_meshes(root: nn.Module) -> Iterator[Any]:
     for parameter in root.parameters():
         mesh = getattr(parameter, "device_mesh", None)
         if mesh is not None:

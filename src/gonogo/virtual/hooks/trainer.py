@@ -56,7 +56,7 @@ def _patch_trainer(patches: Patches, module: Any, lifecycle: Lifecycle, micro_ba
     train = module.Trainer.train
 
     @functools.wraps(train)
-    def followed(trainer: Any, *args: Any, **kwargs: Any) -> Any:
+    def train_and_track(trainer: Any, *args: Any, **kwargs: Any) -> Any:
         if not any(isinstance(c, StopWhenRehearsed) for c in trainer.callback_handler.callbacks):
             trainer.add_callback(StopWhenRehearsed)
         lifecycle.seen.arguments = trainer.args
@@ -64,11 +64,11 @@ def _patch_trainer(patches: Patches, module: Any, lifecycle: Lifecycle, micro_ba
         with lifecycle.during("init", "Trainer.train"), micro_batches.followed(trainer):
             return train(trainer, *args, **kwargs)
 
-    patches.set(module.Trainer, "train", followed)
+    patches.set(module.Trainer, "train", train_and_track)
     for name in ("evaluate", "predict"):
-        _in_phase(patches, module.Trainer, name, lifecycle, "evaluate")
+        _wrap_in_phase(patches, module.Trainer, name, lifecycle, "evaluate")
     for name in ("save_model", "_save_checkpoint"):
-        _in_phase(patches, module.Trainer, name, lifecycle, "save")
+        _wrap_in_phase(patches, module.Trainer, name, lifecycle, "save")
 
 
 def _is_on(args: Any, *names: str) -> bool:
@@ -76,12 +76,12 @@ def _is_on(args: Any, *names: str) -> bool:
     return str(getattr(value, "value", value)) != "no"
 
 
-def _in_phase(patches: Patches, owner: Any, name: str, lifecycle: Lifecycle, phase: Any) -> None:
+def _wrap_in_phase(patches: Patches, owner: Any, name: str, lifecycle: Lifecycle, phase: Any) -> None:
     original = getattr(owner, name)
 
     @functools.wraps(original)
-    def followed(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def run_in_phase(self: Any, *args: Any, **kwargs: Any) -> Any:
         with lifecycle.during(phase, f"{owner.__name__}.{name}"):
             return original(self, *args, **kwargs)
 
-    patches.set(owner, name, followed)
+    patches.set(owner, name, run_in_phase)

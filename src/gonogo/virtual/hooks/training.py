@@ -160,7 +160,7 @@ def _count_gradients(lifecycle: Lifecycle, modules: ModuleTracker) -> None:
 def _follow_optimizers(patches: Patches, lifecycle: Lifecycle, modules: ModuleTracker) -> None:
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-    def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+    def before_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> None:
         if not lifecycle.has_engine:
             lifecycle.enter("step")
         assign_state_owners(optimizer, lifecycle.memory)
@@ -169,7 +169,7 @@ def _follow_optimizers(patches: Patches, lifecycle: Lifecycle, modules: ModuleTr
             optimizer, has_gradients=has_closure or modules.has_any_gradient(_optimizer_parameters(optimizer))
         )
 
-    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+    def after_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> None:
         categorise_optimizer_states(optimizer, lifecycle)
         assign_state_owners(optimizer, lifecycle.memory)
         lifecycle.seen.after_step(optimizer)
@@ -179,13 +179,13 @@ def _follow_optimizers(patches: Patches, lifecycle: Lifecycle, modules: ModuleTr
     made = torch.optim.Optimizer.__init__
 
     @functools.wraps(made)
-    def followed(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+    def init_optimizer(optimizer: Any, *args: Any, **kwargs: Any) -> None:
         lifecycle.has_optimizer = True
         made(optimizer, *args, **kwargs)
 
-    patches.set(torch.optim.Optimizer, "__init__", followed)
-    patches.on_undo(register_optimizer_step_pre_hook(before).remove)
-    patches.on_undo(register_optimizer_step_post_hook(after).remove)
+    patches.set(torch.optim.Optimizer, "__init__", init_optimizer)
+    patches.on_undo(register_optimizer_step_pre_hook(before_optimizer_step).remove)
+    patches.on_undo(register_optimizer_step_post_hook(after_optimizer_step).remove)
 
 
 def _optimizer_parameters(optimizer: Any) -> Iterator[torch.Tensor]:
@@ -205,7 +205,7 @@ def _make_parameters_virtual(patches: Patches, mode: VirtualMode) -> None:
     """Make parameters virtual from the start, with unknown values, since nothing may depend on them."""
     original = nn.Parameter.__new__
 
-    def new(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:
+    def new_parameter(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:
         restore_gc_thresholds()
         if type(data) is torch.Tensor and data.device.type == "cpu" and not InternalWork.now:
             data = mode.virtualise(data)
@@ -217,7 +217,7 @@ def _make_parameters_virtual(patches: Patches, mode: VirtualMode) -> None:
             mode.memory.recategorise(parameter.cell, "parameters")
         return parameter
 
-    patches.set(nn.Parameter, "__new__", staticmethod(new))
+    patches.set(nn.Parameter, "__new__", staticmethod(new_parameter))
     is_one = private.parameter_instance_check()
     if is_one is not None:
         patches.set(type(nn.Parameter), "__instancecheck__", is_one)
@@ -238,11 +238,11 @@ def _follow_data(patches: Patches, lifecycle: Lifecycle, mode: VirtualMode) -> N
     _follow_loader(patches, DataLoader, _SingleProcessDataLoaderIter, lifecycle, mode)
     patches.set(nn.Module, "train", followed_train)
 
-    def stateful(module: Any) -> None:  # replaces DataLoader's iteration by its own
+    def patch_stateful_loader(module: Any) -> None:  # replaces DataLoader's iteration by its own
         owner = module.StatefulDataLoader
         _follow_loader(patches, owner, owner._get_iterator, lifecycle, mode)
 
-    patches.on_undo(after_import("torchdata.stateful_dataloader.stateful_dataloader", stateful))
+    patches.on_undo(after_import("torchdata.stateful_dataloader.stateful_dataloader", patch_stateful_loader))
     follow_wrappers(patches, lifecycle)
 
 
@@ -251,7 +251,7 @@ def _follow_loader(
 ) -> None:
     original = owner.__iter__
 
-    def iterate(loader: Any) -> Any:
+    def make_batch_iterator(loader: Any) -> Any:
         if lifecycle.on_loader is not None and not lifecycle.model_in_eval_mode and torch.is_grad_enabled():
             lifecycle.empty_pass = lifecycle.empty_pass or has_no_batches(loader)
             lifecycle.on_loader(loader)
@@ -265,7 +265,7 @@ def _follow_loader(
         lifecycle.empty_pass = lifecycle.empty_pass or count == 0
         return count
 
-    patches.set(owner, "__iter__", iterate)
+    patches.set(owner, "__iter__", make_batch_iterator)
     patches.set(owner, "__len__", length)
     patches.set(owner, "_get_iterator", lambda loader: in_this_process(loader, make_iterator, mode))
 
@@ -373,7 +373,7 @@ class BatchIterator:
             ):
                 self._growth.extend(self._evaluation_batches_left())
                 self._record_skipped(_SKIPPED_EVALUATION_BATCHES)
-                raise self._end()
+                raise self._end_iteration()
             self._growth.note()
         elif (
             life.enough
@@ -386,10 +386,10 @@ class BatchIterator:
             if not (self._reads_other_data() if self._given else life.should_repeat_data(anew=anew)):
                 self._record_unread()
                 life.read_beyond = None
-                raise self._end()
+                raise self._end_iteration()
         before, life.activity = life.activity, "reading data"
         try:
-            batch = self._ahead.pop(0) if self._ahead else self._read()
+            batch = self._ahead.pop(0) if self._ahead else self._read_batch()
         except StopIteration:
             life.empty_pass = life.empty_pass or not (self._given or life.step or evaluating)
             raise
@@ -414,7 +414,7 @@ class BatchIterator:
             life.on_batch(given)
         return given
 
-    def _read(self) -> Any:
+    def _read_batch(self) -> Any:
         began = time.process_time(), time.monotonic()
         with real_data():
             batch = next(self._iterator)
@@ -424,7 +424,7 @@ class BatchIterator:
             self._seconds[1] += time.monotonic() - began[1]
         return batch
 
-    def _end(self) -> StopIteration:
+    def _end_iteration(self) -> StopIteration:
         if self._life.data_ended is None and self._batches_left(1):
             self._life.end_data(self._given)
         return self._life.end.end(self._given)

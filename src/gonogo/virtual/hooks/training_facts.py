@@ -93,7 +93,7 @@ class TrainingFacts:
         self.optimizer = type(optimizer).__name__
         self.masters = Counter()
         for tensor in _optimizer_tensors(optimizer):
-            self.masters[_dtype(tensor)] += tensor.numel()
+            self.masters[_dtype_name(tensor)] += tensor.numel()
 
     def after_step(self, optimizer: Any) -> None:
         """Record the devices of an optimizer's states. ZeRO steps its sub-groups one by one."""
@@ -151,7 +151,7 @@ def _names_by_count(counts: Counter[str]) -> tuple[str, ...]:
     return tuple(name for name, count in counts.most_common() if count)
 
 
-def _dtype(tensor: torch.Tensor) -> str:
+def _dtype_name(tensor: torch.Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
@@ -211,7 +211,7 @@ def _weight_statistics(root: nn.Module) -> tuple[Counter[str], Counter[str], int
     flattened = _flat_parameter_counts(root)
     for parameter in root.parameters():
         whole = flattened.get(id(parameter)) or _full_numel(parameter)
-        dtypes[_dtype(parameter)] += whole
+        dtypes[_dtype_name(parameter)] += whole
         trainable += whole if parameter.requires_grad else 0
         quantized += whole if _is_quantized(parameter) else 0
         kept = getattr(parameter, "ds_tensor", None)
@@ -282,7 +282,7 @@ def _unquantized_modules(root: nn.Module, model: Any) -> tuple[Unquantized, ...]
         left = parameter.dim() > 1 and parameter.is_floating_point() and not parameter.requires_grad
         meant = id(parameter) in skipped or any(part in name for part in spared)
         if left and not meant and not _is_quantized(parameter):
-            sizes[(generalize_indices(name.removeprefix("module.")), _dtype(parameter))] += _full_numel(parameter)
+            sizes[(generalize_indices(name.removeprefix("module.")), _dtype_name(parameter))] += _full_numel(parameter)
     return tuple(Unquantized(*key, count) for key, count in sizes.most_common(_MAX_UNQUANTIZED_SHOWN))
 
 

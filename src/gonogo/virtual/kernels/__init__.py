@@ -72,11 +72,11 @@ class _MissingKernel:
         if function.startswith("__"):
             raise AttributeError(function)
 
-        def refuse(*args: Any, **kwargs: Any) -> Any:
+        def raise_unsupported_kernel(*args: Any, **kwargs: Any) -> Any:
             why = _UNSUPPORTED_KERNEL_REASON.format(setting=_SETTING_HINTS.get(self._name, ""))
             raise self._unsupported(f"deepspeed.{self._name}.{function}", why)
 
-        return refuse
+        return raise_unsupported_kernel
 
 
 def install(
@@ -107,7 +107,7 @@ def install(
     }
     modules: dict[str, Any] = {}
 
-    def load(builder: Any, verbose: bool = False) -> Any:
+    def load_kernel_module(builder: Any, verbose: bool = False) -> Any:
         name = builder.name
         if name not in modules:
             make = makers.get(name)
@@ -118,7 +118,7 @@ def install(
 
     def patch_builders(module: ModuleType) -> None:
         base = module.OpBuilder
-        own = {"load": load, "is_compatible": lambda builder, verbose=False: True}
+        own = {"load": load_kernel_module, "is_compatible": lambda builder, verbose=False: True}
 
         def init_subclass(cls: type, /, **kwargs: Any) -> None:
             """Replace the loader and compatibility check (libaio, a compiler…) that a builder overrides."""
@@ -126,7 +126,7 @@ def install(
                 if name in vars(cls):
                     kernels.patches.set(cls, name, function)
 
-        for cls in _descendants(base):
+        for cls in _all_subclasses(base):
             init_subclass(cls)
         for name, function in own.items():
             kernels.patches.set(base, name, function)
@@ -140,9 +140,9 @@ def install(
     return kernels
 
 
-def _descendants(cls: type) -> list[type]:
+def _all_subclasses(cls: type) -> list[type]:
     children: list[type] = cls.__subclasses__()
-    return [found for child in children for found in (child, *_descendants(child))]
+    return [found for child in children for found in (child, *_all_subclasses(child))]
 
 
 def _cuda_version() -> tuple[int, int]:
@@ -151,7 +151,7 @@ def _cuda_version() -> tuple[int, int]:
 
 
 def _refuse_extensions(patches: Patches, unsupported: Unsupported) -> Callable[[ModuleType], None]:
-    def refuse(module: ModuleType) -> None:
+    def refuse_compilation(module: ModuleType) -> None:
         for function in ("load", "load_inline"):
 
             def compile_nothing(name: str, *args: Any, _function: str = function, **kwargs: Any) -> Any:
@@ -159,4 +159,4 @@ def _refuse_extensions(patches: Patches, unsupported: Unsupported) -> Callable[[
 
             patches.set(module, function, compile_nothing)
 
-    return refuse
+    return refuse_compilation

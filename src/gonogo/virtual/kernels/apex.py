@@ -36,7 +36,7 @@ Assume = Callable[[Text], object]
 def install(patches: Patches, written: Written, assume: Assume, count_flops: Computed = ignore_flops) -> None:
     """Make the modules importable; the first call is recorded as an assumption."""
     for name in _SOFTMAX_MODULES:
-        patches.item(sys.modules, name, _softmax(name, written, assume))
+        patches.item(sys.modules, name, _make_softmax_module(name, written, assume))
     made = (_fast_layer_norm(written, assume), _layer_norm(written, assume))
     for module in (_weight_gradients(written, assume, count_flops), *made):
         patches.item(sys.modules, module.__name__, module)
@@ -55,7 +55,7 @@ class _ApexFinder:
         return PathFinder.find_spec(name, [_STAND_INS_PATH])
 
 
-def _softmax(name: str, mark_written: Written, assume: Assume) -> ModuleType:
+def _make_softmax_module(name: str, mark_written: Written, assume: Assume) -> ModuleType:
     def forward(inputs: torch.Tensor, *mask_and_scale: Any) -> torch.Tensor:
         assume(_SOFTMAX_ASSUMPTION)
         if inputs.dtype not in (torch.float16, torch.bfloat16):
@@ -79,7 +79,7 @@ def _batches_per_block(queries: int, keys: int, batches: int, num_heads: int) ->
 
 
 def _weight_gradients(mark_written: Written, assume: Assume, count_flops: Computed) -> ModuleType:
-    def accumulate(inputs: torch.Tensor, gradient: torch.Tensor, main_grad: torch.Tensor) -> None:
+    def accumulate_weight_gradient(inputs: torch.Tensor, gradient: torch.Tensor, main_grad: torch.Tensor) -> None:
         assume(_PRODUCTS)
         for tensor in (inputs, gradient, main_grad):
             check(on_accelerator(tensor), f"Expected a CUDA tensor, but got a tensor on {tensor.device}")
@@ -90,11 +90,11 @@ def _weight_gradients(mark_written: Written, assume: Assume, count_flops: Comput
         mark_written(main_grad)
 
     module = ModuleType("fused_weight_gradient_mlp_cuda")
-    module.wgrad_gemm_accum_fp32 = module.wgrad_gemm_accum_fp16 = accumulate  # type: ignore[attr-defined]
+    module.wgrad_gemm_accum_fp32 = module.wgrad_gemm_accum_fp16 = accumulate_weight_gradient  # type: ignore[attr-defined]
     return module
 
 
-def _statistics(rows: int, like: torch.Tensor, mark_written: Written) -> tuple[torch.Tensor, torch.Tensor]:
+def _empty_statistics(rows: int, like: torch.Tensor, mark_written: Written) -> tuple[torch.Tensor, torch.Tensor]:
     found = [torch.empty(rows, dtype=torch.float32, device=like.device) for _ in range(2)]
     for tensor in found:
         mark_written(tensor)
@@ -106,7 +106,7 @@ def _fast_layer_norm(mark_written: Written, assume: Assume) -> ModuleType:
         assume(_NORM_ASSUMPTION)
         check(x.dim() == 2 and on_accelerator(x), "x must be a two-dimensional CUDA tensor")
         check(gamma.numel() == x.shape[1] == beta.numel(), "gamma and beta must have the hidden size")
-        return torch.empty_like(x), *_statistics(x.shape[0], x, mark_written)
+        return torch.empty_like(x), *_empty_statistics(x.shape[0], x, mark_written)
 
     def ln_bwd(
         dy: torch.Tensor, x: torch.Tensor, mean: Any, deviation: torch.Tensor, gamma: torch.Tensor, *rest: Any
@@ -126,7 +126,7 @@ def _layer_norm(mark_written: Written, assume: Assume) -> ModuleType:
     ) -> tuple[Any, ...]:
         assume(_NORM_ASSUMPTION)
         check(on_accelerator(inputs), "input must be a CUDA tensor")
-        return torch.empty_like(inputs), *_statistics(inputs.numel() // weight.numel(), inputs, mark_written)
+        return torch.empty_like(inputs), *_empty_statistics(inputs.numel() // weight.numel(), inputs, mark_written)
 
     def backward_affine(
         gradient: torch.Tensor, mean: Any, deviation: torch.Tensor, kept: torch.Tensor, shape: Any,

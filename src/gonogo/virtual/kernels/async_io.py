@@ -117,7 +117,7 @@ class Handle(PinHandle):
             return -1
         self._traffic.read_bytes += nbytes
         self._written(buffer)
-        return self._started(async_)
+        return self._wait_unless_async(async_)
 
     def pwrite(
         self, buffer: torch.Tensor, filename: Any, validate: bool = False, async_: bool = False, file_offset: int = 0
@@ -128,7 +128,7 @@ class Handle(PinHandle):
             return -1
         self._traffic.written_bytes += nbytes
         self._traffic.files[path] = max(self._traffic.files.get(path, 0), file_offset + nbytes)
-        return self._started(async_)
+        return self._wait_unless_async(async_)
 
     def read(self, buffer: torch.Tensor, filename: Any, validate: bool = False, file_offset: int = 0) -> int:
         """Read without parallelism; returns 0, or -1 on an error."""
@@ -175,6 +175,6 @@ class Handle(PinHandle):
         """GDS: unregister a tensor."""
         return True
 
-    def _started(self, is_async: bool) -> int:
+    def _wait_unless_async(self, is_async: bool) -> int:
         self._pending += 1
         return 0 if is_async else self.wait()

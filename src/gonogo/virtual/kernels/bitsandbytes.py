@@ -48,12 +48,12 @@ class _Library:
         if _CPU_FUNCTION_MARKER in name:
             return getattr(self._real, name)
 
-        def launch(*args: Any) -> int:
+        def launch_kernel(*args: Any) -> int:
             self._assume(LIBRARY)
             return 0
 
-        self.__dict__[name] = launch
-        return launch
+        self.__dict__[name] = launch_kernel
+        return launch_kernel
 
     def __getitem__(self, name: str) -> Any:
         return getattr(self, name)
@@ -80,17 +80,17 @@ def install(patches: Patches, namespaces: dict[str, Any], written: Written, assu
     def note_implementations(module: ModuleType) -> None:
         register = module.register_kernel
 
-        def noting(operator: str, device: str, function: Any = None) -> Any:
-            def note(function: Any) -> Any:
+        def register_and_note_kernel(operator: str, device: str, function: Any = None) -> Any:
+            def note_implementation(function: Any) -> Any:
                 if device == "cuda" or (device == "default" and operator not in implementations):
                     implementations[operator] = function
                 return register(operator, device)(function)
 
-            return note if function is None else note(function)
+            return note_implementation if function is None else note_implementation(function)
 
-        patches.set(module, "register_kernel", noting)
+        patches.set(module, "register_kernel", register_and_note_kernel)
 
-    def handle(mode: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    def handle_operator(mode: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         operands = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
         if not any(isinstance(value, VirtualTensor) for value in operands):
             return func(*args, **kwargs)
@@ -122,7 +122,7 @@ def install(patches: Patches, namespaces: dict[str, Any], written: Written, assu
         patches.set(module, "get_paged", get_paged)
 
     logging.getLogger("bitsandbytes.cextension").disabled = True  # it would warn that the library is missing
-    patches.item(namespaces, "bitsandbytes", handle)
+    patches.item(namespaces, "bitsandbytes", handle_operator)
     patches.on_undo(after_import("bitsandbytes.cuda_setup.main", replace_setup))
     patches.on_undo(after_import("bitsandbytes.cextension", replace_library))
     patches.on_undo(after_import("bitsandbytes._ops", note_implementations))

@@ -40,24 +40,24 @@ class _CpuOptimizer:
         self._created: set[int] = set()
         name, step = self.kernel.lower(), f"optimizer_id {self.numbers} params grads {' '.join(self.states)}"
         functions: list[tuple[str, str, Callable[..., Any]]] = [
-            (f"create_{name}", f"optimizer_id {self.options} should_log=False", self._create),
-            (f"destroy_{name}", "optimizer_id", self._destroy),
-            (f"{name}_update", step, self._step),
+            (f"create_{name}", f"optimizer_id {self.options} should_log=False", self._create_optimizer),
+            (f"destroy_{name}", "optimizer_id", self._destroy_optimizer),
+            (f"{name}_update", step, self._update_parameters),
             (f"{name}_update_copy", f"{step} device_params", self._step_and_copy),
             *([("adam_rollback", step, self._rollback)] if name == "adam" else []),
         ]
         for function, words, run in functions:
             setattr(self, function, with_signature(words, run))
 
-    def _create(self, optimizer_id: int, **options: object) -> int:
+    def _create_optimizer(self, optimizer_id: int, **options: object) -> int:
         self._created.add(optimizer_id)
         return 0
 
-    def _destroy(self, optimizer_id: int) -> int:
+    def _destroy_optimizer(self, optimizer_id: int) -> int:
         self._created.discard(optimizer_id)
         return 0
 
-    def _step(self, optimizer_id: int, params: torch.Tensor, grads: torch.Tensor, **others: Any) -> int:
+    def _update_parameters(self, optimizer_id: int, params: torch.Tensor, grads: torch.Tensor, **others: Any) -> int:
         states = {name: others[name] for name in self.states}
         check(optimizer_id in self._created, f"{self.kernel} optimizer #{optimizer_id} was not created")
         check_in_host_memory(f"DeepSpeedCPU{self.kernel}", params=params, grads=grads, **states)
@@ -77,7 +77,7 @@ class _CpuOptimizer:
     def _step_and_copy(self, optimizer_id: int, device_params: torch.Tensor, **others: Any) -> int:
         """A step that also copies the parameters to the device; up to DeepSpeed 0.14.2."""
         check_in_device_memory(f"DeepSpeedCPU{self.kernel}", device_params=device_params)
-        result = self._step(optimizer_id, **others)
+        result = self._update_parameters(optimizer_id, **others)
         self._written(device_params)
         return result
 
@@ -85,7 +85,7 @@ class _CpuOptimizer:
         """``ds_adam_rollback``, which only Adam has: float32 only, else returns -1."""
         if any(others[name].dtype != torch.float32 for name in ("params", "grads", *self.states)):
             return -1
-        return self._step(optimizer_id, **others)
+        return self._update_parameters(optimizer_id, **others)
 
 
 class CpuAdam(_CpuOptimizer):

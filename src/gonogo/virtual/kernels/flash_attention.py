@@ -58,7 +58,7 @@ class FlashAttention(ModuleType):
         generator: Any = None,
     ) -> list[torch.Tensor]:
         """``mha_fwd``: [out, softmax_lse, p, rng_state]."""
-        self._check(q, k, v, softcap, p_dropout)
+        self._check_inputs(q, k, v, softcap, p_dropout)
         batch, length_q, heads, size = q.shape
         length_k, heads_k = k.shape[1], k.shape[2]
         check(batch > 0, "batch size must be positive")
@@ -66,7 +66,9 @@ class FlashAttention(ModuleType):
         _check_shape("v", v, (batch, length_k, heads_k, size))
         self._count(q, k, v, [(length_q, length_k)] * batch, is_causal)
         kept = (batch, heads, _round_up(length_q, _BLOCK_ROWS), _round_up(length_k, _BLOCK_ROWS))
-        return self._forward(q, out, (batch, heads, length_q), kept if return_softmax and p_dropout > 0 else (0,))
+        return self._allocate_forward_outputs(
+            q, out, (batch, heads, length_q), kept if return_softmax and p_dropout > 0 else (0,)
+        )
 
     def varlen_fwd(
         self,
@@ -93,7 +95,7 @@ class FlashAttention(ModuleType):
         generator: Any = None,
     ) -> list[torch.Tensor]:
         """``mha_varlen_fwd``: packed sequences of different lengths."""
-        self._check(q, k, v, softcap, p_dropout)
+        self._check_inputs(q, k, v, softcap, p_dropout)
         total_q, heads, size = q.shape
         if block_table is None:
             _check_shape("k", k, (k.shape[0], k.shape[1], size))
@@ -101,7 +103,9 @@ class FlashAttention(ModuleType):
         batch = _check_lengths(cu_seqlens_q, cu_seqlens_k)
         self._count(q, k, v, lengths_by_sequence(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k), is_causal)
         kept = (batch, heads, _round_up(max_seqlen_q, _BLOCK_ROWS), _round_up(max_seqlen_k, _BLOCK_ROWS))
-        return self._forward(q, out, (heads, total_q), kept if return_softmax and p_dropout > 0 else (0,))
+        return self._allocate_forward_outputs(
+            q, out, (heads, total_q), kept if return_softmax and p_dropout > 0 else (0,)
+        )
 
     def bwd(
         self,
@@ -126,13 +130,13 @@ class FlashAttention(ModuleType):
         rng_state: torch.Tensor | None = None,
     ) -> list[torch.Tensor]:
         """``mha_bwd``: [dq, dk, dv, softmax_d]."""
-        self._check(q, k, v, softcap, p_dropout)
+        self._check_inputs(q, k, v, softcap, p_dropout)
         batch, length, heads, size = q.shape
         rows = _round_up(length, _BLOCK_ROWS)
         self._count(q, k, v, [(length, k.shape[1])] * batch, is_causal, backward=True)
         expanded = (batch, k.shape[1], heads, size)
         accumulated = (batch, rows, heads, _rounded_size(size))
-        return self._backward(q, k, v, (dq, dk, dv), (batch, heads, rows), accumulated, expanded)
+        return self._allocate_gradients(q, k, v, (dq, dk, dv), (batch, heads, rows), accumulated, expanded)
 
     def varlen_bwd(
         self,
@@ -162,25 +166,29 @@ class FlashAttention(ModuleType):
         rng_state: torch.Tensor | None = None,
     ) -> list[torch.Tensor]:
         """``mha_varlen_bwd``."""
-        self._check(q, k, v, softcap, p_dropout)
+        self._check_inputs(q, k, v, softcap, p_dropout)
         total, heads, size = q.shape
         rows = total + _BLOCK_ROWS * _check_lengths(cu_seqlens_q, cu_seqlens_k)
         lengths = lengths_by_sequence(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
         self._count(q, k, v, lengths, is_causal, backward=True)
         expanded = (k.shape[0], heads, size)
-        return self._backward(q, k, v, (dq, dk, dv), (heads, rows), (rows, heads, _rounded_size(size)), expanded)
+        return self._allocate_gradients(
+            q, k, v, (dq, dk, dv), (heads, rows), (rows, heads, _rounded_size(size)), expanded
+        )
 
     def fwd_kvcache(
         self, q: torch.Tensor, kcache: torch.Tensor, vcache: torch.Tensor, *others: Any, out: torch.Tensor | None = None
     ) -> list[torch.Tensor]:
         """``mha_fwd_kvcache``: [out, softmax_lse]; new keys and values are written to the caches."""
-        self._check(q, kcache, vcache, 0.0, 0.0)
+        self._check_inputs(q, kcache, vcache, 0.0, 0.0)
         self._count(q, kcache, vcache, [(q.shape[1], kcache.shape[1])] * q.shape[0], False)
         self._written(kcache)
         self._written(vcache)
-        return self._forward(q, out, (q.shape[0], q.shape[2], q.shape[1]), (0,))[:2]
+        return self._allocate_forward_outputs(q, out, (q.shape[0], q.shape[2], q.shape[1]), (0,))[:2]
 
-    def _check(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, softcap: float, p_dropout: float) -> None:
+    def _check_inputs(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, softcap: float, p_dropout: float
+    ) -> None:
         self._assume(self._assumed)
         check(self._capability >= (8, 0), "FlashAttention only supports Ampere GPUs or newer.")
         check(q.dtype in (torch.float16, torch.bfloat16), "FlashAttention only support fp16 and bf16 data type")
@@ -204,7 +212,7 @@ class FlashAttention(ModuleType):
         done = CAUSAL_SHARE if is_causal else 1.0
         self._computed(flops, *(q, k, v, q) * (1 + backward), kind="attention", done=done)
 
-    def _forward(
+    def _allocate_forward_outputs(
         self, q: torch.Tensor, out: torch.Tensor | None, lse_shape: Sequence[int], p_shape: Sequence[int]
     ) -> list[torch.Tensor]:
         if out is None:
@@ -214,7 +222,7 @@ class FlashAttention(ModuleType):
         state = torch.empty(2, dtype=torch.int64, device=q.device)
         return self._mark_written(out, lse, p, state)
 
-    def _backward(
+    def _allocate_gradients(
         self,
         q: torch.Tensor,
         k: torch.Tensor,

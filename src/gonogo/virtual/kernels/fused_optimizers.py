@@ -23,9 +23,9 @@ class _MultiTensor:
     def __init__(self, written: Written) -> None:
         self._written = written
         words = f"chunk_size noop_flag tensor_lists {self.numbers}"
-        setattr(self, f"multi_tensor_{self.kernel}", with_signature(words, self._run))
+        setattr(self, f"multi_tensor_{self.kernel}", with_signature(words, self._run_multi_tensor))
 
-    def _run(self, noop_flag: torch.Tensor, tensor_lists: TensorLists, **numbers: object) -> None:
+    def _run_multi_tensor(self, noop_flag: torch.Tensor, tensor_lists: TensorLists, **numbers: object) -> None:
         check_multi_tensor(tensor_lists, self.lists, self.kernel)
         check(noop_flag.dtype == torch.int32, f"expected scalar type Int but found {scalar_type(noop_flag)}")
         for tensors in tensor_lists[1:]:
@@ -54,10 +54,10 @@ class FusedLamb:
         self._written = written
         self.lamb = with_signature(
             "p p_copy m v g lr beta1 beta2 max_coeff min_coeff eps grad_scale step mode bias_correction decay",
-            self._run,
+            self._run_lamb,
         )
 
-    def _run(
+    def _run_lamb(
         self, p: torch.Tensor, p_copy: torch.Tensor, m: torch.Tensor, v: torch.Tensor, g: torch.Tensor, **numbers: float
     ) -> torch.Tensor:
         """Run one step; returns the layer's coefficient, one element on the device."""

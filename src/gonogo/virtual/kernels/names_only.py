@@ -37,11 +37,11 @@ class UnimplementedClass(type):
 def unimplemented_function(name: str, reason: Text) -> Callable[..., Any]:
     """A function that raises UnsupportedOperator with its full name."""
 
-    def unimplemented(*args: Any, **kwargs: Any) -> Any:
+    def raise_unsupported(*args: Any, **kwargs: Any) -> Any:
         raise UnsupportedOperator(name, reason)
 
-    unimplemented.__name__ = name.rpartition(".")[2]
-    return unimplemented
+    raise_unsupported.__name__ = name.rpartition(".")[2]
+    return raise_unsupported
 
 
 class NamesOnlyFinder:

@@ -48,13 +48,13 @@ class Quantizer:
         self, quantized: torch.Tensor, params: torch.Tensor, groups: int, num_bits: int, quant_type: Any
     ) -> torch.Tensor:
         """Dequantize to float16."""
-        return self._expanded(quantized, params, num_bits, torch.float16)
+        return self._allocate_dequantized(quantized, params, num_bits, torch.float16)
 
     def dequantize_fp32(
         self, quantized: torch.Tensor, params: torch.Tensor, groups: int, num_bits: int, quant_type: Any
     ) -> torch.Tensor:
         """Dequantize to float32."""
-        return self._expanded(quantized, params, num_bits, torch.float32)
+        return self._allocate_dequantized(quantized, params, num_bits, torch.float32)
 
     def dequantize_int4_to_half_experimental(
         self, data: torch.Tensor, scale: torch.Tensor, minimum: torch.Tensor, num_group: int, group_size: int
@@ -119,7 +119,7 @@ class Quantizer:
         scales = torch.empty((groups, _scales_per_group(kind)), dtype=torch.float32, device=like.device)
         return [torch.empty(shape, dtype=torch.int8, device=like.device), scales]
 
-    def _expanded(
+    def _allocate_dequantized(
         self, quantized: torch.Tensor, params: torch.Tensor, num_bits: int, dtype: torch.dtype
     ) -> torch.Tensor:
         check_in_device_memory("quantizer.dequantize", quantized_data=quantized, params=params)
@@ -131,12 +131,12 @@ class Quantizer:
         if not name.startswith(("ds_quantize", "ds_sr_quantize")):
             raise AttributeError(name)
 
-        def in_place(vals: torch.Tensor, groups: int, bits: int) -> torch.Tensor:
+        def quantize_in_place(vals: torch.Tensor, groups: int, bits: int) -> torch.Tensor:
             check_in_device_memory(f"quantizer.{name}", vals=vals)
             self._written(vals)
             return vals
 
-        return in_place
+        return quantize_in_place
 
 
 class FpQuantizer:

@@ -53,17 +53,22 @@ def install(patches: Patches, assume: Callable[[Text], object]) -> None:
 
 
 def _patch_functions(patches: Patches, module: ModuleType, assume: Callable[[Text], object]) -> None:
-    for name, own in (("load", _load), ("load_with_torchcodec", _load), ("save", _save), ("info", _info)):
+    for name, own in (
+        ("load", _load_wav),
+        ("load_with_torchcodec", _load_wav),
+        ("save", _save_wav),
+        ("info", _wav_info),
+    ):
         original = getattr(module, name, None)
         if original is not None:
-            patches.set(module, name, _with_fallback(original, functools.partial(own, module), assume))
+            patches.set(module, name, _wrap_with_fallback(original, functools.partial(own, module), assume))
 
 
-def _with_fallback(
+def _wrap_with_fallback(
     original: Callable[..., Any], replacement: Callable[..., Any], assume: Callable[[Text], object]
 ) -> Any:
     @functools.wraps(original)
-    def called(*args: Any, **kwargs: Any) -> Any:
+    def call_or_fall_back(*args: Any, **kwargs: Any) -> Any:
         try:
             return original(*args, **kwargs)
         except (ImportError, OSError, RuntimeError, AttributeError, NotImplementedError) as error:
@@ -75,7 +80,7 @@ def _with_fallback(
             assume(_AUDIO_DECODERS_ASSUMPTION)
             return answer
 
-    return called
+    return call_or_fall_back
 
 
 def _is_not_installed(error: Exception) -> bool:
@@ -83,7 +88,7 @@ def _is_not_installed(error: Exception) -> bool:
     return isinstance(error, ImportError) and find_spec("torchcodec") is None and "torchcodec" in str(error).lower()
 
 
-def _load(
+def _load_wav(
     module: Any, uri: Any, frame_offset: int = 0, num_frames: int = -1, normalize: bool = True,
     channels_first: bool = True, *_: Any, **__: Any,
 ) -> Any:  # fmt: skip
@@ -97,7 +102,7 @@ def _load(
         return (samples if channels_first else samples.t()).contiguous(), sound.rate
 
 
-def _info(module: Any, uri: Any, *_: Any, **__: Any) -> Any:
+def _wav_info(module: Any, uri: Any, *_: Any, **__: Any) -> Any:
     with private.modes_off():
         sound = read_wav(_bytes_of(uri))
     if sound is None or not hasattr(module, "AudioMetaData"):
@@ -107,7 +112,7 @@ def _info(module: Any, uri: Any, *_: Any, **__: Any) -> Any:
     return module.AudioMetaData(sound.rate, frames, channels, sound.bits, encoding)
 
 
-def _save(
+def _save_wav(
     module: Any, uri: Any, src: torch.Tensor, sample_rate: int, channels_first: bool = True, *_: Any, **__: Any
 ) -> Any:
     if not isinstance(uri, str | os.PathLike) or not os.fspath(uri).lower().endswith(".wav"):

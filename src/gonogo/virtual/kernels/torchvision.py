@@ -37,7 +37,7 @@ _MODE_BY_CHANNELS = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 def install(patches: Patches, assume: Callable[[Text], object]) -> None:
     """Define the operators and an image reader, if torchvision's own library does not load."""
 
-    def define(extension: ModuleType) -> None:
+    def register_torchvision_ops(extension: ModuleType) -> None:
         if extension._has_ops() or hasattr(torch.ops.torchvision, "nms"):
             return
         library: Any = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
@@ -45,7 +45,7 @@ def install(patches: Patches, assume: Callable[[Text], object]) -> None:
             library.define(operator)
         patches.on_undo(functools.partial(private.unregister_library, library))
 
-    patches.on_undo(after_import("torchvision.extension", define))
+    patches.on_undo(after_import("torchvision.extension", register_torchvision_ops))
     patches.on_undo(after_import("torchvision.io.image", lambda module: _decode_with_pillow(patches, module, assume)))
 
 
@@ -53,15 +53,15 @@ def _decode_with_pillow(patches: Patches, module: ModuleType, assume: Callable[[
     if hasattr(torch.ops.image, "decode_png") or find_spec("PIL") is None:
         return
 
-    def decode(data: Any, mode: Any = 0, *_: Any, device: Any = "cpu", **__: Any) -> Any:
+    def decode_image(data: Any, mode: Any = 0, *_: Any, device: Any = "cpu", **__: Any) -> Any:
         if isinstance(data, list | tuple):
-            return [decode(one, mode, device=device) for one in data]
+            return [decode_image(one, mode, device=device) for one in data]
         assume(_IMAGE_READERS_ASSUMPTION)
         with private.modes_off():
             picture = _decode_image(_real_values(data, torch.zeros(0, dtype=torch.uint8)), _read_mode_number(mode))
         return picture if str(device) == "cpu" else picture.to(device)
 
-    def encode(picture: Any, *_: Any, format: str = "PNG", **options: Any) -> Any:
+    def encode_image(picture: Any, *_: Any, format: str = "PNG", **options: Any) -> Any:
         assume(_IMAGE_READERS_ASSUMPTION)
         with private.modes_off():
             return _encode_image(_real_values(picture, torch.zeros(picture.shape, dtype=torch.uint8)), format)
@@ -74,13 +74,13 @@ def _decode_with_pillow(patches: Patches, module: ModuleType, assume: Callable[[
         with private.modes_off(), open(filename, "wb") as file:
             file.write(bytes(_real_values(data, torch.zeros(data.shape, dtype=torch.uint8)).tolist()))
 
-    def write(picture: Any, filename: Any, *_: Any, format: str, **__: Any) -> None:
-        write_file(filename, encode(picture, format=format))
+    def write_image(picture: Any, filename: Any, *_: Any, format: str, **__: Any) -> None:
+        write_file(filename, encode_image(picture, format=format))
 
     own: dict[str, Callable[..., Any]] = {
-        **dict.fromkeys(("decode_image", "decode_png", "decode_jpeg", "decode_gif", "decode_webp"), decode),
-        **{f"encode_{name.lower()}": functools.partial(encode, format=name) for name in ("PNG", "JPEG")},
-        **{f"write_{name.lower()}": functools.partial(write, format=name) for name in ("PNG", "JPEG")},
+        **dict.fromkeys(("decode_image", "decode_png", "decode_jpeg", "decode_gif", "decode_webp"), decode_image),
+        **{f"encode_{name.lower()}": functools.partial(encode_image, format=name) for name in ("PNG", "JPEG")},
+        **{f"write_{name.lower()}": functools.partial(write_image, format=name) for name in ("PNG", "JPEG")},
         "read_file": read_file,
         "write_file": write_file,
     }

@@ -54,7 +54,7 @@ def install(
     known: dict[Any, frozenset[str]] = {}
 
     def replace_launch(module: ModuleType) -> None:
-        def run(kernel: Any, *args: Any, grid: Any = None, warmup: bool = False, **kwargs: Any) -> None:
+        def launch_kernel(kernel: Any, *args: Any, grid: Any = None, warmup: bool = False, **kwargs: Any) -> None:
             function = kernel.fn
             assume(translated("Triton kernel {name} compiles and runs on the machine").format(name=function.__name__))
             names = list(inspect.signature(function).parameters)
@@ -69,7 +69,7 @@ def install(
                 if name in known[function]:
                     written(value)
 
-        patches.set(module.JITFunction, "run", run)
+        patches.set(module.JITFunction, "run", launch_kernel)
 
     def replace_tuning(module: ModuleType) -> None:
         tuned: set[int] = set()
@@ -101,7 +101,7 @@ class _Driver:
 
     def __init__(self, target: SimpleNamespace) -> None:
         self._target = target
-        self.utils = SimpleNamespace(get_device_properties=_properties)
+        self.utils = SimpleNamespace(get_device_properties=_device_properties)
 
     def get_current_target(self) -> SimpleNamespace:
         """The GPU's backend and architecture."""
@@ -122,13 +122,13 @@ class _Driver:
     def get_benchmarker(self) -> Callable[..., list[float]]:
         """The benchmark function; Triton 3.2 asks for it when a kernel is defined, and nothing here calls it."""
 
-        def benchmark(*args: Any, **kwargs: Any) -> list[float]:
+        def refuse_to_benchmark(*args: Any, **kwargs: Any) -> list[float]:
             raise NotImplementedError("a launch on a virtual accelerator takes no time that could be measured")
 
-        return benchmark
+        return refuse_to_benchmark
 
 
-def _properties(device: int) -> dict[str, int]:
+def _device_properties(device: int) -> dict[str, int]:
     found: Any = torch.cuda.get_device_properties(device)
     shared = getattr(found, "shared_memory_per_block_optin", 227 << 10)
     return {"multiprocessor_count": found.multi_processor_count, "max_shared_mem": shared, "warpSize": 32,
@@ -155,29 +155,29 @@ class _PointerFlowVisitor(ast.NodeVisitor):
         self.into: dict[str, set[str]] = {name: {name} for name in parameter_names}
         self.written: set[str] = set()
 
-    def _of(self, node: ast.AST | None) -> set[str]:
+    def _source_parameters(self, node: ast.AST | None) -> set[str]:
         if node is None or (isinstance(node, ast.Call) and _called_name(node) == "load"):
             return set()  # a load returns a value, not a pointer
         if isinstance(node, ast.Name):
             return self.into.get(node.id, set())
-        return {name for child in ast.iter_child_nodes(node) for name in self._of(child)}
+        return {name for child in ast.iter_child_nodes(node) for name in self._source_parameters(child)}
 
-    def _assign(self, target: ast.AST, sources: set[str]) -> None:
+    def _assign_sources(self, target: ast.AST, sources: set[str]) -> None:
         for node in ast.walk(target):
             if isinstance(node, ast.Name):
                 self.into.setdefault(node.id, set()).update(sources)
 
     def visit_Assign(self, node: ast.Assign) -> None:
         for target in node.targets:
-            self._assign(target, self._of(node.value))
+            self._assign_sources(target, self._source_parameters(node.value))
         self.generic_visit(node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        self._assign(node.target, self._of(node.value))
+        self._assign_sources(node.target, self._source_parameters(node.value))
         self.generic_visit(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        self._assign(node.target, self._of(node.value))
+        self._assign_sources(node.target, self._source_parameters(node.value))
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
@@ -185,12 +185,12 @@ class _PointerFlowVisitor(ast.NodeVisitor):
         if name == "store" or name.startswith("atomic_"):
             owner = node.func.value if isinstance(node.func, ast.Attribute) else None
             first = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "pointer"), None)
-            self.written |= self._of(first) | self._of(owner)
+            self.written |= self._source_parameters(first) | self._source_parameters(owner)
         elif (
             isinstance(node.func, ast.Name) and name not in _NON_WRITING_FUNCTIONS
         ):  # a helper function of the kernel's author
             for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
-                self.written |= self._of(argument)
+                self.written |= self._source_parameters(argument)
         self.generic_visit(node)
 
 

@@ -94,11 +94,11 @@ class Averages:
             self._current = tuple(average for average, _ in found)
             if not self.at_first_update:
                 self.at_first_update = tuple(before for _, before in found if before is not None)
-            self._label(self._current)
+            self._label_averages(self._current)
         grown = [name for name, value in numbers.items() if self._numbers.get(name) == value - 1]
         if grown and self._current and not self.counters_at_first_update:
             # Each window adds one, so before the first one the counter was two lower than now.
-            self.counters_at_first_update = tuple(self._counter(name, numbers[name] - 2) for name in grown)
+            self.counters_at_first_update = tuple(self._update_counter(name, numbers[name] - 2) for name in grown)
         self._numbers = numbers
 
     def held(self) -> Iterator[HeldState]:
@@ -111,7 +111,7 @@ class Averages:
         """Whole numbers of the object that holds the averages which grew by one since the previous update."""
         for name, value in self._owner_numbers().items():
             if self._averages_now() and self._numbers.get(name) == value - 1:
-                yield self._counter(name, value)
+                yield self._update_counter(name, value)
 
     def _averages_now(self) -> tuple[_Average, ...]:
         return tuple(average for average, _ in self._updated_averages()) or self._current
@@ -122,11 +122,11 @@ class Averages:
         found = [pair for pair in self._found.values() if pair[0].cell() is not None]
         return found if len(found) >= max(_MIN_SHARE * trained, 1) else []
 
-    def _counter(self, name: str, value: float) -> StateCounter:
+    def _update_counter(self, name: str, value: float) -> StateCounter:
         owner = self._owner() if self._owner is not None else None
         return StateCounter("average", f"{type(owner).__name__}.{name}", value)
 
-    def _label(self, averages: Iterable[_Average]) -> None:
+    def _label_averages(self, averages: Iterable[_Average]) -> None:
         for average in averages if self._labels else ():
             cell = average.cell()
             if cell is not None:
@@ -147,7 +147,7 @@ class Averages:
                 owner = _find_owner(written, sys._getframe(1))
                 self._owner = weakref.ref(owner) if owner is not None else None
             if not copies or not any(map(self._is_parameter, read)):  # an average begins as a copy of the weights
-                self._record(written)
+                self._record_average(written)
 
     def after_operator(self, func: Any, args: Any, out: Any) -> None:
         """Called after each operator: ignore tensors created since the step, and label updated averages again."""
@@ -155,13 +155,13 @@ class Averages:
             return
         if func._schema.is_mutable:
             if self._labels and func.namespace == "aten":
-                for tensor in _tensors(args):
+                for tensor in _virtual_tensors(args):
                     found = self._found.get((id(tensor.cell), origins.span_of(tensor)[0]))
                     if found is not None and found[0].cell() is tensor.cell:
-                        self._label([found[0]])
+                        self._label_averages([found[0]])
             return
-        given = {id(tensor.cell) for tensor in _tensors(args)}
-        self._created_since_step |= {id(tensor.cell) for tensor in _tensors([out])} - given
+        given = {id(tensor.cell) for tensor in _virtual_tensors(args)}
+        self._created_since_step |= {id(tensor.cell) for tensor in _virtual_tensors([out])} - given
 
     def _may_be_average(self, written: VirtualTensor, read: list[VirtualTensor]) -> bool:
         cell = id(written.cell)
@@ -181,7 +181,7 @@ class Averages:
         pieces = origins.pieces_in(source)
         return bool(pieces) and all(label[0] in ("parameter", "optimizer", "rank") for *_, label in pieces)
 
-    def _record(self, tensor: VirtualTensor) -> None:
+    def _record_average(self, tensor: VirtualTensor) -> None:
         start, end = origins.span_of(tensor)
         key = id(tensor.cell), start
         if key in self._found:
@@ -221,13 +221,13 @@ def _find_owner(tensor: VirtualTensor, frame: FrameType | None) -> Any:
         if frame is None:
             return None
         owner = frame.f_locals.get("self")
-        if owner is not None and hasattr(owner, "__dict__") and _keeps(owner, tensor):
+        if owner is not None and hasattr(owner, "__dict__") and _holds_tensor(owner, tensor):
             return owner
         frame = frame.f_back
     return None
 
 
-def _keeps(owner: Any, tensor: VirtualTensor) -> bool:
+def _holds_tensor(owner: Any, tensor: VirtualTensor) -> bool:
     if isinstance(owner, nn.Module):
         return any(_has_cell(parameter, tensor) for parameter in owner.parameters())
     for value in list(vars(owner).values()):
@@ -241,7 +241,7 @@ def _has_cell(value: Any, tensor: VirtualTensor) -> bool:
     return isinstance(value, torch.Tensor) and any(one.cell is tensor.cell for one in local_tensors(value))
 
 
-def _tensors(values: Any) -> Iterator[VirtualTensor]:
+def _virtual_tensors(values: Any) -> Iterator[VirtualTensor]:
     return (value for value in flat(values) if isinstance(value, VirtualTensor))
 
 
@@ -262,6 +262,6 @@ def _written_and_sources(func: Any, args: Any, kwargs: Any) -> Iterator[tuple[Vi
             for place, written in enumerate(args[position]):
                 read = [one[place] for one in lists if place < len(one)]
                 if isinstance(written, VirtualTensor):
-                    yield written, list(_tensors(read))
+                    yield written, list(_virtual_tensors(read))
         elif isinstance(args[position], VirtualTensor):
-            yield args[position], [*_tensors(others), *_tensors(list(kwargs.values()))]
+            yield args[position], [*_virtual_tensors(others), *_virtual_tensors(list(kwargs.values()))]

@@ -102,14 +102,14 @@ class Inventory:
         patches.on_undo(after_import("deepspeed.runtime.lr_schedules", of_deepspeed))
         return patches.undo
 
-    def _root(self, trained_model: nn.Module | None) -> nn.Module | None:
+    def _root_module(self, trained_model: nn.Module | None) -> nn.Module | None:
         if trained_model is not None:
             return trained_model
         return next(iter(self._modules.roots()), None)
 
     def held(self, trained_model: nn.Module | None) -> Iterator[StateTensor]:
         """All tensors of the training state."""
-        root = self._root(trained_model)
+        root = self._root_module(trained_model)
         names: dict[int, str] = {}
         if root is not None:
             yield from _model_tensors(root, names)
@@ -125,15 +125,19 @@ class Inventory:
             steps = list(_optimizer_steps(optimizer))
             if steps:
                 known = [step for step in steps if step is not None]
-                yield StateCounter("optimizer", _numbered(optimizer, number, len(optimizers)), max(known, default=None))
+                yield StateCounter(
+                    "optimizer", _numbered_type_name(optimizer, number, len(optimizers)), max(known, default=None)
+                )
         schedulers = [s for one in self._schedulers if (s := one()) is not None]
         for number, scheduler in enumerate(schedulers):
             position = getattr(scheduler, "last_epoch", getattr(scheduler, "last_batch_iteration", None))
             if isinstance(position, int | float):
-                yield StateCounter("scheduler", _numbered(scheduler, number, len(schedulers)), float(position))
+                yield StateCounter(
+                    "scheduler", _numbered_type_name(scheduler, number, len(schedulers)), float(position)
+                )
 
 
-def _numbered(obj: Any, number: int, count: int) -> str:
+def _numbered_type_name(obj: Any, number: int, count: int) -> str:
     name = type(obj).__name__
     return f"{name} {number + 1}" if count > 1 else name
 
@@ -142,12 +146,12 @@ def _track_instances(patches: Patches, owner: Any, instances: list[weakref.ref[A
     original = owner.__init__
 
     @functools.wraps(original)
-    def followed(self: Any, *args: Any, **kwargs: Any) -> None:
+    def init_and_track(self: Any, *args: Any, **kwargs: Any) -> None:
         if not any(one() is self for one in instances):
             instances.append(weakref.ref(self))
         original(self, *args, **kwargs)
 
-    patches.set(owner, "__init__", followed)
+    patches.set(owner, "__init__", init_and_track)
 
 
 def _follow_deepspeed(patches: Patches, instances: list[weakref.ref[Any]], module: ModuleType) -> None:
@@ -184,17 +188,17 @@ def _model_tensors(root: nn.Module, names: dict[int, str]) -> Iterator[StateTens
 
 
 def _has_state(optimizer: Any) -> bool:
-    return bool(getattr(optimizer, "state", None)) or any(group["params"] for group in _groups(optimizer))
+    return bool(getattr(optimizer, "state", None)) or any(group["params"] for group in _param_groups(optimizer))
 
 
-def _groups(optimizer: Any) -> list[Any]:
+def _param_groups(optimizer: Any) -> list[Any]:
     return list(getattr(optimizer, "param_groups", ()))
 
 
 def _optimizer_tensors(optimizer: Any, names: dict[int, str], prefix: str) -> Iterator[StateTensor]:
     own: dict[int, str] = {}
     stepped: list[Any] = []
-    for number, group in enumerate(_groups(optimizer)):
+    for number, group in enumerate(_param_groups(optimizer)):
         for place, parameter in enumerate(group["params"]):
             own[id(parameter)] = names.get(id(parameter), f"group {number}, tensor {place}")
             stepped.append(parameter)
@@ -220,7 +224,7 @@ def _optimizer_tensors(optimizer: Any, names: dict[int, str], prefix: str) -> It
 
 
 def _optimizer_steps(optimizer: Any) -> Iterator[float | None]:
-    for group in _groups(optimizer):
+    for group in _param_groups(optimizer):
         if isinstance(group.get("step"), int | float):
             yield float(group["step"])
     for values in getattr(optimizer, "state", {}).values():

@@ -86,29 +86,29 @@ class LifeRecorder:
         def enter_root(root: nn.Module) -> None:
             on_root(root)
             if self._is_afterwards and self.record.at_start is None:
-                self.record.at_start = self._moment(root, continues_training=False)
+                self.record.at_start = self._describe_state(root, continues_training=False)
             if lifecycle.phase == "forward":
                 # Not from on_forward: an engine's step goes back to the phase before it, and the forward after it
                 # is no change of phase.
                 self._averages.close()
                 mode.on_batch_used = self._record_trained_batch
 
-        def read(batch: Any) -> None:
+        def label_and_forward_batch(batch: Any) -> None:
             self._label_batch(batch)
             if told_of_batch is not None:
                 told_of_batch(batch)
 
         modules.on_enter_root = enter_root
-        lifecycle.on_batch = read
+        lifecycle.on_batch = label_and_forward_batch
 
-        def end() -> None:
+        def stop_recording() -> None:
             Origins.followed = False
             for one in reversed(undo):
                 one()
 
-        return end
+        return stop_recording
 
-    def _peaks(self) -> dict[str, int]:
+    def _window_peak_bytes(self) -> dict[str, int]:
         return {str(device): record.window_peak for device, record in self._mode.memory.devices.items()}
 
     # -- what the program does ------------------------------------------------------------
@@ -117,7 +117,7 @@ class LifeRecorder:
         """Record the state at the first forward: in the first life its labels, in the second what was resumed."""
         if self._is_first:
             if self._saved_since_step and not self.record.save_peaks:
-                self.record.save_peaks = self._peaks()
+                self.record.save_peaks = self._window_peak_bytes()
             if not self._drawn:
                 for held in self._inventory.held(self._life.trained_root):
                     if held.kind != "optimizer":
@@ -125,11 +125,11 @@ class LifeRecorder:
                         if held.kind == "parameter" and not held.trained:
                             self._initial[held.label] = held.initial_origins()
                 self._mode.mixed_kinds = frozenset()
-                self._label()
+                self._label_held_tensors()
         elif self.record.at_start is None:
             self._mode.mixed_kinds = frozenset()
-            self.record.resume_peaks = self._peaks()
-            self.record.at_start = self._moment(self._life.trained_root, continues_training=True)
+            self.record.resume_peaks = self._window_peak_bytes()
+            self.record.at_start = self._describe_state(self._life.trained_root, continues_training=True)
 
     def on_backward(self) -> None:
         """Kill the first life once training continues after a save: by then it has read the next batch."""
@@ -142,7 +142,7 @@ class LifeRecorder:
         """Label the state again, since the optimizer has replaced its values."""
         self._averages.open(self._inventory.held(self._life.trained_root))
         if self._is_first:
-            self._label()
+            self._label_held_tensors()
             self.record.random_got = {}
             if not self._saved_since_step:
                 for device in self._mode.memory.devices.values():
@@ -153,7 +153,7 @@ class LifeRecorder:
         resumed = not self._is_first and not self._is_afterwards
         self._averages.close()
         if resumed and self.record.at_start is None and outcome == "completed":
-            self.record.at_start = self._moment(self._life.trained_root, continues_training=False)
+            self.record.at_start = self._describe_state(self._life.trained_root, continues_training=False)
         if self.record.at_start is not None and resumed:
             self.record.at_start = msgspec.structs.replace(
                 self.record.at_start,
@@ -162,10 +162,10 @@ class LifeRecorder:
             )
         return self.record
 
-    def _label(self) -> None:
+    def _label_held_tensors(self) -> None:
         set_labels((held.tensor, held.label) for held in self._inventory.held(self._life.trained_root))
 
-    def _moment(self, root: nn.Module | None, *, continues_training: bool) -> StateMoment:
+    def _describe_state(self, root: nn.Module | None, *, continues_training: bool) -> StateMoment:
         held = [
             one.described(
                 randomly_initialized=self._drawn.get(one.label, not one.is_from_file),
@@ -186,7 +186,7 @@ class LifeRecorder:
         if not self._is_first or self._life.phase == "load":
             return
         if not self._saved_since_step:
-            self.record.at_save = self._moment(self._life.trained_root, continues_training=True)
+            self.record.at_save = self._describe_state(self._life.trained_root, continues_training=True)
             self.record.batches_before_save = len(self.record.batches)
         if any(label[0] in (*_STATE_KINDS, "rank") for *_, pieces in tensors for *_, label in pieces):
             self._saved_since_step = True
@@ -291,8 +291,8 @@ class _RecordedLifecycle(Lifecycle):
         super().__init__(*args)
         self._recorder = recorder
 
-    def _switch(self, phase: Phase) -> None:
-        super()._switch(phase)
+    def _switch_phase(self, phase: Phase) -> None:
+        super()._switch_phase(phase)
         if phase == "forward" and not self.in_evaluation:
             self._recorder.on_forward()
         elif phase == "backward":

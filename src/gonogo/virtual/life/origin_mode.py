@@ -54,7 +54,7 @@ class OriginMode(VirtualMode):  # type: ignore[no-untyped-call]
 
     def _follow_origins(self, func: Any, args: Any, kwargs: Any, out: Any, sent: _SentPieces | None) -> None:
         if sent is not None:
-            _collective(func, args, sent)
+            _label_received(func, args, sent)
             return
         try:
             rule = self._rules[id(func)]
@@ -114,13 +114,13 @@ def _rule_of(func: Any) -> OriginRule | None:
     if namespace not in _NAMESPACES:
         return None
     if name == "copy_":
-        return _copy
+        return _copy_to_target
     if name in _COPY_OPERATORS:
         return _copy_to_result
     if name in _OVERWRITING_OPERATORS:
         return _clear_origins
     if name in ("cat", "stack", "concat"):
-        return _concatenate
+        return _join_concatenated
     if name == "_foreach_copy_":
         return _copy_each
     if name in ("_foreach_zero_",):
@@ -163,7 +163,7 @@ def _label_result(func: Any, args: Any, kwargs: Any, out: Any, kinds: frozenset[
             origins.put(result.cell, start, end, origins.whole(labels, end - start), keep_existing=True)
 
 
-def _copy(func: Any, args: Any, kwargs: Any, out: Any) -> None:
+def _copy_to_target(func: Any, args: Any, kwargs: Any, out: Any) -> None:
     target, source = args[0], args[1]
     if not isinstance(target, VirtualTensor):
         return
@@ -186,7 +186,7 @@ def _clear_origins(func: Any, args: Any, kwargs: Any, out: Any) -> None:
         origins.clear(tensor)
 
 
-def _concatenate(func: Any, args: Any, kwargs: Any, out: Any) -> None:
+def _join_concatenated(func: Any, args: Any, kwargs: Any, out: Any) -> None:
     if isinstance(out, VirtualTensor):
         dim = args[1] if len(args) > 1 else kwargs.get("dim", 0)
         origins.join_origins(out, list(_virtual_tensors(args[:1])), concatenated=dim == 0 and out.is_contiguous())
@@ -194,7 +194,7 @@ def _concatenate(func: Any, args: Any, kwargs: Any, out: Any) -> None:
 
 def _copy_each(func: Any, args: Any, kwargs: Any, out: Any) -> None:
     for target, source in zip(args[0], args[1], strict=False):
-        _copy(func, (target, source), {}, None)
+        _copy_to_target(func, (target, source), {}, None)
 
 
 def _add_written_origins(func: Any, args: Any, kwargs: Any, out: Any) -> None:
@@ -243,7 +243,7 @@ def _pieces_before_collective(func: Any, args: Any) -> _SentPieces | None:
     return operation, [origins.pieces_in(tensor) for tensor in _virtual_tensors(operation.inputs)]
 
 
-def _collective(func: Any, args: Any, sent: _SentPieces) -> None:
+def _label_received(func: Any, args: Any, sent: _SentPieces) -> None:
     operation, held = sent
     outputs = list(_virtual_tensors(operation.outputs))
     name = operation.name

@@ -32,11 +32,11 @@ def install(on_get: Told, on_set_state: Told) -> Callable[[], None]:
             _patch_state_function(patches, module, f"get_rng_state{suffix}", "accelerator", on_get, None)
             _patch_state_function(patches, module, f"set_rng_state{suffix}", "accelerator", None, on_set_state)
 
-    def numpy(module: ModuleType) -> None:
+    def patch_numpy_random(module: ModuleType) -> None:
         _patch_state_function(patches, module, "get_state", "numpy", on_get, None)
         _patch_state_function(patches, module, "set_state", "numpy", None, on_set_state)
 
-    patches.on_undo(after_import("numpy.random", numpy))
+    patches.on_undo(after_import("numpy.random", patch_numpy_random))
     return patches.undo
 
 
@@ -48,7 +48,7 @@ def _patch_state_function(
         return
 
     @functools.wraps(original)
-    def followed(*args: Any, **kwargs: Any) -> Any:
+    def call_and_report_state(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
         if on_get is not None:
             _report_state(on_get, kind, result)
@@ -56,7 +56,7 @@ def _patch_state_function(
             _report_state(on_set_state, kind, args[0])
         return result
 
-    patches.set(owner, name, followed)
+    patches.set(owner, name, call_and_report_state)
 
 
 def _report_state(report_state: Told, kind: str, state: Any) -> None:

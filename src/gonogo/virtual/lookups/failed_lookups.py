@@ -122,7 +122,9 @@ class FailedLookups:
 
     def lacks(self, path: str) -> bool:
         """Whether a file was looked for in vain, and still isn't there."""
-        return any(one.kind == "file" and one.name == path for one in self.latest_first()) and not _exists(path)
+        return any(one.kind == "file" and one.name == path for one in self.latest_first()) and not _path_or_glob_exists(
+            path
+        )
 
     def listed(self, path: str) -> None:
         """Record the listing of a folder to which the program has written: other ranks may have written there as
@@ -146,12 +148,12 @@ def install(failed_lookups: FailedLookups) -> Callable[[], None]:
     _ACTIVE_LOOKUPS.append(failed_lookups)
     if not _hooked:  # an audit hook can't be removed
         _hooked = True
-        sys.addaudithook(_audit)
+        sys.addaudithook(_on_audit_event)
     patches = Patches()
     loader: Any = ctypes
     if hasattr(loader, "_dlopen"):
-        patches.set(loader, "_dlopen", _loading(loader._dlopen))
-    patches.set(shutil, "which", _which(shutil.which))
+        patches.set(loader, "_dlopen", _wrap_dlopen(loader._dlopen))
+    patches.set(shutil, "which", _wrap_which(shutil.which))
     patches.set(glob, "glob", _record_empty_glob(glob.glob))
     patches.set(glob, "iglob", _record_empty_glob(glob.iglob))
     for name in ("glob", "rglob"):
@@ -239,7 +241,7 @@ def _record_lookup(kind: Kind, name: Any) -> None:
         _ACTIVE_LOOKUPS[-1].note(kind, str(name))
 
 
-def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+def _on_audit_event(event: str, arguments: tuple[Any, ...]) -> None:
     lookups = _ACTIVE_LOOKUPS[-1:]  # another thread may remove it concurrently
     if not lookups:
         return
@@ -323,49 +325,49 @@ def _record_missing_program(executable: Any, words: Any) -> None:
 _original_which = shutil.which
 
 
-def _which(which: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_which(which: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(which)
-    def looks(cmd: Any, *args: Any, **kwargs: Any) -> Any:
+    def which_and_record(cmd: Any, *args: Any, **kwargs: Any) -> Any:
         found = which(cmd, *args, **kwargs)
         if found is None and not _is_called_by_gonogo(sys._getframe(1)):
             _record_lookup("program", cmd)
         return found
 
-    return looks
+    return which_and_record
 
 
-def _loading(dlopen: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_dlopen(dlopen: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(dlopen)
-    def loads(name: Any, *args: Any, **kwargs: Any) -> Any:
+    def dlopen_and_record(name: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return dlopen(name, *args, **kwargs)
         except OSError:
             _record_lookup("library", name)
             raise
 
-    return loads
+    return dlopen_and_record
 
 
 def _record_empty_glob(find: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(find)
-    def finds(pathname: Any, *args: Any, **kwargs: Any) -> Any:
+    def glob_and_record(pathname: Any, *args: Any, **kwargs: Any) -> Any:
         found = list(find(pathname, *args, **kwargs))
         if not found and not _is_called_by_gonogo(sys._getframe(1)):
             _record_lookup("file", os.fsdecode(pathname))
         return iter(found) if find.__name__ == "iglob" else found
 
-    return finds
+    return glob_and_record
 
 
 def _record_empty_path_glob(find: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(find)
-    def finds(self: Any, pattern: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
+    def glob_and_record(self: Any, pattern: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
         found = list(find(self, pattern, *args, **kwargs))
         if not found and not _is_called_by_gonogo(sys._getframe(1)):
             _record_lookup("file", os.path.join(str(self), str(pattern)))
         return iter(found)
 
-    return finds
+    return glob_and_record
 
 
 class _LastFinder:
@@ -413,7 +415,7 @@ def lookups_before_failure(
     )
     found: list[FailedLookup] = []
     for one in failed_lookups.latest_first():
-        if one.kind == "file" and _exists(one.name):
+        if one.kind == "file" and _path_or_glob_exists(one.name):
             continue
         shared: Frame | None = None
         failed_at = 0
@@ -498,11 +500,11 @@ def _is_raising_function(raising_frame: Frame, frame: Frame, kind: Kind) -> bool
     """True if ``frame`` is the function that raised. For folders (files of other ranks, collected in one function and
     missed in another) the same package is enough."""
     if kind == "folder":
-        return _package(raising_frame) == _package(frame)
+        return _package_of_frame(raising_frame) == _package_of_frame(frame)
     return (raising_frame.path, raising_frame.function) == (frame.path, frame.function)
 
 
-def _package(frame: Frame) -> str:
+def _package_of_frame(frame: Frame) -> str:
     if frame.owner != "library":
         return frame.owner
     for part in ("site-packages/", "dist-packages/"):
@@ -511,7 +513,7 @@ def _package(frame: Frame) -> str:
     return os.path.dirname(frame.path)
 
 
-def _exists(path: str) -> bool:
+def _path_or_glob_exists(path: str) -> bool:
     return _is_found(os.path.expanduser(path)) or (glob.has_magic(path) and any(True for _ in glob.iglob(path)))
 
 

@@ -33,13 +33,13 @@ def install() -> Callable[[], None]:
 
 def _wrap_probe(probe_function: Any) -> Any:
     @functools.wraps(probe_function)
-    def looks(path: Any, *args: Any, **kwargs: Any) -> Any:
+    def report_and_probe(path: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(path, int) and kwargs.get("dir_fd") is None and not _is_gonogo_frame(sys._getframe(1)):
             with contextlib.suppress(TypeError):  # the original call raises it
                 looked_for(os.fsdecode(path))
         return probe_function(path, *args, **kwargs)
 
-    return looks
+    return report_and_probe
 
 
 def _is_gonogo_frame(frame: FrameType | None) -> bool:

@@ -126,11 +126,11 @@ def _count_training() -> None:
     original: Any = Trainer.train
 
     @functools.wraps(original)
-    def train(*arguments: Any, **asked: Any) -> Any:
+    def train_with_counting(*arguments: Any, **asked: Any) -> Any:
         with counting():
             return original(*arguments, **asked)
 
-    setattr(Trainer, "train", train)  # noqa: B010  mypy knows it as a method
+    setattr(Trainer, "train", train_with_counting)  # noqa: B010  mypy knows it as a method
 
 
 def _disable_hashing() -> None:
@@ -151,7 +151,7 @@ def _enlarge_engine_cache(cache: int) -> None:
     original = stand_in.LLM.__init__
 
     @functools.wraps(original)
-    def start(engine: Any, *arguments: Any, **asked: Any) -> None:
+    def init_with_fixed_cache(engine: Any, *arguments: Any, **asked: Any) -> None:
         told = asking.mem_get_info
         asking.mem_get_info = lambda *_: (_UNLIMITED_BYTES, told()[1])
         try:
@@ -159,7 +159,7 @@ def _enlarge_engine_cache(cache: int) -> None:
         finally:
             asking.mem_get_info = told
 
-    stand_in.LLM.__init__ = start
+    stand_in.LLM.__init__ = init_with_fixed_cache
 
 
 if __name__ == "__main__":

@@ -34,9 +34,9 @@ class PhasePeaks:
         self._life = lifecycle
         self._peaks: dict[str, tuple[int, tuple[int, ...]]] = {}
         self._take = device.take
-        device.take = self._taken
+        device.take = self._take_and_note_peak
 
-    def _taken(self, cell: Any) -> Any:
+    def _take_and_note_peak(self, cell: Any) -> Any:
         address = self._take(cell)
         live, phase = self._device.live, self._life.phase
         known = self._peaks.get(phase)
@@ -89,14 +89,14 @@ def main() -> None:
     first, _, rest = _read_line(jobs).partition(b"\n")
     start = msgspec.json.decode(first, type=ServerSettings)
     import_worker()
-    session = _session(start)
+    session = _make_session(start)
     with session:
         with session.mode:
             _import_stack(start.trains_by)
-        _serve(session, start, _LineReader(jobs, rest), answers)
+        _serve_jobs(session, start, _LineReader(jobs, rest), answers)
 
 
-def _session(start: ServerSettings) -> Any:
+def _make_session(start: ServerSettings) -> Any:
     from gonogo.virtual.protocol.plan import WorkerPlan
     from gonogo.virtual.ranks.session import Session
 
@@ -166,7 +166,7 @@ class _LineReader:
         return [line for line in lines if line.strip()]
 
 
-def _serve(session: Any, start: ServerSettings, lines: _LineReader, answers: TextIO) -> None:
+def _serve_jobs(session: Any, start: ServerSettings, lines: _LineReader, answers: TextIO) -> None:
     waiting: deque[MeasurementJob] = deque()
     running: list[_Running] = []
     while not lines.ended or waiting or running:

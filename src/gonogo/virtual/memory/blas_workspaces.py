@@ -82,7 +82,7 @@ class BlasWorkspaces:
     def size(self) -> int:
         """Size of a cuBLAS workspace in bytes, read from the environment at the first use, as in PyTorch."""
         if self._size is None:
-            self._size = self._of_config()
+            self._size = self._config_workspace_bytes()
         return self._size
 
     @size.setter
@@ -101,7 +101,7 @@ class BlasWorkspaces:
     def lt_size(self, nbytes: int) -> None:
         self._lt_size = nbytes
 
-    def _of_config(self) -> int:
+    def _config_workspace_bytes(self) -> int:
         major = self._capability[0]
         blackwell = major in _BLACKWELL and self._release >= _LARGE_BLACKWELL_SINCE
         default = _LARGE if major == _HOPPER or blackwell else _SMALL
@@ -127,11 +127,11 @@ class BlasWorkspaces:
         by_lt = name in _CUBLASLT_ONLY_OPERATORS or (name == "addmm" and _uses_cublaslt(args))
         keeps = self._caches_workspaces
         if not (by_lt and not keeps):
-            self._take(False, index, self.size, keep_alive=keeps)
+            self._allocate_workspace(False, index, self.size, keep_alive=keeps)
         if by_lt and not self._shares_lt_workspace:
-            self._take(True, index, self.lt_size, keep_alive=keeps and self._release >= _LT_KEPT)
+            self._allocate_workspace(True, index, self.lt_size, keep_alive=keeps and self._release >= _LT_KEPT)
 
-    def _take(self, is_cublaslt: bool, index: int, nbytes: int, *, keep_alive: bool) -> None:
+    def _allocate_workspace(self, is_cublaslt: bool, index: int, nbytes: int, *, keep_alive: bool) -> None:
         if not nbytes:
             return
         thread = _AUTOGRAD if private.in_autograd() else self._handle_of(threading.get_ident())

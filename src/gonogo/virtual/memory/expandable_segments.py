@@ -26,7 +26,7 @@ class ExpandableSegments:
 
     def allocate(self, pool: BlockPool, size: int) -> Block | None:
         """A free block of at least ``size`` bytes, already removed from the pool, or None if memory runs out."""
-        block = self._find(pool, size)
+        block = self._find_growable_block(pool, size)
         if not block.mapped and not self._map(pool, block, min(block.size, size)):
             return None
         while block.size < size:
@@ -40,9 +40,9 @@ class ExpandableSegments:
     def release(self, pool: BlockPool) -> None:
         """Unmap every page that lies entirely in a free block."""
         for block in pool.in_order():
-            self._unmap(pool, block)
+            self._unmap_block(pool, block)
 
-    def _find(self, pool: BlockPool, size: int) -> Block:
+    def _find_growable_block(self, pool: BlockPool, size: int) -> Block:
         for address in sorted(pool.unmapped):
             block = pool.unmapped[address]
             if block.prev is not None and not block.prev.live:
@@ -82,7 +82,7 @@ class ExpandableSegments:
         pool.insert(block)
         return True
 
-    def _unmap(self, pool: BlockPool, block: Block) -> None:
+    def _unmap_block(self, pool: BlockPool, block: Block) -> None:
         page = pool.granularity
         begin = -(-block.address // page) * page
         end = (block.address + block.size) // page * page

@@ -33,12 +33,12 @@ def fill(module: ModuleType, npu: VirtualNpu) -> None:
     """Add the remaining functions and classes, and those that raise an unsupported error."""
     for name, value in {
         **_device_functions(npu),
-        **_contexts(npu),
+        **_context_managers(npu),
         **_no_op_settings(),
         **_autocast_functions(),
     }.items():
         setattr(module, name, value)
-    module.amp = _amp(module)  # type: ignore[attr-defined]
+    module.amp = _make_amp_module(module)  # type: ignore[attr-defined]
     for name, names in {
         "random": (
             "get_rng_state",
@@ -84,10 +84,10 @@ def fill(module: ModuleType, npu: VirtualNpu) -> None:
 def unsupported_function(feature: str, unsupported_error: Callable[[str, Text], BaseException]) -> Callable[..., Any]:
     """A function that raises ``unsupported_error`` when called, since ``feature`` can't be rehearsed."""
 
-    def refuse(*args: Any, **kwargs: Any) -> Any:
+    def raise_unsupported(*args: Any, **kwargs: Any) -> Any:
         raise unsupported_error(feature, _UNSUPPORTED_REASON)
 
-    return refuse
+    return raise_unsupported
 
 
 class _NPUDeviceProperties(SimpleNamespace):
@@ -145,7 +145,7 @@ def _capability(device: Any = None) -> tuple[int, int] | None:
     return None if stated is None else (int(stated[1]), int(stated[2]))
 
 
-def _contexts(npu: VirtualNpu) -> dict[str, Any]:
+def _context_managers(npu: VirtualNpu) -> dict[str, Any]:
     class device:
         """Switches the current device inside the context; a negative index or None has no effect."""
 
@@ -228,7 +228,7 @@ def _autocast_functions() -> dict[str, Any]:
     }
 
 
-def _amp(module: ModuleType) -> ModuleType:
+def _make_amp_module(module: ModuleType) -> ModuleType:
     class autocast(torch.autocast):
         """``torch.autocast("npu", …)``."""
 

@@ -86,24 +86,24 @@ def _register_module(module: Any) -> Callable[[], None]:
     register: Any = torch._register_device_module
     register("npu", module)
 
-    def undo() -> None:
+    def unregister_module() -> None:
         del vars(torch)["npu"]
         del sys.modules["torch.npu"]
 
-    return undo
+    return unregister_module
 
 
 def _disable_cuda(npu: VirtualNpu) -> None:
     """Make a CUDA build of torch behave like one without CUDA, as found on an Ascend machine."""
 
-    def refuse() -> None:
+    def raise_no_cuda() -> None:
         raise AssertionError(_NO_CUDA_MESSAGE)
 
     for name, value in {
         "_is_compiled": lambda: False,
         "is_available": lambda: False,
         "device_count": lambda: 0,
-        "_lazy_init": refuse,
+        "_lazy_init": raise_no_cuda,
         "_lazy_call": lambda function, **kwargs: None,
     }.items():
         npu.patches.set(torch.cuda, name, value)

@@ -45,7 +45,7 @@ def define() -> None:
     for operator in _OPERATORS:
         _library.define(operator.schema)
         _library.impl(operator.name, operator.meta, "Meta")
-        _differentiate(operator)
+        _register_backward(operator)
 
 
 def is_defined(name: str) -> bool:
@@ -53,7 +53,7 @@ def is_defined(name: str) -> bool:
     return any(operator.name == name for operator in _OPERATORS)
 
 
-def _differentiate(operator: _Operator) -> None:
+def _register_backward(operator: _Operator) -> None:
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         results = output if isinstance(output, tuple) else (output,)
         kept = [inputs[place] for place in operator.keeps] + [results[place] for place in operator.keeps_results]
@@ -81,7 +81,7 @@ def _check(condition: bool, message: str) -> None:
         raise RuntimeError(message)
 
 
-def _attention(query: Any, key: Any, value: Any, head_num: int, input_layout: str, *rest: Any) -> Any:
+def _fusion_attention(query: Any, key: Any, value: Any, head_num: int, input_layout: str, *rest: Any) -> Any:
     dimensions = {"BSH": 3, "SBH": 3, "BNSD": 4, "BSND": 4, "TND": 3}
     _check(input_layout in dimensions, f"input_layout should be BSH/SBH/BNSD/BSND/TND, but got {input_layout}")
     _check(
@@ -136,7 +136,7 @@ def _add_rms_norm(x1: Any, x2: Any, gamma: Any, epsilon: float = 1e-6) -> Any:
     return torch.empty_like(x1), _reciprocal_rms(x1, gamma), torch.empty_like(x1)
 
 
-def _halve(x: Any, dim: int) -> Any:
+def _allocate_halved(x: Any, dim: int) -> Any:
     shape = list(x.shape)
     _check(shape[dim] % 2 == 0, f"x shape: {shape}. Dim [{dim}] of x should be divisible by 2, but get [{shape[dim]}]")
     shape[dim] //= 2
@@ -149,18 +149,18 @@ def _confusion_transpose(x: Any, perm: list[int], shape: list[int], transpose_fi
     return x.new_empty([shape[place] for place in perm])
 
 
-def _dropout(x: Any, p: float) -> Any:
+def _npu_dropout(x: Any, p: float) -> Any:
     aligned = math.ceil(x.numel() / _DROPOUT_ALIGNMENT) * _DROPOUT_ALIGNMENT
     return torch.empty_like(x), x.new_empty([aligned // 8], dtype=torch.uint8)
 
 
-def _permute(tokens: Any, indices: Any, num_out_tokens: int | None = None, padded_mode: bool = False) -> Any:
+def _moe_token_permute(tokens: Any, indices: Any, num_out_tokens: int | None = None, padded_mode: bool = False) -> Any:
     count = num_out_tokens or indices.numel()
     count = count if count > 0 else indices.numel() + count
     return tokens.new_empty([count, tokens.shape[1]]), tokens.new_empty([indices.numel()], dtype=torch.int32)
 
 
-def _unpermute(permuted: Any, sorted_indices: Any, probs: Any = None, *rest: Any) -> Any:
+def _moe_token_unpermute(permuted: Any, sorted_indices: Any, probs: Any = None, *rest: Any) -> Any:
     rows = sorted_indices.shape[0] if probs is None else probs.shape[0]
     return permuted.new_empty([rows, permuted.shape[-1]])
 
@@ -172,7 +172,7 @@ _OPERATORS = (
         "int pre_tockens=2147483647, int next_tockens=2147483647, int inner_precise=0, int[]? prefix=None, "
         "int[]? actual_seq_qlen=None, int[]? actual_seq_kvlen=None, int sparse_mode=0, bool gen_mask_parallel=True, "
         'bool sync=False, str softmax_layout="", Tensor? sink=None) -> (Tensor, Tensor, Tensor, Tensor, int, int, int)',
-        _attention,
+        _fusion_attention,
         keeps=(0, 1, 2, 5, 6, 7),
         keeps_results=(0, 1, 2),
         gradients=(0, 1, 2),
@@ -204,10 +204,10 @@ _OPERATORS = (
         keeps=(0, 1, 2),
         gradients=(0, 1, 2),
     ),
-    _Operator("npu_swiglu(Tensor self, int dim=-1) -> Tensor", lambda x, dim=-1: _halve(x, dim), keeps=(0,)),
+    _Operator("npu_swiglu(Tensor self, int dim=-1) -> Tensor", lambda x, dim=-1: _allocate_halved(x, dim), keeps=(0,)),
     _Operator(
         "npu_geglu(Tensor self, int dim=-1, int approximate=1, bool activate_left=False) -> (Tensor, Tensor)",
-        lambda x, dim=-1, approximate=1, activate_left=False: (_halve(x, dim), _halve(x, dim)),
+        lambda x, dim=-1, approximate=1, activate_left=False: (_allocate_halved(x, dim), _allocate_halved(x, dim)),
         keeps=(0,),
         keeps_results=(1,),
     ),
@@ -229,18 +229,18 @@ _OPERATORS = (
         _confusion_transpose,
     ),
     _Operator("npu_format_cast(Tensor self, int acl_format) -> Tensor", lambda x, acl_format: torch.empty_like(x)),
-    _Operator("_npu_dropout(Tensor self, float p) -> (Tensor, Tensor)", _dropout, keeps_results=(1,)),
+    _Operator("_npu_dropout(Tensor self, float p) -> (Tensor, Tensor)", _npu_dropout, keeps_results=(1,)),
     _Operator(
         "npu_moe_token_permute(Tensor tokens, Tensor indices, int? num_out_tokens=None, bool padded_mode=False) -> "
         "(Tensor, Tensor)",
-        _permute,
+        _moe_token_permute,
         keeps=(1,),
         keeps_results=(1,),
     ),
     _Operator(
         "npu_moe_token_unpermute(Tensor permuted_tokens, Tensor sorted_indices, Tensor? probs=None, bool "
         "padded_mode=False, int[]? restore_shape=None) -> Tensor",
-        _unpermute,
+        _moe_token_unpermute,
         keeps=(0, 1, 2),
         gradients=(0, 2),
     ),

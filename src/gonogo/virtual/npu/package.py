@@ -35,12 +35,12 @@ def install(npu: ModuleType, unsupported: Unsupported, assume: Callable[[Text], 
     sys.meta_path.insert(0, finder)
     importlib.import_module("torch_npu")  # as torch itself does, which autoloads installed backends
 
-    def undo() -> None:
+    def remove_package() -> None:
         sys.meta_path.remove(finder)
         for name in [name for name in sys.modules if name.partition(".")[0] == "torch_npu"]:
             del sys.modules[name]
 
-    return undo
+    return remove_package
 
 
 def version() -> str:
@@ -65,7 +65,7 @@ class _TorchNpuFinder(importlib.metadata.DistributionFinder, MetaPathFinder):
     ) -> ModuleSpec | None:
         if name.partition(".")[0] != "torch_npu":
             return None
-        make = self.makers.get(name) or self._refuse
+        make = self.makers.get(name) or self._refuse_module
         spec = ModuleSpec(name, _ModuleMaker(make), origin=os.path.join(_PACKAGE_PATH, "__init__.py"), is_package=True)
         spec.has_location = True
         spec.submodule_search_locations = [_PACKAGE_PATH]
@@ -78,7 +78,7 @@ class _TorchNpuFinder(importlib.metadata.DistributionFinder, MetaPathFinder):
         if name is None or name.lower().replace("_", "-") == "torch-npu":
             yield _Distribution()
 
-    def _refuse(self, module: ModuleType) -> None:
+    def _refuse_module(self, module: ModuleType) -> None:
         raise self.unsupported(
             f"import {module.__name__}", translated("torch_npu's stand-in does not have this module")
         )
@@ -111,7 +111,7 @@ def _module_makers(
     """Map each module's name to the function that fills it on import."""
     hccl = SimpleNamespace(ProcessGroupHCCL=_process_group())
 
-    def root(module: ModuleType) -> None:
+    def fill_torch_npu(module: ModuleType) -> None:
         def missing(name: str) -> Any:
             """``__getattr__`` of the module: an operator, one that raises because it has no stand-in, or a
             submodule."""
@@ -129,33 +129,33 @@ def _module_makers(
         module.get_npu_format = lambda tensor: 2  # type: ignore[attr-defined]
         module.__getattr__ = missing  # type: ignore[method-assign]
 
-    def contrib(module: ModuleType) -> None:
+    def fill_contrib(module: ModuleType) -> None:
         pass
 
-    def transfer(module: ModuleType) -> None:
+    def fill_transfer_to_npu(module: ModuleType) -> None:
         from gonogo.virtual.npu import transfer
 
         transfer.transfer(npu)
 
-    def optim(module: ModuleType) -> None:
+    def fill_optim(module: ModuleType) -> None:
         for name in OPTIMIZERS:
             setattr(module, f"NpuFused{name}", _make_fused_optimizer(name, assume))
         for name in OTHER_OPTIMIZERS:
             setattr(module, name, unsupported_function(f"torch_npu.optim.{name}", unsupported_error))
 
-    def profiler(module: ModuleType) -> None:
+    def fill_profiler(module: ModuleType) -> None:
         vars(module).update(_profiler())
 
-    def distributed(module: ModuleType) -> None:
+    def fill_distributed(module: ModuleType) -> None:
         module.is_hccl_available = lambda: True  # type: ignore[attr-defined]
 
     makers: dict[str, Maker] = {
-        "torch_npu": root,
-        "torch_npu.contrib": contrib,
-        "torch_npu.contrib.transfer_to_npu": transfer,
-        "torch_npu.optim": optim,
-        "torch_npu.profiler": profiler,
-        "torch_npu.distributed": distributed,
+        "torch_npu": fill_torch_npu,
+        "torch_npu.contrib": fill_contrib,
+        "torch_npu.contrib.transfer_to_npu": fill_transfer_to_npu,
+        "torch_npu.optim": fill_optim,
+        "torch_npu.profiler": fill_profiler,
+        "torch_npu.distributed": fill_distributed,
     }
     finder_names = frozenset(makers)
     return makers
@@ -177,11 +177,11 @@ def _process_group() -> type:
 def _make_fused_optimizer(name: str, assume: Callable[[Text], object]) -> type:
     base: Any = getattr(torch.optim, name)
 
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+    def init_and_assume(self: Any, *args: Any, **kwargs: Any) -> None:
         assume(translated("NpuFused{name} keeps the states that torch.optim.{name} keeps").format(name=name))
         base.__init__(self, *args, **kwargs)
 
-    return type(f"NpuFused{name}", (base,), {"__init__": init})
+    return type(f"NpuFused{name}", (base,), {"__init__": init_and_assume})
 
 
 def _profiler() -> dict[str, Any]:

@@ -102,7 +102,7 @@ def _with_npu_devices(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the function so that ``cuda`` in its arguments is read as ``npu``."""
 
     @functools.wraps(function)
-    def renamed(*args: Any, **kwargs: Any) -> Any:
+    def call_with_npu_devices(*args: Any, **kwargs: Any) -> Any:
         args = tuple(_rename_device(value) for value in args)
         for name in _DEVICE_ARGUMENTS:
             if name in kwargs:
@@ -110,18 +110,18 @@ def _with_npu_devices(function: Callable[..., Any]) -> Callable[..., Any]:
                 kwargs[name] = f"npu:{value}" if type(value) is int else _rename_device(value)
         return function(*args, **kwargs)
 
-    return renamed
+    return call_with_npu_devices
 
 
 def _with_hccl_backend(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
-    def renamed(*args: Any, **kwargs: Any) -> Any:
+    def call_with_hccl_backend(*args: Any, **kwargs: Any) -> Any:
         args = tuple(value.replace("nccl", "hccl") if isinstance(value, str) else value for value in args)
         if isinstance(kwargs.get("backend"), str):
             kwargs["backend"] = kwargs["backend"].replace("nccl", "hccl").replace("cuda", "npu")
         return function(*args, **kwargs)
 
-    return renamed
+    return call_with_hccl_backend
 
 
 def _rename_device(value: Any) -> Any:

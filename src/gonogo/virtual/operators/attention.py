@@ -51,7 +51,7 @@ def install(compute_capability: tuple[int, int]) -> Callable[[], None]:
             _raise_torch_dtype_error(original, query.dtype, attn_mask.dtype)
         grouped = key.shape[1] != query.shape[1]
         if _can_use_flash(query, key, value, attn_mask, compute_capability) and (not grouped or enable_gqa):
-            return _flash(query, key, value, dropout_p, is_causal, scale)
+            return _run_flash_attention(query, key, value, dropout_p, is_causal, scale)
         if _can_use_efficient(query, key, value, compute_capability) and not grouped:
             return _efficient_attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
         return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **options)
@@ -73,18 +73,20 @@ def _patch_jagged_attention(patches: Patches, capability: tuple[int, int], modul
     """Choose the kernel for jagged nested tensors, for which torch's Python asks C++, which sees no accelerator
     here."""
 
-    def fits(original: Any, rule: Callable[..., bool], *more: Any) -> Any:
-        def answer(params: Any, debug: bool = False) -> bool:
+    def wrap_can_use(original: Any, rule: Callable[..., bool], *more: Any) -> Any:
+        def can_use(params: Any, debug: bool = False) -> bool:
             operands = (params.query, params.key, params.value)
             if any(operand.device.type in ("cpu", "meta") for operand in operands):
                 return bool(original(params, debug))
             return rule(*operands, *more, capability)
 
-        return answer
+        return can_use
 
-    patches.set(module, "can_use_flash_attention", fits(module.can_use_flash_attention, _can_use_flash, None))
-    patches.set(module, "can_use_efficient_attention", fits(module.can_use_efficient_attention, _can_use_efficient))
-    patches.set(module, "can_use_cudnn_attention", fits(module.can_use_cudnn_attention, lambda *_: False))
+    patches.set(module, "can_use_flash_attention", wrap_can_use(module.can_use_flash_attention, _can_use_flash, None))
+    patches.set(
+        module, "can_use_efficient_attention", wrap_can_use(module.can_use_efficient_attention, _can_use_efficient)
+    )
+    patches.set(module, "can_use_cudnn_attention", wrap_can_use(module.can_use_cudnn_attention, lambda *_: False))
 
 
 def _is_virtual_operand(operand: Any) -> bool:
@@ -131,7 +133,9 @@ def _can_use_efficient(query: Any, key: Any, value: Any, capability: tuple[int, 
     )
 
 
-def _flash(query: Any, key: Any, value: Any, dropout_p: float, is_causal: bool, scale: float | None) -> Any:
+def _run_flash_attention(
+    query: Any, key: Any, value: Any, dropout_p: float, is_causal: bool, scale: float | None
+) -> Any:
     size = query.shape[-1]
     scale = scale if scale is not None else 1.0 / math.sqrt(size)
     missing = -size % 8

@@ -59,7 +59,7 @@ def install() -> Callable[[], None]:
     enter, leave = autocast.__enter__, autocast.__exit__
 
     @functools.wraps(enter)
-    def entered(self: Any) -> Any:
+    def push_mode_and_enter(self: Any) -> Any:
         result = enter(self)
         within = bool(_AutocastMode.entered)
         if self.device != "cpu" and (self._enabled or within):
@@ -70,15 +70,15 @@ def install() -> Callable[[], None]:
         return result
 
     @functools.wraps(leave)
-    def left(self: Any, *exception: Any) -> Any:
+    def pop_mode_and_exit(self: Any, *exception: Any) -> Any:
         modes = self.__dict__.get("gonogo_modes")
         if modes:
             modes.pop().__exit__(*exception)
             _AutocastMode.entered.pop()
         return leave(self, *exception)
 
-    patches.set(autocast, "__enter__", entered)
-    patches.set(autocast, "__exit__", left)
+    patches.set(autocast, "__enter__", push_mode_and_enter)
+    patches.set(autocast, "__exit__", pop_mode_and_exit)
     return patches.undo
 
 
@@ -112,21 +112,21 @@ class _AutocastMode(TorchFunctionMode):
         else:
             target = None
         if target is not None:
-            args, kwargs = self._cast(args, target), self._cast(kwargs, target)
+            args, kwargs = self._cast_tensors(args, target), self._cast_tensors(kwargs, target)
         elif (inner := _expose_listed_calls(func)) is not None:
             with self:
                 return inner(*args, **kwargs)
         return func(*args, **kwargs)
 
-    def _cast(self, value: Any, dtype: torch.dtype) -> Any:
+    def _cast_tensors(self, value: Any, dtype: torch.dtype) -> Any:
         if isinstance(value, VirtualTensor):
             if not value.is_floating_point() or value.dtype in (dtype, torch.float64) or value.device.type == "cpu":
                 return value
             return self._cast_weight(value, dtype) if _should_cache_cast(value, dtype) else value.to(dtype)
         if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-            return type(value)(self._cast(item, dtype) for item in value)
+            return type(value)(self._cast_tensors(item, dtype) for item in value)
         if isinstance(value, dict):
-            return {key: self._cast(item, dtype) for key, item in value.items()}
+            return {key: self._cast_tensors(item, dtype) for key, item in value.items()}
         return value
 
     def _cast_weight(self, weight: VirtualTensor, dtype: torch.dtype) -> torch.Tensor:

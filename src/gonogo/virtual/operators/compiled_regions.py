@@ -54,10 +54,10 @@ class _Region(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func._schema.is_mutable and args and isinstance(args[0], VirtualTensor):
-            self._note(func.overloadpacket, args[0])
+            self._note_write(func.overloadpacket, args[0])
         return func(*args, **(kwargs or {}))
 
-    def _note(self, operator: Any, target: VirtualTensor) -> None:
+    def _note_write(self, operator: Any, target: VirtualTensor) -> None:
         place = id(target.cell)
         if self._written.get(place, target) is None:
             whole = (target.cell.nbytes,)

@@ -54,14 +54,14 @@ class CompiledRegion:
         """The function, as the code of a region."""
 
         @functools.wraps(function)
-        def within(*args: Any, **kwargs: Any) -> Any:
+        def run_in_region(*args: Any, **kwargs: Any) -> Any:
             cls._depth += 1
             try:
                 return function(*args, **kwargs)
             finally:
                 cls._depth -= 1
 
-        return within
+        return run_in_region
 
 
 def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[], None]:
@@ -81,20 +81,20 @@ def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[]
     real = torch.compile
     wrapped: Callable[..., Any] = torch.compiler.disable
 
-    def begun() -> None:
+    def note_compilation() -> None:
         assume(UNCOMPILED_ASSUMPTION)
         CompilationState.anything = True
 
     @functools.wraps(real)
     def compile_(model: Any = None, **options: Any) -> Any:
-        made = compiled(model, options)
+        made = compile_or_defer(model, options)
         is_whole = compiles and model is not None and options.get("fullgraph") and not options.get("disable")
         return whole(model, made) if is_whole else made
 
-    def compiled(model: Any, options: dict[str, Any]) -> Any:
+    def compile_or_defer(model: Any, options: dict[str, Any]) -> Any:
         if not inspect.isfunction(model) or set(options) - {"dynamic", "fullgraph"}:
             if model is not None:
-                begun()
+                note_compilation()
             result = real(model, **options)
             if isinstance(model, nn.Module):
                 CompiledRegion.of_modules = True
@@ -104,15 +104,15 @@ def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[]
             return wrapped(model) if isinstance(model, nn.Module) and result is model else result
 
         @functools.cache
-        def made() -> Any:
-            begun()
+        def compile_once() -> Any:
+            note_compilation()
             return real(model, **options)
 
         @functools.wraps(model)
-        def called(*args: Any, **kwargs: Any) -> Any:
-            return compiled_regions.run(made(), args, kwargs) if compiles else made()(*args, **kwargs)
+        def call_compiled(*args: Any, **kwargs: Any) -> Any:
+            return compiled_regions.run(compile_once(), args, kwargs) if compiles else compile_once()(*args, **kwargs)
 
-        return CompiledRegion.around(called)
+        return CompiledRegion.around(call_compiled)
 
     patches.set(torch, "compile", compile_)
     return patches.undo

@@ -21,38 +21,38 @@ profiler = torch.ops.profiler
 
 
 def _register_handler(*operators: Any) -> Callable[[Handler], Handler]:
-    def register(handler: Handler) -> Handler:
+    def register_for_operators(handler: Handler) -> Handler:
         for operator in operators:
             HANDLERS[operator] = handler
         return handler
 
-    return register
+    return register_for_operators
 
 
 def _real(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     """The real result if all operands are known, else None."""
-    tensors = [t for t in _tensors((*args, *kwargs.values())) if isinstance(t, VirtualTensor)]
+    tensors = [t for t in _nested_tensors((*args, *kwargs.values())) if isinstance(t, VirtualTensor)]
     if not tensors or not all(contents.is_known(t) for t in tensors):
         return None
     return contents.compute(func, args, kwargs, 0, tensors)
 
 
-def _tensors(arguments: Any) -> list[torch.Tensor]:
+def _nested_tensors(arguments: Any) -> list[torch.Tensor]:
     found: list[torch.Tensor] = []
     for value in arguments:
         if isinstance(value, torch.Tensor):
             found.append(value)
         elif isinstance(value, list | tuple):
-            found += _tensors(value)
+            found += _nested_tensors(value)
     return found
 
 
-def _as_virtual(mode: VirtualMode, args: Any) -> Any:
+def _virtualise_arguments(mode: VirtualMode, args: Any) -> Any:
     return tuple(mode.virtualise(a) if isinstance(a, torch.Tensor) and a.device.type != "meta" else a for a in args)
 
 
 @_register_handler(aten._local_scalar_dense.default)
-def _item(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+def _read_scalar(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     tensor = args[0]
     if not isinstance(tensor, VirtualTensor):
         return func(*args)
@@ -83,20 +83,20 @@ def _unscale(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> None:
 @_register_handler(aten.nonzero.default, aten.nonzero_numpy.default, aten.argwhere.default)
 def _nonzero(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     """Unknown masks are assumed to be True everywhere, which gives the largest possible result."""
-    (tensor,) = _as_virtual(mode, args)
+    (tensor,) = _virtualise_arguments(mode, args)
     known = _real(mode, func, (tensor,), {})
     if known is None:
         mode.ledger.assume(translated("an unknown mask selects every element"))
         if tensor.numel() > (1 << 24):
             shape = torch.Size((tensor.numel(), tensor.dim()))
-            return mode._new(Spec.of(shape, (1, shape[0]), torch.int64, tensor._device), shape.numel() * 8)
+            return mode._new_tensor(Spec.of(shape, (1, shape[0]), torch.int64, tensor._device), shape.numel() * 8)
         known = func(real.ones(tensor.shape, dtype=torch.bool))
     return mode.wrap_real(known, tensor._device)
 
 
 @_register_handler(aten.masked_select.default)
 def _masked_select(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
-    tensor, mask = _as_virtual(mode, args)
+    tensor, mask = _virtualise_arguments(mode, args)
     shape = torch.broadcast_shapes(tensor.shape, mask.shape) or (1,)  # type: ignore[no-untyped-call]
     with mode:
         return aten.index.Tensor(tensor.expand(shape), [mask.expand(shape)])
@@ -107,9 +107,9 @@ def _masked_select(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
 def _index(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     """Convert boolean indices to integer ones, as ATen does, so that their number is exact or an assumption is
     recorded."""
-    if all(not _is_mask(i) for i in args[1]) or not any(isinstance(t, VirtualTensor) for t in _tensors(args)):
+    if all(not _is_mask(i) for i in args[1]) or not any(isinstance(t, VirtualTensor) for t in _nested_tensors(args)):
         return mode.run(mode.operator(func), args, kwargs)
-    common_device(func, [t for t in _tensors(args) if isinstance(t, VirtualTensor)], args)
+    common_device(func, [t for t in _nested_tensors(args) if isinstance(t, VirtualTensor)], args)
     indices: list[Any] = []
     for index in args[1]:
         if _is_mask(index):
@@ -131,7 +131,7 @@ def _is_mask(index: Any) -> bool:
 )
 def _unique(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     """The elements of an unknown tensor are assumed to be distinct."""
-    args = _as_virtual(mode, args)
+    args = _virtualise_arguments(mode, args)
     known = _real(mode, func, args, kwargs)
     if known is None:
         mode.ledger.assume(translated("unknown elements are distinct"))
@@ -142,9 +142,9 @@ def _unique(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
 @_register_handler(aten.repeat_interleave.Tensor, aten.bincount.default)
 def _counts(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     """Unknown counts are assumed to be one each, and unknown classes to be all the same."""
-    if not any(isinstance(t, VirtualTensor) for t in _tensors(args)):
+    if not any(isinstance(t, VirtualTensor) for t in _nested_tensors(args)):
         return func(*args, **kwargs)
-    args = _as_virtual(mode, args)
+    args = _virtualise_arguments(mode, args)
     device = common_device(func, [a for a in args if isinstance(a, VirtualTensor)], args)
     known = _real(mode, func, args, kwargs)
     if known is None:
@@ -262,10 +262,10 @@ def _ctc_backward(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 @_register_handler(aten.equal.default)
-def _equal(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+def _compare_equal(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     if not any(isinstance(t, VirtualTensor) for t in args):
         return func(*args)
-    left, right = _as_virtual(mode, args)
+    left, right = _virtualise_arguments(mode, args)
     common_device(func, [left, right], args)
     if left.shape != right.shape:
         return False
@@ -277,7 +277,7 @@ def _equal(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 @_register_handler(aten._assert_async.msg, aten._assert_async.default)
-def _assertion(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+def _assert_async(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     known = contents.read(args[0]) if isinstance(args[0], VirtualTensor) else args[0]
     if known is None:
         mode.ledger.assume(translated("an assertion on unknown values holds"))
@@ -291,6 +291,6 @@ def _assertion(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     profiler._record_function_enter.default,
     profiler._record_function_exit.default,
 )
-def _profiler(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+def _record_function(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     with private.DisableTorchDispatch():
         return func(*args, **kwargs)

@@ -21,7 +21,7 @@ _MAX_INDICES = 1 << 24
 """Larger index tensors are not checked."""
 
 
-def _embedding(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+def _embedding_with_bounds_check(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     weight, indices = args[0], args[1]
     known = _known_bounds(indices, weight.shape[0] if weight.dim() == 2 else 0)
     if known is not None:
@@ -35,7 +35,7 @@ def _embedding(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     return mode.run(mode.operator(func), args, kwargs)
 
 
-def _loss(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+def _nll_loss_with_bounds_check(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     logits, target = args[0], args[1]
     ignored = args[4] if len(args) > 4 else kwargs.get("ignore_index", -100)
     classes = logits.shape[1 if logits.dim() > 1 else 0] if logits.dim() else 0
@@ -80,6 +80,6 @@ def _raise_index_error(tensor: torch.Tensor, assertion: str, cpu_message: str) -
     raise RuntimeError(f"CUDA error: device-side assert triggered (Assertion {assertion})")
 
 
-HANDLERS[aten.embedding.default] = _embedding
+HANDLERS[aten.embedding.default] = _embedding_with_bounds_check
 for _loss_operator in (aten.nll_loss_forward.default, aten.nll_loss2d_forward.default):
-    HANDLERS[_loss_operator] = _loss
+    HANDLERS[_loss_operator] = _nll_loss_with_bounds_check

@@ -45,11 +45,13 @@ def install(assume: Callable[[Text], object], computed: Computed) -> Callable[[]
     """Take the kernel's place for accelerator tensors; returns the undo."""
     warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
     patches = Patches()
-    patches.on_undo(after_import(_MODULE, functools.partial(_patch, patches, assume, computed)))
+    patches.on_undo(after_import(_MODULE, functools.partial(_patch_flex_attention, patches, assume, computed)))
     return patches.undo
 
 
-def _patch(patches: Patches, assume: Callable[[Text], object], computed: Computed, module: ModuleType) -> None:
+def _patch_flex_attention(
+    patches: Patches, assume: Callable[[Text], object], computed: Computed, module: ModuleType
+) -> None:
     own: Any = module
     attention, block_mask, operator = own.flex_attention, own.create_block_mask, own.flex_attention_hop
     with_maxima = hasattr(module, "AuxRequest")
@@ -60,7 +62,7 @@ def _patch(patches: Patches, assume: Callable[[Text], object], computed: Compute
             raise UnsupportedOperator(_WHAT, _UNCOMPILED)
         return attention(*args, **kwargs)
 
-    def kernel(query: Any, key: Any, value: Any, score_mod: Any, mask: Any, *options: Any) -> Any:
+    def run_flex_attention_hop(query: Any, key: Any, value: Any, score_mod: Any, mask: Any, *options: Any) -> Any:
         if not is_on_accelerator((query,), {}):
             return operator(query, key, value, score_mod, mask, *options)
         if not all(isinstance(one, VirtualTensor) for one in (query, key, value)):
@@ -82,7 +84,7 @@ def _patch(patches: Patches, assume: Callable[[Text], object], computed: Compute
         return _block_mask(own, given.arguments)
 
     patches.set(module, "flex_attention", flex_attention)
-    patches.set(module, "flex_attention_hop", kernel)
+    patches.set(module, "flex_attention_hop", run_flex_attention_hop)
     patches.set(module, "create_block_mask", create_block_mask)
 
 
@@ -118,7 +120,7 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, grad_out: Any, *_of_statistics: Any) -> Any:
         query, key, value, _, sums, *others = ctx.saved_tensors
         products = torch.empty_like(sums)
-        _count(ctx.computed, query, key, value, backward=True)
+        _count_attention_flops(ctx.computed, query, key, value, backward=True)
         grads = [torch.empty_like(one) for one in (query, key, value)]
         del products
         return (None, *grads, *([None] * (len(others) - 1)))
@@ -126,7 +128,7 @@ class _Attention(torch.autograd.Function):
 
 def _selectively_checkpointed(computed: Computed, *operands: torch.Tensor) -> Any:
     """Run the kernel as the innermost mode of selective checkpointing wants it: saved, taken, or run again."""
-    kernel = _kernel(computed)
+    kernel = _make_kernel_operator(computed)
     modes: list[Any] = [mode for mode in private.dispatch_modes() if isinstance(mode, _CHECKPOINTING)]
     return modes[-1].__torch_dispatch__(kernel, (), operands, {}) if modes else kernel(*operands)
 
@@ -139,7 +141,7 @@ _CHECKPOINTING: tuple[type, ...] = tuple(
 
 
 @functools.cache
-def _kernel(computed: Computed) -> Any:
+def _make_kernel_operator(computed: Computed) -> Any:
     from torch._higher_order_ops.flex_attention import flex_attention as operator
 
     class Kernel(type(operator).__base__):  # type: ignore[misc]
@@ -160,13 +162,13 @@ def _kernel(computed: Computed) -> Any:
             shape = (batch, heads, length, value.shape[-1])
             out = torch.empty_permuted(shape, order, dtype=query.dtype, device=query.device)
             statistics = [torch.empty(shape[:3], dtype=torch.float32, device=query.device) for _ in range(2)]
-            _count(computed, query, key, value)
+            _count_attention_flops(computed, query, key, value)
             return (out, *statistics)
 
     return Kernel()
 
 
-def _count(computed: Computed, query: Any, key: Any, value: Any, *, backward: bool = False) -> None:
+def _count_attention_flops(computed: Computed, query: Any, key: Any, value: Any, *, backward: bool = False) -> None:
     batch, heads, length, size = query.shape
     lengths = [(length, key.shape[2])] * batch
     flops = attention_flops(heads, lengths, size, value.shape[-1], backward=backward)

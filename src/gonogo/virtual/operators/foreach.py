@@ -30,7 +30,7 @@ def install() -> Callable[[], None]:
     by_name = isinstance(dtype, str)  # torch 2.1
 
     @functools.wraps(original)
-    def group(lists: Any, with_indices: bool = False) -> Any:
+    def group_tensors(lists: Any, with_indices: bool = False) -> Any:
         if not any(_is_virtual(tensor) for tensor in lists[0]):
             return original(lists, with_indices)
         groups: dict[tuple[torch.device, Any], Any] = {}
@@ -44,7 +44,7 @@ def install() -> Callable[[], None]:
                 positions.append(position)
         return groups
 
-    patches.set(torch._C, "_group_tensors_by_device_and_dtype", group)
+    patches.set(torch._C, "_group_tensors_by_device_and_dtype", group_tensors)
     return patches.undo
 
 

@@ -34,7 +34,7 @@ def _grouped_product(mode: VirtualMode, func: Any, args: Any, kwargs: dict[str, 
     with private.modes_off():
         groups = None if offsets is None else real.meta(offsets.shape, dtype=offsets.dtype)
         shape = func(_as_bfloat16_meta(left), _as_bfloat16_meta(right), groups).shape
-    out = mode._new(*_output_spec(shape, left.dtype, device))
+    out = mode._new_tensor(*_output_spec(shape, left.dtype, device))
     propagation.propagate_values(mode.ledger, operator, args, kwargs, tensors, out)
     return out
 

@@ -52,11 +52,11 @@ def _patch_nested_tensor(patches: Patches, module: Any) -> None:
 def _values_property(name: str, original: Any) -> property:
     """Read the attribute from the values, or from C++ before they are set."""
 
-    def answer(tensor: Any) -> Any:
+    def get_from_values(tensor: Any) -> Any:
         values = tensor.__dict__.get("_values")
         return original.__get__(tensor) if values is None else getattr(values, name)
 
-    return property(answer)
+    return property(get_from_values)
 
 
 def _pin_memory(tensor: Any, device: Any = None) -> Any:

@@ -24,7 +24,7 @@ def _flatten_weight(mode: VirtualMode, func: Any, args: Any, kwargs: dict[str, A
     weights = args[0]
     count = sum(weight.numel() for weight in weights)
     spec = Spec.of(torch.Size((count,)), (1,), weights[0].dtype, weights[0].device)
-    return mode._new(spec, count * weights[0].element_size())
+    return mode._new_tensor(spec, count * weights[0].element_size())
 
 
 def _pack_padded_sequence(mode: VirtualMode, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:

@@ -27,7 +27,7 @@ def install() -> Callable[[], None]:
     return functools.partial(private.unregister_library, library)
 
 
-def _statistics(tensor: torch.Tensor, *others: Any) -> _Statistics:
+def _empty_statistics(tensor: torch.Tensor, *others: Any) -> _Statistics:
     dtype = torch.promote_types(tensor.dtype, torch.float32)
     mean = tensor.new_empty((tensor.shape[1],), dtype=dtype)
     return mean, torch.empty_like(mean)
@@ -37,7 +37,7 @@ def _empty_like(tensor: torch.Tensor, *others: Any) -> torch.Tensor:
     return torch.empty_like(tensor)
 
 
-def _gradient(grad: torch.Tensor, tensor: torch.Tensor, *others: Any) -> torch.Tensor:
+def _empty_gradient(grad: torch.Tensor, tensor: torch.Tensor, *others: Any) -> torch.Tensor:
     return torch.empty_like(tensor)
 
 
@@ -58,11 +58,11 @@ def _batch_norm_reductions(
 
 
 _RULES = {
-    "batch_norm_stats": _statistics,
-    "batch_norm_update_stats": _statistics,
-    "batch_norm_gather_stats": _statistics,
-    "batch_norm_gather_stats_with_counts": _statistics,
+    "batch_norm_stats": _empty_statistics,
+    "batch_norm_update_stats": _empty_statistics,
+    "batch_norm_gather_stats": _empty_statistics,
+    "batch_norm_gather_stats_with_counts": _empty_statistics,
     "batch_norm_elemt": _empty_like,
     "batch_norm_backward_reduce": _batch_norm_reductions,
-    "batch_norm_backward_elemt": _gradient,
+    "batch_norm_backward_elemt": _empty_gradient,
 }

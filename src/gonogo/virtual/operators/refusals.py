@@ -75,7 +75,7 @@ def _patch_unsupported(patches: Patches, refusal: _UnsupportedFunction, module: 
         return
 
     @functools.wraps(original)
-    def refuse(*args: Any, **kwargs: Any) -> Any:
+    def raise_unsupported(*args: Any, **kwargs: Any) -> Any:
         raise UnsupportedOperator(refusal.what, refusal.why)
 
-    patches.set(owner, name, refuse)
+    patches.set(owner, name, raise_unsupported)

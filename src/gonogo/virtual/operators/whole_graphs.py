@@ -50,16 +50,16 @@ def install(patches: Patches) -> Callable[[Any, Any], Any]:
         them."""
         read = getattr(torch.Tensor, name)
 
-        def value(tensor: Any) -> Any:
+        def read_unless_branching(tensor: Any) -> Any:
             frame = sys._getframe(1)
             is_whole = running[frame.f_code] or (frame.f_code in modules and _is_compiled(frame))
             if is_whole and _is_branch_condition(frame):
                 _raise_graph_break()
             return read(tensor)
 
-        return value
+        return read_unless_branching
 
-    def follow(model: Any, compiled_function: Any) -> Any:
+    def track_whole_graph(model: Any, compiled_function: Any) -> Any:
         owner = getattr(model, "__self__", None)
         if (
             isinstance(owner, nn.Module) and getattr(model, "__name__", "") in _CALL_METHODS
@@ -80,16 +80,16 @@ def install(patches: Patches) -> Callable[[Any, Any], Any]:
         running[code] += 0
 
         @functools.wraps(compiled_function)
-        def whole(*args: Any, **kwargs: Any) -> Any:
+        def call_as_whole_graph(*args: Any, **kwargs: Any) -> Any:
             running[code] += 1
             try:
                 return compiled_function(*args, **kwargs)
             finally:
                 running[code] -= 1
 
-        return whole
+        return call_as_whole_graph
 
-    return follow
+    return track_whole_graph
 
 
 def _is_at_assert(frame: Any) -> bool:

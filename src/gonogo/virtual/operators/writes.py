@@ -88,7 +88,7 @@ def _set(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     return _recount_storage(mode, target)
 
 
-def _pin(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+def _pin_memory(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     return mode.pinned_copy(args[0])
 
 
@@ -118,7 +118,7 @@ for _overload in (
     "source_Tensor_storage_offset",
 ):
     HANDLERS[getattr(aten.set_, _overload)] = _set
-HANDLERS[aten._pin_memory.default] = _pin
+HANDLERS[aten._pin_memory.default] = _pin_memory
 HANDLERS[aten.is_pinned.default] = _is_pinned
 for _name in KNOWN_FACTORIES:
     _packet: Any = getattr(aten, _name, None)

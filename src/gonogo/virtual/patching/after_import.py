@@ -84,12 +84,12 @@ def after_import(name: str, action: Action) -> Callable[[], None]:
     if module is not None:
         action(module)
 
-    def forget() -> None:
+    def forget_action() -> None:
         _finder.actions[name].remove(action)
         if not _finder.actions[name]:
             del _finder.actions[name]
 
-    return forget
+    return forget_action
 
 
 def import_within(name: str, context: Context) -> Callable[[], None]:
@@ -97,12 +97,12 @@ def import_within(name: str, context: Context) -> Callable[[], None]:
     _finder.contexts.setdefault(name, []).append(context)
     _install_finder()
 
-    def forget() -> None:
+    def forget_context() -> None:
         _finder.contexts[name].remove(context)
         if not _finder.contexts[name]:
             del _finder.contexts[name]
 
-    return forget
+    return forget_context
 
 
 def _install_finder() -> None:

@@ -23,27 +23,27 @@ class Patches:
         """Replace ``owner.name``; an inherited attribute is shadowed until :meth:`undo`."""
         before = vars(owner).get(name, _MISSING_ATTRIBUTE)
 
-        def restore() -> None:
+        def restore_attribute() -> None:
             if before is _MISSING_ATTRIBUTE:
                 delattr(owner, name)
             else:
                 setattr(owner, name, before)
 
         setattr(owner, name, value)
-        self._undo.append(restore)
+        self._undo.append(restore_attribute)
 
     def item(self, mapping: Any, key: Any, value: Any) -> None:
         """Replace ``mapping[key]``, e.g. an environment variable."""
         before = mapping.get(key, _MISSING_ATTRIBUTE)
 
-        def restore() -> None:
+        def restore_item() -> None:
             if before is _MISSING_ATTRIBUTE:
                 mapping.pop(key, None)
             else:
                 mapping[key] = before
 
         mapping[key] = value
-        self._undo.append(restore)
+        self._undo.append(restore_item)
 
     def on_undo(self, action: Callable[[], None]) -> None:
         """Register ``action`` to be run by :meth:`undo`."""

@@ -204,8 +204,8 @@ def _hide_cpu_info() -> Callable[[], None]:
     """
     patches = Patches()
 
-    def replace(module: ModuleType) -> None:
+    def replace_cpu_info(module: ModuleType) -> None:
         patches.set(module, "get_cpu_info", lambda: {"vendor_id_raw": "unknown", "vendor_id": "unknown"})
 
-    patches.on_undo(after_import("cpuinfo", replace))
+    patches.on_undo(after_import("cpuinfo", replace_cpu_info))
     return patches.undo

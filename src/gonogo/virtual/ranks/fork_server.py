@@ -65,7 +65,7 @@ class ForkRequestHandler:
                 path, descriptors, _, _ = socket.recv_fds(self._channel, _MAX_PACKET_BYTES, 2)
                 if not path:
                     return
-                self._start(path.decode(), *descriptors)
+                self._start_worker(path.decode(), *descriptors)
 
     def _report_exits(self) -> None:
         while True:
@@ -77,7 +77,7 @@ class ForkRequestHandler:
                 return
             self._channel.send(f"ended {pid} {os.waitstatus_to_exitcode(status)}".encode())
 
-    def _start(self, path: str, output: int, line: int | None = None) -> None:
+    def _start_worker(self, path: str, output: int, line: int | None = None) -> None:
         in_session, leads_session = os.pipe()
         server = os.getpid()
         pid = os.fork()

@@ -148,13 +148,13 @@ class Session:
         plan = self.plan
         record = environment_setup.device_record(plan.accelerator, plan.host_bytes, name, self._parts.allocator)
         if record.allocator is not None:
-            record.on_shortage = self._shortage
+            record.on_shortage = self._describe_shortage
         record.moment = self.life.moment
         record.here = lambda: (self.mode.current, current_place())
         record.told = _operator_and_place
         return record
 
-    def _shortage(self, record: DeviceRecord, requested: int) -> Shortage:
+    def _describe_shortage(self, record: DeviceRecord, requested: int) -> Shortage:
         allocator = record.allocator
         assert allocator is not None
         assert allocator.shortage is not None
@@ -316,13 +316,13 @@ class Session:
     def _micro_batches(self) -> MicroBatches:
         """Decides which micro-batches are run."""
 
-        def agree(repeats: bool) -> bool:
+        def all_ranks_agree(repeats: bool) -> bool:
             if self.peers is None:
                 return repeats
             answers = self.peers.ask(_REPEATS_QUESTION, b"%d" % repeats)
             return answers is not None and set(answers) == {b"1"}
 
-        return MicroBatches(self.life, self.memory, self._tallies, self._should_run_every, agree)
+        return MicroBatches(self.life, self.memory, self._tallies, self._should_run_every, all_ranks_agree)
 
     def _tallies(self) -> list[Tally]:
         """The counters that have to be scaled when micro-batches are skipped."""
@@ -508,7 +508,7 @@ def _run_threads_in_mode(mode: Any) -> Callable[[], None]:
     patches = Patches()
     run = threading.Thread.run
 
-    def with_mode(thread: threading.Thread) -> None:
+    def run_in_mode(thread: threading.Thread) -> None:
         if getattr(thread, "is_gonogo", False):
             run(thread)
             return
@@ -516,7 +516,7 @@ def _run_threads_in_mode(mode: Any) -> Callable[[], None]:
         with mode:
             run(thread)
 
-    patches.set(threading.Thread, "run", with_mode)
+    patches.set(threading.Thread, "run", run_in_mode)
     return patches.undo
 
 

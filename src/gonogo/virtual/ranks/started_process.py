@@ -51,7 +51,7 @@ def attach(folder: str) -> None:
     _attached.add(folder)
     shared = StartedProcesses(folder)
     plan = shared.plan()
-    assume = functools.partial(_assume, shared)
+    assume = functools.partial(_share_assumption, shared)
     newer_python.install(plan.required_python, assume)
     network.install()
     trackers.install()
@@ -69,7 +69,7 @@ def attach(folder: str) -> None:
     after_import("torch", functools.partial(_show_accelerators, shared, plan, assume))
 
 
-def _assume(shared: StartedProcesses, assumption: Text, kind: AssumptionKind = "") -> None:
+def _share_assumption(shared: StartedProcesses, assumption: Text, kind: AssumptionKind = "") -> None:
     shared.assumed(Assumption(assumption.en, _place(), 1, assumption.zh, kind))
 
 
@@ -98,17 +98,17 @@ def _show_accelerators(shared: StartedProcesses, plan: WorkerPlan, assume: Any, 
     show_accelerators(plan, assume)
     folder = os.path.dirname(torch.__file__)
 
-    def noting(function: Any) -> Any:
+    def wrap_noting_accelerator_use(function: Any) -> Any:
         @functools.wraps(function)
-        def noted(*args: Any, **kwargs: Any) -> Any:
+        def note_use_and_call(*args: Any, **kwargs: Any) -> Any:
             shared.used_accelerator(_place(folder))
             return function(*args, **kwargs)
 
-        return noted
+        return note_use_and_call
 
     for kind in {"cuda", plan.accelerator.device_type}:
         api: Any = getattr(torch, kind, None)
         if hasattr(api, "_lazy_init"):
-            api._lazy_init = noting(api._lazy_init)
+            api._lazy_init = wrap_noting_accelerator_use(api._lazy_init)
     if torch.distributed.is_available():
-        torch.distributed.init_process_group = noting(torch.distributed.init_process_group)
+        torch.distributed.init_process_group = wrap_noting_accelerator_use(torch.distributed.init_process_group)

@@ -89,7 +89,7 @@ def _write_atomically(target: str, data: bytes) -> None:
 def _write_on_signal(session: Session) -> None:
     """On SIGTERM (timeout) and SIGINT (Ctrl-C), write the record so far, with the program's current stack."""
 
-    def end(number: int, frame: Any) -> None:
+    def write_record_and_exit(number: int, frame: Any) -> None:
         outcome: Outcome = "timed-out" if number == signal.SIGTERM else "interrupted"
         record = session.record(outcome)
         stack = list(main_thread_stack())
@@ -101,9 +101,9 @@ def _write_on_signal(session: Session) -> None:
         os._exit(0)
 
     numbers = (signal.SIGTERM, signal.SIGINT)
-    own = {number: signal.signal(number, end) for number in numbers}
+    own = {number: signal.signal(number, write_record_and_exit) for number in numbers}
     signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)  # Ray blocks SIGINT in its processes and their children
-    restore_signals_in_children({number: (end, before) for number, before in own.items()})
+    restore_signals_in_children({number: (write_record_and_exit, before) for number, before in own.items()})
 
 
 def _report_failure(session: Session, record: RankRecord) -> None:
@@ -137,11 +137,11 @@ def _report_progress(session: Session) -> Any:
     """Append a progress line twice a second, from a separate thread."""
     ended = threading.Event()
 
-    def report() -> None:
+    def report_until_ended() -> None:
         while not ended.wait(_PROGRESS_INTERVAL_SECONDS):
             _append_progress(session, _progress_of(session))
 
-    thread = threading.Thread(target=report, daemon=True, name="gonogo-progress")
+    thread = threading.Thread(target=report_until_ended, daemon=True, name="gonogo-progress")
     thread.is_gonogo = True  # type: ignore[attr-defined]
     thread.start()
     return ended.set
@@ -157,16 +157,16 @@ def restore_signals_in_children(handlers: dict[signal.Signals, tuple[Any, Any]])
     """
     masks = threading.local()
 
-    def block() -> None:
+    def block_signals() -> None:
         masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, handlers)
 
-    def unblock() -> None:
+    def unblock_signals() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, masks.before)
 
     def give_back() -> None:
         for number, (ours, before) in handlers.items():
             if signal.getsignal(number) is ours:  # the program may have installed its own, which is inherited
                 signal.signal(number, signal.SIG_DFL if before is None else before)
-        unblock()
+        unblock_signals()
 
-    os.register_at_fork(before=block, after_in_child=give_back, after_in_parent=unblock)
+    os.register_at_fork(before=block_signals, after_in_child=give_back, after_in_parent=unblock_signals)

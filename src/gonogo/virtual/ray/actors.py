@@ -42,7 +42,7 @@ class Actor:
         self.never = ""
         several = int(options.get("max_concurrency") or 1)
         self.is_async = any(
-            inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in _methods(kind)
+            inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in _member_functions(kind)
         )
         self._several = several if not self.is_async else 1
 
@@ -52,7 +52,7 @@ class Actor:
         cluster = self.runner.cluster
         self.process = cluster.process(self.name, place, runtime_env_variables(self.options), hide_other_gpus=True)
         cluster.machine.packages.add(self.kind.__module__.partition(".")[0])
-        run = self._run_async if self.is_async else self._run
+        run = self._run_async if self.is_async else self._run_calls
         self.runner.begin(self.process, self.name, run)
 
     def submit(self, call: RemoteCall) -> None:
@@ -63,7 +63,7 @@ class Actor:
             for reference in call.references:
                 reference.answer.never = self.never
         elif self._loop is not None:
-            self._loop.call_soon_threadsafe(self._begin, call)
+            self._loop.call_soon_threadsafe(self._begin_call, call)
         else:
             self._calls.append(call)
             if self._idle is not None and self._idle.locked():
@@ -91,7 +91,7 @@ class Actor:
             if self.place is not None:
                 self.place.give_back()
 
-    def _create(self) -> bool:
+    def _create_instance(self) -> bool:
         runner = self.runner
         try:
             runner.wait_for_arguments(self._creation)
@@ -115,9 +115,9 @@ class Actor:
         runner.finish(self._creation, None)
         return True
 
-    def _run(self) -> None:
+    def _run_calls(self) -> None:
         asyncio.set_event_loop(asyncio.new_event_loop())
-        if not self._create():
+        if not self._create_instance():
             return
         while self.dead is None:
             if not self._calls:
@@ -128,11 +128,11 @@ class Actor:
             call = self._calls.pop(0)
             if self._several > 1:  # a threaded actor runs several calls concurrently
                 assert self.process is not None
-                self.runner.begin(self.process, self.name, functools.partial(self._make, call))
+                self.runner.begin(self.process, self.name, functools.partial(self._run_call, call))
             else:
-                self._make(call)
+                self._run_call(call)
 
-    def _method(self, name: str) -> Callable[..., Any]:
+    def _bound_method(self, name: str) -> Callable[..., Any]:
         if name == "__ray_ready__":
             return lambda: True
         if name == "__ray_call__":
@@ -142,12 +142,12 @@ class Actor:
         found: Callable[..., Any] = getattr(self._instance, name)
         return found
 
-    def _make(self, call: RemoteCall) -> None:
+    def _run_call(self, call: RemoteCall) -> None:
         runner = self.runner
         try:
             runner.wait_for_arguments(call)
             args, kwargs = runner.cluster.resolved(call.sent)
-            runner.finish(call, self._method(call.name)(*args, **kwargs))
+            runner.finish(call, self._bound_method(call.name)(*args, **kwargs))
         except RehearsalEnded:
             raise
         except BaseException as error:
@@ -156,15 +156,15 @@ class Actor:
     def _run_async(self) -> None:
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
-        if not self._create():
+        if not self._create_instance():
             return
         self._loop = loop
         waiting, self._calls = self._calls, []
         for call in waiting:
-            loop.call_soon(self._begin, call)
+            loop.call_soon(self._begin_call, call)
         loop.run_forever()
 
-    def _begin(self, call: RemoteCall) -> None:
+    def _begin_call(self, call: RemoteCall) -> None:
         assert self._loop is not None
         task = self._loop.create_task(self._call_async(call))
         _running.add(task)
@@ -177,7 +177,7 @@ class Actor:
                 if getattr(one, "answer", None) is not None and not one.answer.done:
                     await one
             args, kwargs = runner.cluster.resolved(call.sent)
-            value = self._method(call.name)(*args, **kwargs)
+            value = self._bound_method(call.name)(*args, **kwargs)
             runner.finish(call, await value if inspect.isawaitable(value) else value)
         except RehearsalEnded:
             raise
@@ -189,5 +189,5 @@ _running: set[Any] = set()
 """References to running asyncio tasks, which would otherwise be garbage collected."""
 
 
-def _methods(kind: type) -> list[Any]:
+def _member_functions(kind: type) -> list[Any]:
     return [member for _, member in inspect.getmembers(kind, inspect.isfunction)]

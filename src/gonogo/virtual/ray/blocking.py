@@ -23,33 +23,33 @@ _BUSY = 16
 def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
     """Patch the blocking functions."""
 
-    def waiting(owner: Any, name: str) -> None:
+    def give_up_turn_during(owner: Any, name: str) -> None:
         original = getattr(owner, name)
 
-        def wait(*args: Any, **kwargs: Any) -> Any:
+        def call_without_turn(*args: Any, **kwargs: Any) -> Any:
             if turn_scheduler.mine is None:
                 return original(*args, **kwargs)
             with turn_scheduler.away():
                 return original(*args, **kwargs)
 
-        wait.__name__ = name
-        patches.set(owner, name, wait)
+        call_without_turn.__name__ = name
+        patches.set(owner, name, call_without_turn)
 
     _patch_conditions(patches, turn_scheduler)
-    waiting(threading.Thread, "join")
-    waiting(time, "sleep")
+    give_up_turn_during(threading.Thread, "join")
+    give_up_turn_during(time, "sleep")
     for name in _SELECTORS:
         if hasattr(selectors, name):
             _patch_selector(patches, turn_scheduler, getattr(selectors, name))
 
-    def zeromq(module: Any) -> None:
+    def patch_zeromq(module: Any) -> None:
         for name in _SOCKET_METHODS:
             if name in vars(module.Socket) or hasattr(module.Socket, name):
-                waiting(module.Socket, name)
+                give_up_turn_during(module.Socket, name)
         for name in ("bind", "connect", "unbind", "disconnect"):
             _use_abstract_sockets(patches, module.Socket, name)
 
-    patches.on_undo(after_import("zmq.sugar.socket", zeromq))
+    patches.on_undo(after_import("zmq.sugar.socket", patch_zeromq))
 
 
 def _patch_conditions(patches: Patches, turn_scheduler: TurnScheduler) -> None:
@@ -86,12 +86,12 @@ def _use_abstract_sockets(patches: Patches, owner: Any, name: str) -> None:
     """Use Linux's abstract sockets for ``ipc://`` addresses, so that a rehearsal leaves no socket files."""
     original = getattr(owner, name)
 
-    def by_name(self: Any, addr: Any, *rest: Any, **more: Any) -> Any:
+    def call_with_abstract_address(self: Any, addr: Any, *rest: Any, **more: Any) -> Any:
         if isinstance(addr, str) and addr.startswith("ipc://") and not addr.startswith("ipc://@"):
             addr = f"ipc://@gonogo-{os.getpid()}-{zlib.crc32(addr.encode())}"
         return original(self, addr, *rest, **more)
 
-    patches.set(owner, name, by_name)
+    patches.set(owner, name, call_with_abstract_address)
 
 
 def _patch_selector(patches: Patches, turn_scheduler: TurnScheduler, owner: Any) -> None:

@@ -121,15 +121,17 @@ class Cluster:
         """Arguments as the receiving process sees them, with references replaced by their values."""
         args, kwargs = unpack(packed_arguments)
 
-        def value(value: Any) -> Any:
+        def resolve_reference(value: Any) -> Any:
             answer = getattr(value, "answer", None)
             return answer.read() if isinstance(answer, PendingResult) else value
 
-        return tuple(value(one) for one in args), {name: value(one) for name, one in kwargs.items()}
+        return tuple(resolve_reference(one) for one in args), {
+            name: resolve_reference(one) for name, one in kwargs.items()
+        }
 
     def queue(self, request: PendingPlacement) -> None:
         """Place the request now, or queue it until there is room."""
-        if not self._place(request):
+        if not self._try_to_place(request):
             self._waiting.append(request)
 
     def retry_pending(self) -> None:
@@ -141,10 +143,14 @@ class Cluster:
                     answer.set(self.pack(None))
                 group.waiting = []
         waiting, self._waiting = self._waiting, []
-        self._waiting = [one for one in waiting if not self._place(one)] + self._waiting
+        self._waiting = [one for one in waiting if not self._try_to_place(one)] + self._waiting
 
-    def _place(self, request: PendingPlacement) -> bool:
-        found = self._bundle(request) if getattr(request.strategy, "placement_group", None) else self._node(request)
+    def _try_to_place(self, request: PendingPlacement) -> bool:
+        found = (
+            self._find_bundle(request)
+            if getattr(request.strategy, "placement_group", None)
+            else self._find_node(request)
+        )
         if found is None:
             return False
         owner, node, group = found
@@ -157,7 +163,7 @@ class Cluster:
         request.start(RayPlacement(node, gpus, give_back, group))
         return True
 
-    def _node(self, request: PendingPlacement) -> tuple[Any, RayNode, Any] | None:
+    def _find_node(self, request: PendingPlacement) -> tuple[Any, RayNode, Any] | None:
         wanted_id = getattr(request.strategy, "node_id", None)
         nodes = [node for node in self.nodes if wanted_id in (None, node.id)]
         if not nodes:
@@ -170,7 +176,7 @@ class Cluster:
             request.fail(f"{request.what}: no node has {shown(request.wanted)}; {self.summary()}")
         return None
 
-    def _bundle(self, request: PendingPlacement) -> tuple[Bundle, RayNode, Any] | None:
+    def _find_bundle(self, request: PendingPlacement) -> tuple[Bundle, RayNode, Any] | None:
         handle = request.strategy.placement_group
         group = self.groups[handle.id.hex()]
         if not group.placed:

@@ -16,7 +16,7 @@ class RuntimeContext:
         self._cluster = cluster
         self._actor_of = find_actor
 
-    def _process(self) -> Any:
+    def _current_process(self) -> Any:
         return self._cluster.machine.current
 
     def get_job_id(self) -> str:
@@ -25,40 +25,40 @@ class RuntimeContext:
 
     def get_node_id(self) -> str:
         """The id of the process's node."""
-        return str(self._cluster.nodes[self._process().node].id)
+        return str(self._cluster.nodes[self._current_process().node].id)
 
     def get_worker_id(self) -> str:
         """The process's id: 56 hexadecimal digits."""
-        return f"{self._process().number:056x}"
+        return f"{self._current_process().number:056x}"
 
     def get_task_id(self) -> str | None:
         """The task's id; the driver has one as well."""
-        return f"{self._process().number:048x}"
+        return f"{self._current_process().number:048x}"
 
     def get_actor_id(self) -> str | None:
         """The actor's id, or None outside of one."""
-        actor = self._actor_of(self._process())
+        actor = self._actor_of(self._current_process())
         return None if actor is None else actor.id.hex()
 
     def get_actor_name(self) -> str | None:
         """The actor's name, which may be empty."""
-        actor = self._actor_of(self._process())
+        actor = self._actor_of(self._current_process())
         return None if actor is None else str(actor.options.get("name") or "")
 
     def get_placement_group_id(self) -> str | None:
         """The id of the placement group, or None outside of one."""
-        actor = self._actor_of(self._process())
+        actor = self._actor_of(self._current_process())
         return None if actor is None or actor.group is None else str(actor.group.id.hex())
 
     def get_accelerator_ids(self) -> dict[str, list[str]]:
         """The assigned GPUs."""
-        return {"GPU": [str(gpu) for gpu in self._process().gpus]}
+        return {"GPU": [str(gpu) for gpu in self._current_process().gpus]}
 
     get_resource_ids = get_accelerator_ids
 
     def get_assigned_resources(self) -> dict[str, float]:
         """The assigned resources."""
-        actor = self._actor_of(self._process())
+        actor = self._actor_of(self._current_process())
         return {} if actor is None else dict(actor.wanted)
 
     def get_runtime_env_string(self) -> str:
@@ -75,7 +75,7 @@ class RuntimeContext:
     @property
     def current_actor(self) -> Any:
         """The handle of the calling actor."""
-        actor = self._actor_of(self._process())
+        actor = self._actor_of(self._current_process())
         if actor is None:
             raise RuntimeError("This method is only available in an actor.")
         return actor.handle

@@ -34,7 +34,7 @@ def replacements(
         group.place(cluster.nodes)
         return made
 
-    def ready(handle: Any) -> Any:
+    def ready_reference(handle: Any) -> Any:
         answer = reference_class()
         group = cluster.groups[handle.id.hex()]
         if group.placed:
@@ -45,7 +45,7 @@ def replacements(
             group.waiting.append(answer.answer)
         return answer
 
-    def wait(group_id: Any, timeout_seconds: Any) -> bool:
+    def is_placed(group_id: Any, timeout_seconds: Any) -> bool:
         return cluster.groups[group_id.hex()].placed
 
     def remove_placement_group(placement_group: Any) -> None:
@@ -81,8 +81,8 @@ def replacements(
 
     return {
         "placement_group": placement_group,
-        "_call_placement_group_ready_async": ready,
-        "_call_placement_group_ready": wait,
+        "_call_placement_group_ready_async": ready_reference,
+        "_call_placement_group_ready": is_placed,
         "remove_placement_group": remove_placement_group,
         "placement_group_table": placement_group_table,
         "get_placement_group": get_placement_group,

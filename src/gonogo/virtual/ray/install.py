@@ -69,7 +69,7 @@ def install(
     patches = Patches()
     installed = RayInstallation(patches.undo)
 
-    def replace(ray: Any) -> None:
+    def replace_ray_api(ray: Any) -> None:
         if not hasattr(getattr(ray, "actor", None), "ActorClass"):
             patches.set(ray, "init", _raise_unsupported)  # an unknown version of Ray
             return
@@ -77,7 +77,7 @@ def install(
         cluster = installed.cluster = Cluster(machine, 1, plan.accelerator.name, assume)
         _Api(patches, ray, cluster).install()
 
-    patches.on_undo(after_import("ray", replace))
+    patches.on_undo(after_import("ray", replace_ray_api))
     return installed
 
 
@@ -123,12 +123,12 @@ class _Api:
         patches.set(ray._private.services, "get_node_ip_address", lambda *_, **__: ADDRESS)
         patches.set(ray.util, "get_node_ip_address", lambda: ADDRESS)
         patches.on_undo(after_import("ray.util.state", lambda module: patches.set(module, "get_actor", self.state_of)))
-        create, run = self._create, self._run
+        create, run = self._create_actor, self._run_remote_function
 
-        def of_class(remote_class: Any, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        def create_actor(remote_class: Any, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
             return create(remote_class, args, kwargs, options)
 
-        def of_function(
+        def run_remote_function(
             remote_function: Any,
             args: Any = None,
             kwargs: Any = None,
@@ -137,8 +137,8 @@ class _Api:
         ) -> Any:
             return run(remote_function, args, kwargs, options)
 
-        patches.set(ray.actor.ActorClass, "_remote", of_class)
-        patches.set(ray.remote_function.RemoteFunction, "_remote", of_function)
+        patches.set(ray.actor.ActorClass, "_remote", create_actor)
+        patches.set(ray.remote_function.RemoteFunction, "_remote", run_remote_function)
         replaced = groups.replacements(ray, self.cluster, self.reference, self._connect, self._current_group)
         groups.install(patches, ray, replaced, self.cluster)
 
@@ -147,7 +147,7 @@ class _Api:
         known = self.ray.__name__
         if self.cluster.joined:
             if options.get("ignore_reinit_error"):
-                return self._context()
+                return self._connection_context()
             raise RuntimeError(
                 "Maybe you called ray.init twice by accident? This error can be suppressed by passing in "
                 f"'ignore_reinit_error=True' or by calling 'ray.shutdown()' prior to 'ray.init()'. ({known})"
@@ -173,9 +173,9 @@ class _Api:
             runtime_env_variables(options),
             str(options.get("namespace") or ""),
         )
-        return self._context()
+        return self._connection_context()
 
-    def _context(self) -> Any:
+    def _connection_context(self) -> Any:
         info = {"node_ip_address": ADDRESS, "address": f"{ADDRESS}:6379", "gcs_address": f"{ADDRESS}:6379",
                 "session_dir": "/tmp/ray", "webui_url": "", "node_id": self.cluster.nodes[0].id}  # fmt: skip
         return SimpleNamespace(address_info=info, dashboard_url="", disconnect=self.shutdown)
@@ -317,13 +317,13 @@ class _Api:
         actor = next((one for one in self.actors if one.handle._ray_actor_id.hex() == id), None)
         return None if actor is None else SimpleNamespace(state="DEAD" if actor.dead else "ALIVE", actor_id=id)
 
-    def _run(self, remote_function: Any, args: Any, kwargs: Any, options: dict[str, Any]) -> Any:
+    def _run_remote_function(self, remote_function: Any, args: Any, kwargs: Any, options: dict[str, Any]) -> Any:
         self._connect()
         return self.runner.start_task(
             remote_function._function, remote_function._function.__name__, args, kwargs, options
         )
 
-    def _create(self, remote_class: Any, args: Any, kwargs: Any, options: dict[str, Any]) -> Any:
+    def _create_actor(self, remote_class: Any, args: Any, kwargs: Any, options: dict[str, Any]) -> Any:
         self._connect()
         cluster, metadata = self.cluster, remote_class.__ray_metadata__
         name, space = options.get("name"), options.get("namespace")
@@ -357,7 +357,7 @@ def _copy_tensordicts(patches: Patches) -> None:
     the scores. The copy keeps a storage per tensor, with the same total size.
     """
 
-    def replace(module: Any) -> None:
+    def patch_consolidate(module: Any) -> None:
         original = module.TensorDictBase.consolidate
 
         def consolidate(self: Any, filename: Any = None, **options: Any) -> Any:
@@ -367,4 +367,4 @@ def _copy_tensordicts(patches: Patches) -> None:
 
         patches.set(module.TensorDictBase, "consolidate", consolidate)
 
-    patches.on_undo(after_import("tensordict.base", replace))
+    patches.on_undo(after_import("tensordict.base", patch_consolidate))

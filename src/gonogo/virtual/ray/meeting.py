@@ -40,7 +40,7 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
     arrived: dict[Any, set[int]] = {}
     readers: dict[Any, int] = {}
 
-    def until(is_ready: Callable[[], bool], operator: str, members: Any, count_arrived: Callable[[], int]) -> None:
+    def wait_until(is_ready: Callable[[], bool], operator: str, members: Any, count_arrived: Callable[[], int]) -> None:
         patience = WaitLimit(turn_scheduler, _ROUNDS, _SECONDS)
         while not is_ready() and turn_scheduler.ended_by is None:
             with turn_scheduler.away(counts=False):
@@ -59,7 +59,7 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
         """Number of processes that wait for the root of a call."""
         return sum(known >= number for (_, of), known in counts.items() if of == world)
 
-    def ask(group: Any, operator: str, **what: Any) -> list[Any] | None:
+    def exchange_objects(group: Any, operator: str, **what: Any) -> list[Any] | None:
         if turn_scheduler.mine is None or stays() or operator not in (*_ROOTED_CALLS, *_GATHERING_CALLS):
             return None
         members = tuple(dist.get_process_group_ranks(group or c10d._get_default_group()))
@@ -67,21 +67,21 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
         if operator in _GATHERING_CALLS:
             there = gathered.setdefault((world, number), {})
             there[dist.get_rank()] = _pickle_objects(what["objects"])
-            until(lambda: len(there) == len(members), operator, members, lambda: len(there))
+            wait_until(lambda: len(there) == len(members), operator, members, lambda: len(there))
             return [pickle.loads(there[rank]) for rank in members] if all(map(there.get, members)) else None
         if dist.get_rank() == what.get("root"):
             sent[world, number] = pickle.dumps(what.get("objects"))
-        until(lambda: (world, number) in sent, operator, members, lambda: waiting_for(world, number))
+        wait_until(lambda: (world, number) in sent, operator, members, lambda: waiting_for(world, number))
         found = sent.get((world, number))
         return None if found is None else [pickle.loads(found)]
 
-    def meet(members: Any) -> None:
+    def wait_for_members(members: Any) -> None:
         if turn_scheduler.mine is None or stays():
             return
         world, number = numbered(turn_scheduler.mine, members)
         there = arrived.setdefault((world, number), set())
         there.add(turn_scheduler.mine.number)
-        until(lambda: len(there) == len(members), "barrier", members, lambda: len(there))
+        wait_until(lambda: len(there) == len(members), "barrier", members, lambda: len(there))
 
     def root_sends(key: Any, is_root: bool, payload: bytes | None, should_wait: bool) -> bytes | None:
         if turn_scheduler.mine is None or stays():
@@ -90,7 +90,7 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
         if is_root:
             sent[world, number] = payload or b""
         if should_wait:
-            until(lambda: (world, number) in sent, "broadcast", key[0], lambda: waiting_for(world, number))
+            wait_until(lambda: (world, number) in sent, "broadcast", key[0], lambda: waiting_for(world, number))
         return sent.get((world, number))
 
     def all_send(members: Any, call_key: Any, payload: bytes | None) -> list[bytes] | None:
@@ -99,15 +99,15 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
         call = numbered(turn_scheduler.mine, members, *call_key)
         there = gathered.setdefault(call, {})
         there[dist.get_rank()] = payload or b""
-        until(lambda: len(there) == len(members), call_key[0].strip("_"), members, lambda: len(there))
+        wait_until(lambda: len(there) == len(members), call_key[0].strip("_"), members, lambda: len(there))
         readers[call] = readers.get(call, 0) + 1
         if readers[call] == len(members):  # drop the result: every layer may send some (lengths, positions)
             del gathered[call], readers[call]
         return [there[rank] for rank in members] if len(there) == len(members) else None
 
     patches.set(InProcessRanks, "all_send", staticmethod(all_send))
-    patches.set(InProcessRanks, "meet", staticmethod(meet))
-    patches.set(InProcessRanks, "ask", staticmethod(ask))
+    patches.set(InProcessRanks, "wait_for_members", staticmethod(wait_for_members))
+    patches.set(InProcessRanks, "exchange_objects", staticmethod(exchange_objects))
     patches.set(InProcessRanks, "root_sends", staticmethod(root_sends))
 
 

@@ -27,7 +27,7 @@ class _ReceiveContext:
     kept: list[Any]
 
 
-def _receive(index: int) -> Any:
+def _receive_kept_value(index: int) -> Any:
     value = _ReceiveContext.kept[index]
     if not isinstance(value, tuple):
         return value
@@ -62,7 +62,7 @@ def pack(value: Any, passed: tuple[type, ...]) -> PickledObject:
                 kept.append((copy, one._device, leaf, isinstance(one, torch.nn.Parameter)))
             else:
                 return pickler.reducer_override(self, one)
-            return _receive, (len(kept) - 1,)
+            return _receive_kept_value, (len(kept) - 1,)
 
     stream = io.BytesIO()
     made: Any = Pickler

@@ -27,18 +27,18 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
     """Make threads remember their process, and torch.distributed's functions use it."""
     start_ = threading.Thread.start
 
-    def owner() -> Any:
+    def owning_process() -> Any:
         return turn_scheduler.mine or getattr(threading.current_thread(), _PROCESS_ATTRIBUTE, None)
 
     def start(self: Any) -> None:
-        setattr(self, _PROCESS_ATTRIBUTE, owner())
+        setattr(self, _PROCESS_ATTRIBUTE, owning_process())
         start_(self)
 
     patches.set(threading.Thread, "start", start)
     run = asyncio.Handle._run
 
-    def step(self: Any) -> None:
-        process = owner() if turn_scheduler.mine is None else None
+    def run_in_own_process(self: Any) -> None:
+        process = owning_process() if turn_scheduler.mine is None else None
         if process is None:
             run(self)
             return
@@ -48,12 +48,12 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
         finally:
             turn_scheduler.leave()
 
-    patches.set(asyncio.Handle, "_run", step)
+    patches.set(asyncio.Handle, "_run", run_in_own_process)
 
-    def of_process(function: Any) -> Any:
+    def wrap_for_creating_process(function: Any) -> Any:
         @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            process = owner() if turn_scheduler.mine is None else None
+        def call_in_process(*args: Any, **kwargs: Any) -> Any:
+            process = owning_process() if turn_scheduler.mine is None else None
             if process is None:
                 return function(*args, **kwargs)
             turn_scheduler.join(process)
@@ -62,12 +62,12 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
             finally:
                 turn_scheduler.leave()
 
-        return call
+        return call_in_process
 
     for name in c10d.__all__:
         function = getattr(c10d, name, None)
         if isinstance(function, FunctionType):
-            replaced = of_process(function)
+            replaced = wrap_for_creating_process(function)
             for module in (c10d, dist):
                 if getattr(module, name, None) is function:
                     patches.set(module, name, replaced)

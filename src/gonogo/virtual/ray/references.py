@@ -65,13 +65,13 @@ def reference_class(ray: Any, turn_scheduler: TurnScheduler) -> type:
 
             future: Any = concurrent.futures.Future()
 
-            def settle() -> None:
+            def settle_future() -> None:
                 try:
                     future.set_result(self.answer.read())
                 except BaseException as error:
                     future.set_exception(error)
 
-            self.answer.call_when_done(settle)
+            self.answer.call_when_done(settle_future)
             return future
 
         def as_future(self, _internal: bool = False) -> Any:
@@ -79,7 +79,7 @@ def reference_class(ray: Any, turn_scheduler: TurnScheduler) -> type:
             loop = asyncio.get_event_loop()
             future = loop.create_future()
 
-            def settle() -> None:
+            def settle_future() -> None:
                 if future.done():
                     return
                 try:
@@ -87,7 +87,7 @@ def reference_class(ray: Any, turn_scheduler: TurnScheduler) -> type:
                 except BaseException as error:
                     future.set_exception(error)
 
-            self.answer.call_when_done(lambda: loop.call_soon_threadsafe(settle))
+            self.answer.call_when_done(lambda: loop.call_soon_threadsafe(settle_future))
             return future
 
         def __await__(self) -> Any:

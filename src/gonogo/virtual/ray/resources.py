@@ -109,7 +109,7 @@ class PlacementGroup:
             whole = sum_resources([bundle.wanted for bundle in self.bundles])
             chosen = next(([node] * len(self.bundles) for node in nodes if node.fits(whole)), None)
         else:
-            chosen = self._spread(nodes)
+            chosen = self._assign_nodes(nodes)
         if chosen is None:
             return False
         for bundle, node in zip(self.bundles, chosen, strict=True):
@@ -117,7 +117,7 @@ class PlacementGroup:
         self.placed = True
         return True
 
-    def _spread(self, nodes: list[RayNode]) -> list[RayNode] | None:
+    def _assign_nodes(self, nodes: list[RayNode]) -> list[RayNode] | None:
         free = {node.number: dict(node.free) for node in nodes}
         used: set[int] = set()
         chosen = []

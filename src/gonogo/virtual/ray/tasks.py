@@ -109,7 +109,7 @@ class Runner:
         """Run a function in the turn of a process; an unexpected exception ends the rehearsal, so that nobody keeps
         waiting."""
 
-        def thread() -> None:
+        def run_in_turn() -> None:
             turns = self.cluster.turns
             turns.join(process)
             try:
@@ -121,7 +121,7 @@ class Runner:
             finally:
                 turns.leave()
 
-        threading.Thread(target=thread, daemon=True, name=f"ray::{name}").start()
+        threading.Thread(target=run_in_turn, daemon=True, name=f"ray::{name}").start()
 
     def wait_for_arguments(self, call: RemoteCall) -> None:
         """Wait until the references among the call's arguments are available."""
@@ -134,10 +134,10 @@ class Runner:
         """``function.remote(…)``."""
         call = self.call(name, args, kwargs, options)
 
-        def start(place: RayPlacement) -> None:
+        def start_at(place: RayPlacement) -> None:
             process = self.cluster.process(name, place, runtime_env_variables(options), hide_other_gpus=True)
 
-            def run() -> None:
+            def run_task() -> None:
                 try:
                     self.wait_for_arguments(call)
                     given, named = self.cluster.resolved(call.sent)
@@ -150,14 +150,14 @@ class Runner:
                 finally:
                     place.give_back()
 
-            self.begin(process, name, run)
+            self.begin(process, name, run_task)
 
-        def never(reason: str) -> None:
+        def mark_never_ready(reason: str) -> None:
             for reference in call.references:
                 reference.answer.never = reason
 
         wanted = resources_of(options, cpus=1.0)
-        self.cluster.queue(PendingPlacement(name, wanted, strategy_of(options), start, never))
+        self.cluster.queue(PendingPlacement(name, wanted, strategy_of(options), start_at, mark_never_ready))
         return self.references(call)
 
 

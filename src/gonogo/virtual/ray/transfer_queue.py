@@ -27,7 +27,7 @@ class _Tickets:
         self._sent: dict[bytes, Any] = {}
         self._received: Any = weakref.WeakValueDictionary()
 
-    def of(self, tensor: VirtualTensor) -> bytes:
+    def issue_for(self, tensor: VirtualTensor) -> bytes:
         ticket = b"%d" % next(self._numbers)
         self._sent[ticket] = tensor.detach().to("cpu", copy=True)
         return ticket
@@ -54,21 +54,21 @@ def _patch_serialization(patches: Patches, module: Any) -> None:
     )  # fmt: skip
     tickets = _Tickets()
 
-    def part(self: Any, obj: Any) -> Any:
+    def encode_tensor_meta(self: Any, obj: Any) -> Any:
         if not isinstance(obj, VirtualTensor):
             return encode_part(self, obj)
-        self.aux_buffers.append(tickets.of(obj))
+        self.aux_buffers.append(tickets.issue_for(obj))
         return _TICKET_DTYPE, tuple(obj.shape), len(self.aux_buffers) - 1
 
-    def whole(self: Any, obj: Any) -> Any:
+    def encode_tensor(self: Any, obj: Any) -> Any:
         if not isinstance(obj, VirtualTensor):
             return encode(self, obj)
-        return module.msgpack.Ext(module.CUSTOM_TYPE_TENSOR, pickle.dumps(part(self, obj)))
+        return module.msgpack.Ext(module.CUSTOM_TYPE_TENSOR, pickle.dumps(encode_tensor_meta(self, obj)))
 
-    def received(self: Any, meta: Any) -> Any:
+    def decode_tensor(self: Any, meta: Any) -> Any:
         kind, _, place = meta
         return tickets.redeem(bytes(self.aux_buffers[place])) if kind == _TICKET_DTYPE else decode(self, meta)
 
-    patches.set(encoder, "_encode_regular_tensor_meta", part)
-    patches.set(encoder, "_encode_regular_tensor", whole)
-    patches.set(decoder, "_decode_tensor", received)
+    patches.set(encoder, "_encode_regular_tensor_meta", encode_tensor_meta)
+    patches.set(encoder, "_encode_regular_tensor", encode_tensor)
+    patches.set(decoder, "_decode_tensor", decode_tensor)

@@ -54,14 +54,14 @@ class TurnScheduler:
         """Make this thread a process; returns when its turn has come."""
         self._of_thread.process = process
         self._of_thread.away = 0
-        self._take(counts)
+        self._take_turn(counts)
 
     def leave(self) -> None:
         """End this thread's process, and hand over its turn."""
-        self._release()
+        self._release_turn()
         self._of_thread.process = None
 
-    def _take(self, counts: bool = True) -> None:
+    def _take_turn(self, counts: bool = True) -> None:
         gate = None
         with self._mutex:
             if self._held:
@@ -74,7 +74,7 @@ class TurnScheduler:
         self.taken += counts
         self._enter(self.mine)
 
-    def _release(self) -> None:
+    def _release_turn(self) -> None:
         with self._mutex:
             if self._waiting:
                 self._waiting.popleft().release()
@@ -89,13 +89,13 @@ class TurnScheduler:
             yield
             return
         here.away = 1
-        self._release()
+        self._release_turn()
         try:
             yield
         finally:
             here.away = 0
-            self._take(counts)
-            self._look()
+            self._take_turn(counts)
+            self._raise_if_ended()
 
     @contextmanager
     def as_process(self, process: Any) -> Iterator[None]:
@@ -139,7 +139,7 @@ class TurnScheduler:
         if self.ended_by is None:
             self.ended_by = error
 
-    def _look(self) -> None:
+    def _raise_if_ended(self) -> None:
         error = self.ended_by
         if error is None:
             return

@@ -34,16 +34,16 @@ class WaitLimit:
     def __init__(self, turn_scheduler: TurnScheduler, rounds: int, seconds: float) -> None:
         self._turns = turn_scheduler
         self._rounds, self._seconds = rounds, seconds
-        self._begin()
+        self._restart()
 
-    def _begin(self) -> None:
+    def _restart(self) -> None:
         self._taken, self._passed, self._since = self._turns.taken, 0, time.monotonic()
 
     def is_over(self) -> bool:
         """Count a round, and return True if the limit is reached. To be called in the waiting process's own turn."""
         self._passed += 1
         if self._turns.taken != self._taken or not are_all_threads_waiting():
-            self._begin()
+            self._restart()
         return self._passed >= self._rounds and time.monotonic() - self._since >= self._seconds
 
 

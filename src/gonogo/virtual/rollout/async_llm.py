@@ -105,7 +105,7 @@ class AsyncLLM:
         )  # requests are answered immediately
         self._adapters: set[int] = set()
         self._paused = False
-        self._workers = [self._worker(rank, one) for rank, one in enumerate(self._llm.engines)]
+        self._workers = [self._make_worker(rank, one) for rank, one in enumerate(self._llm.engines)]
 
     @classmethod
     def from_vllm_config(
@@ -129,7 +129,7 @@ class AsyncLLM:
         """``AsyncLLM.from_engine_args``."""
         return cls(engine_args.create_engine_config())
 
-    def _worker(self, rank: int, engine_: engine.Engine) -> Any:
+    def _make_worker(self, rank: int, engine_: engine.Engine) -> Any:
         extension = str(self.vllm_config.asked.get("worker_extension_cls") or "")
         bases: tuple[type, ...] = (Worker,)
         if extension:

@@ -71,7 +71,7 @@ class Engine:
         self.asleep: set[str] = set()
         self.sleeps = bool(engine_args.get("enable_sleep_mode"))
         self.tp = int(engine_args.get("tensor_parallel_size") or 1)
-        self.device = self._device() if device is None else device  # given for a worker with its own process
+        self.device = self._choose_device() if device is None else device  # given for a worker with its own process
         self._check_pool()
         self.model = EngineModel(
             str(engine_args["model"]),
@@ -82,12 +82,12 @@ class Engine:
             unsupported_error,
             engine_args.get("quantization"),
         )
-        large = self._total() >= 70 * _GIB  # the defaults of vllm/engine/arg_utils.py for an LLM
+        large = self._total_device_bytes() >= 70 * _GIB  # the defaults of vllm/engine/arg_utils.py for an LLM
         self.batched = int(engine_args.get("max_num_batched_tokens") or (16384 if large else 8192))
         self.sequences = int(engine_args.get("max_num_seqs") or (1024 if large else 256))
-        self._start()
+        self._allocate_at_start()
 
-    def _device(self) -> torch.device:
+    def _choose_device(self) -> torch.device:
         backend = self.asked.get("distributed_executor_backend")
         if backend != "external_launcher":
             raise self._unsupported(
@@ -109,10 +109,10 @@ class Engine:
                 "https://github.com/pytorch/pytorch/issues/147851 for the latest updates."
             )
 
-    def _total(self) -> int:
+    def _total_device_bytes(self) -> int:
         return int(torch.cuda.mem_get_info(self.device)[1])
 
-    def _start(self) -> None:
+    def _allocate_at_start(self) -> None:
         gc.collect()
         torch.cuda.empty_cache()
         free, total = torch.cuda.mem_get_info(self.device)
@@ -130,10 +130,10 @@ class Engine:
                 "GPU memory used by other processes."
             )
         held_before = torch.cuda.memory_allocated(self.device)
-        weights = self.model.weights + self._slots()
-        self._take("weights", weights)
+        weights = self.model.weights + self._lora_slot_bytes()
+        self._allocate_tagged("weights", weights)
         peak = self._run_once()
-        graphs = self._graphs()
+        graphs = self._cuda_graph_bytes()
         given = self.asked.get("kv_cache_memory_bytes")
         available = int(given) if given else int(requested - weights - peak)
         if not given and self.version >= GRAPHS_IN_BUDGET_SINCE:
@@ -142,9 +142,9 @@ class Engine:
             available -= held_before
         available = available if self._ranks is None else self._ranks.least(available)
         self._check_cache(available, 0 if given else int(PEAK_UNCERTAINTY * peak) + graphs)
-        self._take("kv_cache", available - available % max(self.model.cache_of_token() * BLOCK, 1))
+        self._allocate_tagged("kv_cache", available - available % max(self.model.cache_of_token() * BLOCK, 1))
         if graphs:
-            with self._counting(GRAPHS):
+            with self._counting_as(GRAPHS):
                 self._held[GRAPHS] = torch.empty(graphs, dtype=torch.uint8, device=self.device)
         self._run_once()  # the sampler's warm-up, whose memory the caching allocator keeps
 
@@ -179,12 +179,12 @@ class Engine:
         weights."""
         forward = forward_bytes(self.model, self.batched)
         sampler = min(self.sequences, self.batched) * sampler_bytes(self.model)
-        with self._counting("vLLM: activations"):
+        with self._counting_as("vLLM: activations"):
             for nbytes in (forward, sampler):
                 torch.empty(nbytes, dtype=torch.uint8, device=self.device)
         return max(forward, sampler)
 
-    def _slots(self) -> int:
+    def _lora_slot_bytes(self) -> int:
         """Bytes of LoRA slots: each linear layer has ``max_loras`` pairs of rank ``max_lora_rank``
         (vllm/lora/layers)."""
         if not self.asked.get("enable_lora"):
@@ -193,17 +193,17 @@ class Engine:
         linear = (shape for name, shape in self.model.shapes.items() if len(shape) == 2 and "embed" not in name)
         return sum(rank * sum(shape) * self.model.dtype.itemsize for shape in linear) // self.tp
 
-    def _graphs(self) -> int:
+    def _cuda_graph_bytes(self) -> int:
         return 0 if self.asked.get("enforce_eager") else cuda_graph_bytes(self.model)
 
-    def _take(self, tag: str, nbytes: int) -> None:
+    def _allocate_tagged(self, tag: str, nbytes: int) -> None:
         self._sizes[tag] = nbytes
-        with self._counting(_TAGS[tag]):
+        with self._counting_as(_TAGS[tag]):
             self._held[tag] = torch.empty(nbytes, dtype=torch.uint8, device=self.device)
         self.asleep.discard(tag)
 
     @contextmanager
-    def _counting(self, owner: str) -> Iterator[None]:
+    def _counting_as(self, owner: str) -> Iterator[None]:
         before, self.memory.module = self.memory.module, owner
         try:
             with self.memory.counting_as("rollout"):
@@ -217,7 +217,7 @@ class Engine:
         if not self.sleeps:
             return
         if level == 1 and "weights" not in self.asleep:
-            with self._counting(WEIGHTS):
+            with self._counting_as(WEIGHTS):
                 self._on_host = torch.empty(self._sizes["weights"], dtype=torch.uint8, pin_memory=True)
         for tag in _TAGS:
             self._held.pop(tag, None)
@@ -229,7 +229,7 @@ class Engine:
         """``Worker.wake_up``: reallocate what is asleep with these tags."""
         for tag in _TAGS:
             if tag in self.asleep and (tags is None or tag in tags):
-                self._take(tag, self._sizes[tag])
+                self._allocate_tagged(tag, self._sizes[tag])
         if "weights" not in self.asleep:
             self._on_host = None
 

@@ -63,7 +63,7 @@ def load(folder: str, adapters: Mapping[str, str], max_lora_rank: int, refuse: R
     """The weights that vLLM has of a folder and of adapters (name: folder); raises vLLM's errors."""
     layout, linear = layout_of(folder, refuse)
     files = _weight_files(folder, refuse)
-    tensors = dict(_tensors(files))
+    tensors = dict(_iter_tensors(files))
     # An output layer of its own is read, whatever the config says: ModelConfig.maybe_untie_word_embeddings
     if files[0].endswith(".safetensors") and any(name.endswith(HEAD) for name in tensors):
         layout = dataclasses.replace(layout, tied=False)
@@ -80,7 +80,7 @@ def load(folder: str, adapters: Mapping[str, str], max_lora_rank: int, refuse: R
     for adapter in adapters.values():
         with open(os.path.join(adapter, "adapter_config.json"), encoding="utf-8") as file:
             check_adapter_config(json.load(file), max_lora_rank)
-        own = dict(_tensors(_adapter_file(adapter)))
+        own = dict(_iter_tensors(_adapter_file(adapter)))
         for name in read_adapter(layout, adapter, own, linear).read:
             loaded.put(name, own[name])
     return loaded
@@ -134,7 +134,7 @@ def _adapter_file(folder: str) -> list[str]:
     raise ValueError(f"{folder} doesn't contain tensors")
 
 
-def _tensors(files: list[str]) -> Iterator[tuple[str, torch.Tensor]]:
+def _iter_tensors(files: list[str]) -> Iterator[tuple[str, torch.Tensor]]:
     for file in files:
         if file.endswith(".safetensors"):
             from safetensors import safe_open

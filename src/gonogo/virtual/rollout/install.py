@@ -49,14 +49,14 @@ def install(
         return patches.undo
     version, installed = package.stand_in_version(plan.program.partition(".")[0])
 
-    def assume(assumption: Text) -> None:
+    def assume_with_vllm(assumption: Text) -> None:
         if not installed:
             mode.ledger.assume(translated("vLLM {version} is installed on the machine").format(version=version))
         mode.ledger.assume(assumption)
 
-    rehearsal = EngineContext(version, mode.memory, lifecycle, assume, UnsupportedOperator, peers, workers)
+    rehearsal = EngineContext(version, mode.memory, lifecycle, assume_with_vllm, UnsupportedOperator, peers, workers)
     package.VllmPackage(version, _names(rehearsal), MissingStandIn).install(patches)
-    server.install(patches, lifecycle, mode.ledger.assume, assume, UnsupportedOperator)
+    server.install(patches, lifecycle, mode.ledger.assume, assume_with_vllm, UnsupportedOperator)
     phases.install(patches, lifecycle)
     return patches.undo
 

@@ -89,21 +89,21 @@ class LLM:
         now = self.rehearsal
         with now.life.during("generate", "vllm.LLM.generate"):
             self._engine.check_awake()
-            read = [self._read(one) for one in (prompts if isinstance(prompts, list | tuple) else [prompts])]
+            read = [self._read_prompt(one) for one in (prompts if isinstance(prompts, list | tuple) else [prompts])]
             asked = _params_per_prompt(sampling_params, len(read))
             shares = iter(self._writer.next_batch(sum(one.n for one in asked)))
             now.assume(generation.ASSUMED)
             self._ranks.step([ids for _, ids in read], sum(one.n for one in asked))
-            return [self._answer(prompt, one, shares) for prompt, one in zip(read, asked, strict=True)]
+            return [self._make_request_output(prompt, one, shares) for prompt, one in zip(read, asked, strict=True)]
 
     def generate_one(self, prompt: Any, sampling_params: SamplingParamsStandIn, request_id: str) -> RequestOutput:
         """Answer a single request to a server; all requests between two weight updates count as one batch."""
         now = self.rehearsal
         with now.life.during("generate", "vllm.AsyncLLM.generate"):
             self._engine.check_awake()
-            read = self._read(prompt)
+            read = self._read_prompt(prompt)
             now.assume(generation.ASSUMED)
-            answer = self._answer(
+            answer = self._make_request_output(
                 read, sampling_params, iter([self._writer.next_request_share() for _ in range(sampling_params.n)])
             )
             answer.request_id = request_id
@@ -126,7 +126,7 @@ class LLM:
         ]
         return self.generate(prompts, sampling_params)
 
-    def _read(self, prompt: Any) -> tuple[str | None, list[int]]:
+    def _read_prompt(self, prompt: Any) -> tuple[str | None, list[int]]:
         text, ids = None, None
         if isinstance(prompt, str):
             text = prompt
@@ -151,7 +151,7 @@ class LLM:
             )
         return text, ids
 
-    def _answer(
+    def _make_request_output(
         self, prompt: tuple[str | None, list[int]], sampling_params: SamplingParamsStandIn, length_fractions: Any
     ) -> RequestOutput:
         text, ids = prompt
@@ -163,10 +163,10 @@ class LLM:
                 next(length_fractions), most, sampling_params.min_tokens, vars(sampling_params)["ignore_eos"]
             )
             logprobs = self._logprobs.of(written, sampling_params.logprobs)
-            outputs.append(CompletionOutput(index, written, logprobs, why, self._decode))
+            outputs.append(CompletionOutput(index, written, logprobs, why, self._decode_tokens))
         return RequestOutput(str(next(self._numbers)), text, ids, outputs)
 
-    def _decode(self, token_ids: list[int]) -> str:
+    def _decode_tokens(self, token_ids: list[int]) -> str:
         return str(self.get_tokenizer().decode(token_ids, skip_special_tokens=True))
 
     def sleep(self, level: int = 1, **_: Any) -> None:
@@ -322,12 +322,12 @@ class Weights:
         """``load_weights``: copy into the existing weights."""
         names: list[str] = []
 
-        def noted() -> Iterable[tuple[str, torch.Tensor]]:
+        def note_names() -> Iterable[tuple[str, torch.Tensor]]:
             for name, weight in weights:
                 names.append(name)
                 yield name, weight
 
-        self._engine.model.check_weights(noted())
+        self._engine.model.check_weights(note_names())
         return set(names)
 
 

@@ -50,40 +50,42 @@ class WeightSyncGroup:
         thread = threading.get_ident()
         if path in JOIN_PATHS:
             if self._joined and not self._asked_to_join and self._joined[-1] == thread:
-                self._raise(f"the trainer joins before {path} asks the server to")
+                self._raise_never_met(f"the trainer joins before {path} asks the server to")
             self._asked_to_join.append((path, thread))
         elif path in RECEIVE_PATHS:
             if self._sent and not self._asked and self._sent[-1] == thread:
-                self._raise(f"weights are broadcast before {path} asks the server to receive them")
+                self._raise_never_met(f"weights are broadcast before {path} asks the server to receive them")
             self._asked.append((path, thread))
         elif path in _POST_SYNC_PATHS:
             asked, sent, self._asked, self._sent = self._asked, self._sent, [], []
             if self._joined and not self._asked_to_join:
-                self._raise(
+                self._raise_never_met(
                     f"the trainer has joined a group that the server was not asked to join ({', '.join(JOIN_PATHS)})"
                 )
             if sent and not asked:
-                self._raise(f"weights are broadcast that no server was asked to receive ({', '.join(RECEIVE_PATHS)})")
+                self._raise_never_met(
+                    f"weights are broadcast that no server was asked to receive ({', '.join(RECEIVE_PATHS)})"
+                )
             if self._joined and len(sent) < len(asked):  # weights may be sent by other means than a process group
-                self._raise(f"the server waits in {asked[-1][0]} for weights that are not broadcast")
+                self._raise_never_met(f"the server waits in {asked[-1][0]} for weights that are not broadcast")
 
     def joined(self) -> None:
         """The trainer joins. Raises RolloutServerNeverMet if it first waited for a server that answers only after
         joining."""
         self._joined.append(threading.get_ident())
-        self._check(JOIN_PATHS, self._asked_to_join, "joins the group")
+        self._check_not_waiting(JOIN_PATHS, self._asked_to_join, "joins the group")
 
     def sent(self) -> None:
         """The trainer broadcasts. Raises RolloutServerNeverMet if it first waited for a server that answers only
         after that."""
         self._sent.append(threading.get_ident())
-        self._check(RECEIVE_PATHS, self._asked, "broadcasts the weights")
+        self._check_not_waiting(RECEIVE_PATHS, self._asked, "broadcasts the weights")
 
-    def _check(self, paths: dict[str, bool], asked: list[tuple[str, int]], request_kind: str) -> None:
+    def _check_not_waiting(self, paths: dict[str, bool], asked: list[tuple[str, int]], request_kind: str) -> None:
         if asked and paths[asked[-1][0]] and asked[-1][1] == threading.get_ident():
-            self._raise(_FROM_ANOTHER_THREAD.format(path=asked[-1][0], what=request_kind))
+            self._raise_never_met(_FROM_ANOTHER_THREAD.format(path=asked[-1][0], what=request_kind))
 
-    def _raise(self, reason: str) -> None:
+    def _raise_never_met(self, reason: str) -> None:
         if len(self._servers) == 1 and len(self._joined) < 2:
             raise RolloutServerNeverMet(reason)
 

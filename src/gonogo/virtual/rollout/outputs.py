@@ -75,9 +75,9 @@ class SyntheticLogprobs:
 
     def of(self, token_ids: Sequence[int], top_logprobs: int | None) -> list[dict[int, Logprob]] | None:
         """One dictionary per token, or None if none were requested."""
-        return None if top_logprobs is None else [self._of_token(token, top_logprobs) for token in token_ids]
+        return None if top_logprobs is None else [self._logprobs_of_token(token, top_logprobs) for token in token_ids]
 
-    def _of_token(self, token: int, top_logprobs: int) -> dict[int, Logprob]:
+    def _logprobs_of_token(self, token: int, top_logprobs: int) -> dict[int, Logprob]:
         key = (token, top_logprobs)
         if key not in self._made:
             beside = [one for one in self._tokens[: top_logprobs + 1] if one != token][: max(top_logprobs, 0)]

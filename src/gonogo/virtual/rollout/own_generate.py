@@ -23,7 +23,7 @@ def install(patches: Patches, mode: VirtualMode, lifecycle: Lifecycle) -> None:
     writers: dict[int, generation.CompletionWriter] = {}
     """By vocabulary size, since a reward model or teacher may have a different one."""
 
-    def follow(module: ModuleType) -> None:
+    def patch_sample(module: ModuleType) -> None:
         original = getattr(module.GenerationMixin, "_sample", None)
         if original is None:  # a release with another name for it
             return
@@ -37,7 +37,7 @@ def install(patches: Patches, mode: VirtualMode, lifecycle: Lifecycle) -> None:
             vocabulary = _vocabulary_size(model)
             ends = _as_id_list(config.eos_token_id)
             if vocabulary not in writers:
-                writers[vocabulary] = _writer(lifecycle.seen.processing, vocabulary, ends, config)
+                writers[vocabulary] = _make_completion_writer(lifecycle.seen.processing, vocabulary, ends, config)
             writer = writers[vocabulary]
             least = max(config.min_new_tokens or 0, (config.min_length or 0) - input_ids.shape[-1])
             limit = max(most - input_ids.shape[-1], 1)
@@ -50,7 +50,7 @@ def install(patches: Patches, mode: VirtualMode, lifecycle: Lifecycle) -> None:
 
         patches.set(module.GenerationMixin, "_sample", sample)
 
-    patches.on_undo(after_import("transformers.generation.utils", follow))
+    patches.on_undo(after_import("transformers.generation.utils", patch_sample))
 
 
 class _StepTokens:
@@ -70,7 +70,7 @@ class _StepTokens:
         return [row[min(step, len(row) - 1)] for row in self._rows]
 
 
-def _writer(
+def _make_completion_writer(
     processing_class: Any, vocabulary: int, eos_token_ids: list[int], config: Any
 ) -> generation.CompletionWriter:
     tokens, eos = generation.plain_tokens(processing_class, vocabulary)

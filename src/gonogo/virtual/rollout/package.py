@@ -81,11 +81,11 @@ class VllmPackage:
         sys.meta_path.insert(0, self)
         patches.on_undo(lambda: sys.meta_path.remove(self))
 
-        def forget() -> None:
+        def forget_modules() -> None:
             for name in [name for name in sys.modules if name == "vllm" or name.startswith("vllm.")]:
                 del sys.modules[name]
 
-        patches.on_undo(forget)
+        patches.on_undo(forget_modules)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Find a module of the stand-in. Raises an error for other modules of vLLM."""
@@ -99,7 +99,7 @@ class VllmPackage:
         module = ModuleType(spec.name, __doc__)
         known = self._names.get(spec.name, {})
 
-        def missing(name: str) -> Any:
+        def raise_missing_name(name: str) -> Any:
             if name.startswith("__"):
                 raise AttributeError(name)
             if f"{spec.name}.{name}" in self._modules:  # ``from package import module``
@@ -109,7 +109,7 @@ class VllmPackage:
             raise self._refuse(f"{spec.name}.{name}", _WITHOUT)
 
         vars(module).update({name: value for name, (value, first, gone) in known.items() if first <= numbers < gone})
-        vars(module)["__getattr__"] = missing
+        vars(module)["__getattr__"] = raise_missing_name
         if spec.name == "vllm":
             vars(module)["__version__"] = self._version
         return module

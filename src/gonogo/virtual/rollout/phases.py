@@ -44,7 +44,7 @@ _ROLLOUT_MODULES = (
 def install(patches: Patches, lifecycle: Lifecycle) -> None:
     """Patch the trainers' classes once they are imported."""
 
-    def follow(module: ModuleType) -> None:
+    def wrap_methods(module: ModuleType) -> None:
         for owner in list(vars(module).values()):
             if not isinstance(owner, type) or owner.__module__ != module.__name__:
                 continue
@@ -56,17 +56,17 @@ def install(patches: Patches, lifecycle: Lifecycle) -> None:
                     patches.set(owner, name, _without_gradients(method, lifecycle, activity))
 
     for module in _ROLLOUT_MODULES:
-        patches.on_undo(after_import(module, follow))
+        patches.on_undo(after_import(module, wrap_methods))
 
 
 def _without_gradients(method: Callable[..., Any], lifecycle: Lifecycle, activity: str) -> Callable[..., Any]:
     scoring = _run_in_phase(method, lifecycle, "score", activity)
 
     @functools.wraps(method)
-    def followed(*args: Any, **kwargs: Any) -> Any:
+    def score_if_without_gradients(*args: Any, **kwargs: Any) -> Any:
         return (method if torch.is_grad_enabled() else scoring)(*args, **kwargs)
 
-    return followed
+    return score_if_without_gradients
 
 
 def _run_in_phase(method: Callable[..., Any], lifecycle: Lifecycle, phase: Phase, activity: str) -> Callable[..., Any]:
@@ -80,8 +80,8 @@ def _run_in_phase(method: Callable[..., Any], lifecycle: Lifecycle, phase: Phase
         return awaited
 
     @functools.wraps(method)
-    def followed(*args: Any, **kwargs: Any) -> Any:
+    def run_in_phase(*args: Any, **kwargs: Any) -> Any:
         with lifecycle.during(phase, activity):
             return method(*args, **kwargs)
 
-    return followed
+    return run_in_phase

@@ -48,7 +48,7 @@ class RolloutServer:
         assume_vllm: Callable[[Text], object],
         refuse: Callable[[str, Text], BaseException],
     ) -> None:
-        self._sglang = sglang_server.SGLang(self._write, self._ids, self._text_if_known, refuse)
+        self._sglang = sglang_server.SGLang(self._write, self._prompt_token_ids, self._text_if_known, refuse)
         self._life = lifecycle
         self._assume = assume
         self._assume_vllm = assume_vllm
@@ -59,10 +59,10 @@ class RolloutServer:
             "/v1/models": lambda asked: {"object": "list", "data": [{"id": "model", "object": "model"}]},
             "/server_info": lambda asked: {"vllm_config": _CONFIG},
             "/get_world_size": lambda asked: {"world_size": 1},
-            "/v1/completions": self._completions,
+            "/v1/completions": self._answer_completions,
             "/generate": self._generate,
             "/chat": self._chat,
-            "/v1/chat/completions": self._conversation,
+            "/v1/chat/completions": self._answer_chat_completions,
             "/infer": self._infer,
             "/get_engine_type": lambda asked: {
                 "engine_type": "LLMEngine",
@@ -118,22 +118,26 @@ class RolloutServer:
         ends = [int(one) for one in body.get("stop_token_ids") or ()]
         return sorted({token for ids in prompts for token in ids} - set(ends)) or [0], next(iter(ends), None)
 
-    def _ids(self, prompt: Any) -> list[int]:
-        return self._encode(prompt) if isinstance(prompt, str) else [int(one) for one in prompt]
+    def _prompt_token_ids(self, prompt: Any) -> list[int]:
+        return self._encode_text(prompt) if isinstance(prompt, str) else [int(one) for one in prompt]
 
     def _tokenizer(self) -> Any:
         return getattr(self._life.seen.processing, "tokenizer", self._life.seen.processing)
 
-    def _encode(self, text: str) -> list[int]:
+    def _encode_text(self, text: str) -> list[int]:
         tokenizer = self._tokenizer()
         return [int(one) for one in tokenizer.encode(text)] if tokenizer is not None else [0]
 
-    def _completions(self, body: Answer) -> Answer:
+    def _answer_completions(self, body: Answer) -> Answer:
         prompts = body["prompt"]
         if isinstance(prompts, str) or (prompts and isinstance(prompts[0], int)):
             prompts = [prompts]
         if body.get("prompt_logprobs") is not None:
-            return {"choices": [self._prompt_logprobs(self._ids(one), int(body["prompt_logprobs"])) for one in prompts]}
+            return {
+                "choices": [
+                    self._prompt_logprobs(self._prompt_token_ids(one), int(body["prompt_logprobs"])) for one in prompts
+                ]
+            }
         choices = [
             {
                 "index": index,
@@ -143,7 +147,9 @@ class RolloutServer:
                 "finish_reason": why,
                 "logprobs": self._completion_logprobs(written, body.get("logprobs")),
             }
-            for index, (ids, written, why) in enumerate(self._write([self._ids(one) for one in prompts], body))
+            for index, (ids, written, why) in enumerate(
+                self._write([self._prompt_token_ids(one) for one in prompts], body)
+            )
         ]
         return {"choices": choices}
 
@@ -164,7 +170,7 @@ class RolloutServer:
         ]
         return {"prompt_logprobs": [None, *scored[1:]], "token_ids": [], "logprobs": None}
 
-    def _conversation(self, body: Answer) -> Answer:
+    def _answer_chat_completions(self, body: Answer) -> Answer:
         ids = self._apply_chat_template(body["messages"], body)
         choices = [
             {"index": index, "token_ids": written, "finish_reason": why, "message": {"role": "assistant"},
@@ -177,13 +183,13 @@ class RolloutServer:
         tokenizer = self._tokenizer()
         more = body.get("chat_template_kwargs") or {}
         text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **more)
-        return self._encode(text)
+        return self._encode_text(text)
 
     def _generate(self, body: Answer) -> Any:
         """``/generate`` of ``trl vllm-serve`` or SGLang."""
         if "prompts" not in body:
             return self._sglang.generate(body)
-        return self._trl_answer([self._ids(one) for one in body["prompts"]], body)
+        return self._trl_answer([self._prompt_token_ids(one) for one in body["prompts"]], body)
 
     def _chat(self, body: Answer) -> Answer:
         """``/chat`` of ``trl vllm-serve``."""
@@ -198,7 +204,7 @@ class RolloutServer:
             logprobs = {"content": [{"logprob": -1.0} for _ in written]} if config.get("logprobs") else None
             choice = {
                 "index": 0,
-                "message": {"role": "assistant", "content": self._text(written)},
+                "message": {"role": "assistant", "content": self._decode_tokens(written)},
                 "logprobs": logprobs,
                 "finish_reason": why,
                 "token_ids": written,
@@ -213,12 +219,12 @@ class RolloutServer:
             answers.append({"response": response})
         return answers
 
-    def _text(self, token_ids: list[int]) -> str:
+    def _decode_tokens(self, token_ids: list[int]) -> str:
         tokenizer = self._tokenizer()
         return str(tokenizer.decode(token_ids, skip_special_tokens=True)) if tokenizer is not None else ""
 
     def _text_if_known(self, token_ids: list[int]) -> str | None:
-        return self._text(token_ids) if self._tokenizer() is not None else None
+        return self._decode_tokens(token_ids) if self._tokenizer() is not None else None
 
     def _trl_answer(self, prompts: list[list[int]], body: Answer) -> Answer:
         others = body.get("logprobs", 0)
@@ -261,7 +267,7 @@ def install(
     answering = RolloutServer(lifecycle, assume, assume_vllm, unsupported_error)
     WEIGHT_SYNC_GROUP.forget()
 
-    def follow(module: ModuleType) -> None:
+    def patch_send(module: ModuleType) -> None:
         original = module.HTTPAdapter.send
 
         def send(adapter: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
@@ -284,4 +290,4 @@ def install(
 
         patches.set(module.HTTPAdapter, "send", send)
 
-    patches.on_undo(after_import("requests.adapters", follow))
+    patches.on_undo(after_import("requests.adapters", patch_send))

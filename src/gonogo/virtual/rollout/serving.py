@@ -34,11 +34,11 @@ class VllmArgumentParser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Normalize the option names, then parse as argparse does."""
         given = [one.split("=", 1) for one in args or ()]
-        words = [word for one in given for word in self._named(one)]
+        words = [word for one in given for word in self._normalize_option_name(one)]
         return super().parse_known_args(words, namespace)
 
     @staticmethod
-    def _named(words: list[str]) -> list[str]:
+    def _normalize_option_name(words: list[str]) -> list[str]:
         if not words[0].startswith("--"):
             return ["=".join(words)]
         return ["--" + words[0][2:].replace("-", "_"), *words[1:]]

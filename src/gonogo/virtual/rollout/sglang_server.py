@@ -71,7 +71,7 @@ class SGLang:
         several = asked_sampling if isinstance(asked_sampling, list) else [asked_sampling] * len(prompts)
         answers: list[Answer] = []
         for sampling, group in _group_by_sampling(several, prompts):
-            answers += self._answers(group, self._verify(sampling), bool(body.get("return_logprob")))
+            answers += self._generate_answers(group, self._verify(sampling), bool(body.get("return_logprob")))
         return answers[0] if single and len(answers) == 1 else answers
 
     def _verify(self, params: Answer) -> Answer:
@@ -104,7 +104,9 @@ class SGLang:
                 raise BadRequest(message)
         return {**asked, "max_new_tokens": _DEFAULT_MAX_NEW_TOKENS if most is None else most}
 
-    def _answers(self, prompts: list[list[int]], sampling_params: Answer, return_logprob: bool) -> list[Answer]:
+    def _generate_answers(
+        self, prompts: list[list[int]], sampling_params: Answer, return_logprob: bool
+    ) -> list[Answer]:
         asked = {
             "n": sampling_params["n"],
             "max_tokens": sampling_params["max_new_tokens"],
@@ -113,11 +115,11 @@ class SGLang:
             "stop_token_ids": sampling_params["stop_token_ids"],
         }
         return [
-            self._answer(str(number), ids, written, why, return_logprob)
+            self._make_answer(str(number), ids, written, why, return_logprob)
             for number, (ids, written, why) in enumerate(self._write(prompts, asked))
         ]
 
-    def _answer(
+    def _make_answer(
         self, name: str, prompt_token_ids: list[int], token_ids: list[int], finish_reason: str, return_logprob: bool
     ) -> Answer:
         ends = (

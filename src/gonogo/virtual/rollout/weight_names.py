@@ -28,20 +28,20 @@ HEAD, _EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 
 
 @functools.cache
-def _table() -> dict[str, Any]:
+def _loader_table() -> dict[str, Any]:
     with open(TABLES / "vllm_loaders.json", encoding="utf-8") as file:
         return json.load(file)  # type: ignore[no-any-return]
 
 
 def loader_of(architecture: str) -> dict[str, Any] | None:
     """The table's row for a class named in ``config.json``; None where vLLM reads names by code of that model."""
-    row: dict[str, Any] | None = _table()["architectures"].get(architecture)
+    row: dict[str, Any] | None = _loader_table()["architectures"].get(architecture)
     return row
 
 
 def table_release() -> str:
     """vLLM's release that the table is of."""
-    return str(_table()["release"])
+    return str(_loader_table()["release"])
 
 
 @dataclass(frozen=True)

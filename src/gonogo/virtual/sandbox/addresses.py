@@ -50,7 +50,7 @@ class _AddressFiles:
         self.missed = missed
         self._heard: set[str] = set()
 
-    def place(self, address: Any) -> str | None:
+    def local_path(self, address: Any) -> str | None:
         """The file that replaces an address, or None."""
         if not isinstance(address, str) or not is_data_file_url(address):
             return None
@@ -72,18 +72,18 @@ class _AddressFiles:
 
     def _with_local_files(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def resolves(*args: Any, **kwargs: Any) -> Any:
+        def call_with_local_files(*args: Any, **kwargs: Any) -> Any:
             args = (*(self._here(one) for one in args[:1]), *args[1:])
             kwargs |= {key: self._here(one) for key, one in kwargs.items() if key in ("urlpath", "url")}
             return original(*args, **kwargs)
 
-        return resolves
+        return call_with_local_files
 
     def _here(self, address: Any) -> Any:
         """Replace one or several addresses by their local files, if there are any."""
         if isinstance(address, (list, tuple)):
             return type(address)(self._here(one) for one in address)
-        return self.place(address) or address
+        return self.local_path(address) or address
 
     def follow_urllib(self, patches: Patches, module: ModuleType) -> None:
         """Patch ``urlopen`` and ``urlretrieve``, with an address or a ``Request``."""
@@ -91,12 +91,12 @@ class _AddressFiles:
 
         @functools.wraps(opens)
         def urlopen(url: Any, *args: Any, **kwargs: Any) -> Any:
-            path = self.place(getattr(url, "full_url", url))
+            path = self.local_path(getattr(url, "full_url", url))
             return opens(url if path is None else Path(path).as_uri(), *args, **kwargs)
 
         @functools.wraps(retrieves)
         def urlretrieve(url: Any, filename: Any = None, *args: Any, **kwargs: Any) -> Any:
-            path = self.place(url)
+            path = self.local_path(url)
             if path is None:
                 return retrieves(url, filename, *args, **kwargs)
             if filename is None:
@@ -112,7 +112,7 @@ class _AddressFiles:
 
         @functools.wraps(asks)
         def request(session: Any, method: Any, url: Any, *args: Any, **kwargs: Any) -> Any:
-            path = self.place(url) if str(method).upper() == "GET" and not kwargs.get("params") else None
+            path = self.local_path(url) if str(method).upper() == "GET" and not kwargs.get("params") else None
             if path is None:
                 return asks(session, method, url, *args, **kwargs)
             answer = module.Response()

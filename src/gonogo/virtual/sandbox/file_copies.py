@@ -29,18 +29,21 @@ def install() -> Callable[[], None]:
     undo."""
     patches = Patches()
     originals = {name: getattr(shutil, name) for name in ("copyfileobj", "copyfile")}
-    replaced = {"copyfileobj": _copyfileobj(originals["copyfileobj"]), "copyfile": _copyfile(originals["copyfile"])}
+    replaced = {
+        "copyfileobj": _wrap_copyfileobj(originals["copyfileobj"]),
+        "copyfile": _wrap_copyfile(originals["copyfile"]),
+    }
     for name, function in replaced.items():
         patches.set(shutil, name, function)
     patches.everywhere([(originals[name], replaced[name]) for name in originals], excluded_modules=(shutil,))
-    patch_os(patches, {name: _moving(getattr(os, name)) for name in ("rename", "replace")})
+    patch_os(patches, {name: _wrap_rename(getattr(os, name)) for name in ("rename", "replace")})
     return patches.undo
 
 
 # -- copies
 
 
-def _copyfileobj(original: Callable[..., None]) -> Callable[..., None]:
+def _wrap_copyfileobj(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
     def copyfileobj(fsrc: Any, fdst: Any, *length: int, **lengths: int) -> None:
         if not _copy_stream(fsrc, fdst):
@@ -49,7 +52,7 @@ def _copyfileobj(original: Callable[..., None]) -> Callable[..., None]:
     return copyfileobj
 
 
-def _copyfile(original: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_copyfile(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def copyfile(src: Any, dst: Any, *, follow_symlinks: bool = True) -> Any:
         try:
@@ -89,9 +92,9 @@ def _copy_stream(fsrc: Any, fdst: Any) -> bool:
 # -- moves
 
 
-def _moving(original: Callable[..., None]) -> Callable[..., None]:
+def _wrap_rename(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
-    def move(src: Any, dst: Any, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
+    def rename_or_copy(src: Any, dst: Any, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
         try:
             original(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
         except OSError as error:
@@ -99,7 +102,7 @@ def _moving(original: Callable[..., None]) -> Callable[..., None]:
                 raise
             _copy_and_delete(_absolute_path(src, src_dir_fd), _absolute_path(dst, dst_dir_fd), original, error)
 
-    return move
+    return rename_or_copy
 
 
 def _absolute_path(path: Any, folder: int | None) -> str:

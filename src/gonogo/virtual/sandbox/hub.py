@@ -49,7 +49,7 @@ def _patch_hub_functions(patches: Patches, module: ModuleType, note: Callable[[s
 
 def _wrap_method(original: Any, answer: Callable[..., Any], note: Callable[[str], None]) -> Any:
     @functools.wraps(original)
-    def sent(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def answer_request(self: Any, *args: Any, **kwargs: Any) -> Any:
         if original.__name__ != "whoami":
             note(HUB_UPLOAD_ASSUMPTION)
         result = answer(*args, **kwargs)
@@ -59,7 +59,7 @@ def _wrap_method(original: Any, answer: Callable[..., Any], note: Callable[[str]
         future.set_result(result)
         return future
 
-    return sent
+    return answer_request
 
 
 def _repo_url(module: Any, repo_id: str, *args: Any, repo_type: str | None = None, **kwargs: Any) -> Any:

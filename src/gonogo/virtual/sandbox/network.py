@@ -37,31 +37,31 @@ def install(on_unreachable_host: Callable[[str], None] = lambda host: None) -> P
     for variable, value in _OFFLINE_VARIABLES.items():
         patches.item(os.environ, variable, value)
 
-    def refused(host: Any) -> None:
+    def report_unreachable_host(host: Any) -> None:
         name = host.decode(errors="replace") if isinstance(host, bytes) else str(host)
         if name != socket.gethostname():  # its own name may not resolve in the run either
             record_unreachable_host(name)
             on_unreachable_host(name)
 
-    def telling(call: Callable[..., Any], get_host: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap_network_call(call: Callable[..., Any], get_host: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(call)
-        def asked(*args: Any, **kwargs: Any) -> Any:
+        def call_and_report(*args: Any, **kwargs: Any) -> Any:
             try:
                 answer = call(*args, **kwargs)
             except OSError as error:
                 if isinstance(error, socket.gaierror) or error.errno in _UNREACHABLE_ERRNOS:
-                    refused(get_host(*args, **kwargs))
+                    report_unreachable_host(get_host(*args, **kwargs))
                 raise
             if call.__name__ == "connect_ex" and answer in _UNREACHABLE_ERRNOS:
-                refused(get_host(*args, **kwargs))
+                report_unreachable_host(get_host(*args, **kwargs))
             return answer
 
-        return asked
+        return call_and_report
 
     for name in ("connect", "connect_ex", "sendto", "sendmsg"):
-        patches.set(socket.socket, name, telling(getattr(socket.socket, name), _host_argument))
+        patches.set(socket.socket, name, wrap_network_call(getattr(socket.socket, name), _host_argument))
     names = ("getaddrinfo", "gethostbyname", "gethostbyname_ex")
-    replaced = {name: telling(getattr(socket, name), _resolved_host) for name in names}
+    replaced = {name: wrap_network_call(getattr(socket, name), _resolved_host) for name in names}
     patches.everywhere([(getattr(socket, name), replaced[name]) for name in names], excluded_modules=(socket,))
     for name in names:
         patches.set(socket, name, replaced[name])

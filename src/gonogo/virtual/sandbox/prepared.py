@@ -96,7 +96,7 @@ class PreparedNames:
         self._heard: set[MissingInput] = set()
         self._assumed: set[tuple[str, str | None]] = set()
 
-    def place(self, name: Any, kind: str | None) -> str | None:
+    def local_folder(self, name: Any, kind: str | None) -> str | None:
         """The folder that replaces a name on the hub, or None."""
         known = self.table.datasets if kind == "dataset" else self.table.models
         found = known.get(str(name).lower())
@@ -111,7 +111,9 @@ class PreparedNames:
                 self.assume(_MODEL.format(name=str(name)))
         return os.path.join(self.folder, found)
 
-    def miss(self, kind: str | None, name: Any, subset: Any = None, split: Any = None, files: Any = None) -> None:
+    def note_missing(
+        self, kind: str | None, name: Any, subset: Any = None, split: Any = None, files: Any = None
+    ) -> None:
         """Record a missing name if it looks like one; for a local dataset folder, record the files expected in it."""
         text, within = str(name), tuple(_requested_files(files))
         is_name = text.count("/") < 2 and not text.startswith(("/", ".", "~"))
@@ -132,32 +134,32 @@ class PreparedNames:
         @functools.wraps(download)
         def hf_hub_download(repo_id: Any = None, filename: Any = None, *args: Any, **kwargs: Any) -> Any:
             kind = kwargs.get("repo_type")
-            folder = self.place(repo_id, kind)
+            folder = self.local_folder(repo_id, kind)
             if folder is None:
                 try:
                     return download(repo_id, filename, *args, **kwargs)
                 except Exception as error:
                     single = not _is_called_by_model_library(sys._getframe(1))
-                    self.miss(kind, repo_id, files=filename if single else None)
+                    self.note_missing(kind, repo_id, files=filename if single else None)
                     questions.attach_hub_request(error, str(repo_id), str(filename) if single else "")
                     raise
-            path = self.file(repo_id, folder, kwargs.get("subfolder"), filename)
+            path = self.local_file(repo_id, folder, kwargs.get("subfolder"), filename)
             if not os.path.exists(path):
                 raise _entry_not_found_error(f"{filename} is not among what gonogo prepare made for {repo_id}")
             return _copy_into(path, kwargs.get("local_dir"), os.path.join(kwargs.get("subfolder") or "", filename))
 
         @functools.wraps(look)
         def try_to_load_from_cache(repo_id: Any = None, filename: Any = None, *args: Any, **kwargs: Any) -> Any:
-            folder = self.place(repo_id, kwargs.get("repo_type"))
+            folder = self.local_folder(repo_id, kwargs.get("repo_type"))
             if folder is None:
                 return look(repo_id, filename, *args, **kwargs)
-            path = self.file(repo_id, folder, None, filename)
+            path = self.local_file(repo_id, folder, None, filename)
             return path if os.path.exists(path) else nowhere
 
         patches.set(module, "hf_hub_download", hf_hub_download)
         patches.set(module, "try_to_load_from_cache", try_to_load_from_cache)
 
-    def file(self, name: Any, folder: str, subfolder: Any, filename: Any) -> str:
+    def local_file(self, name: Any, folder: str, subfolder: Any, filename: Any) -> str:
         """The local path of a repository's file; a model's weights are generated first."""
         place = os.path.join(folder, subfolder or "")
         path = os.path.join(place, filename)
@@ -171,15 +173,17 @@ class PreparedNames:
         for name, usual in (("snapshot_download", None), ("dataset_snapshot_download", "dataset")):
             original = vars(module).get(name)
             if original is not None:
-                patches.set(module, name, self._snapshot(original, usual))
+                patches.set(module, name, self._wrap_snapshot_download(original, usual))
 
-    def _snapshot(self, original: Callable[..., Any], default_repo_type: str | None) -> Callable[..., Any]:
+    def _wrap_snapshot_download(
+        self, original: Callable[..., Any], default_repo_type: str | None
+    ) -> Callable[..., Any]:
         @functools.wraps(original)
         def snapshot_download(*args: Any, **kwargs: Any) -> Any:
             named = (kwargs.get(key) for key in ("repo_id", "model_id", "dataset_id"))
             name = args[0] if args else next((one for one in named if one is not None), None)
             kind = default_repo_type or kwargs.get("repo_type")
-            folder = self.place(name, kind)
+            folder = self.local_folder(name, kind)
             if folder is not None:
                 if kind != "dataset" and _asked_for(_WEIGHTS_FILE, kwargs):
                     folder = self.weights(str(name), folder, _WEIGHTS_FILE)
@@ -187,7 +191,7 @@ class PreparedNames:
             try:
                 return original(*args, **kwargs)
             except Exception as error:
-                self.miss(kind, name)
+                self.note_missing(kind, name)
                 if kind is None or kind == "model":
                     questions.attach_hub_request(error, str(name), "")
                 raise
@@ -201,7 +205,7 @@ class PreparedNames:
         @functools.wraps(factory)
         def dataset_module_factory(path: Any, *args: Any, **kwargs: Any) -> Any:
             made = path not in BUILDERS and not os.path.exists(str(path))
-            folder = self.place(path, "dataset") if made else None
+            folder = self.local_folder(path, "dataset") if made else None
             if folder is None:
                 return factory(path, *args, **kwargs)
             for given in ("data_dir", "data_files"):
@@ -211,13 +215,17 @@ class PreparedNames:
 
         @functools.wraps(load)
         def load_dataset(path: Any, name: Any = None, *args: Any, **kwargs: Any) -> Any:
-            if path not in BUILDERS and not os.path.exists(str(path)) and self.place(path, "dataset") is not None:
+            if (
+                path not in BUILDERS
+                and not os.path.exists(str(path))
+                and self.local_folder(path, "dataset") is not None
+            ):
                 kwargs = {key: value for key, value in kwargs.items() if key not in _PARQUET_OPTIONS}
             try:
                 return load(path, name, *args, **kwargs)
             except Exception:
                 if not os.path.exists(str(path)) and path not in BUILDERS:
-                    self.miss("dataset", path, name, kwargs.get("split"), kwargs.get("data_files"))
+                    self.note_missing("dataset", path, name, kwargs.get("split"), kwargs.get("data_files"))
                 raise
 
         patches.set(module, "dataset_module_factory", dataset_module_factory)
@@ -230,14 +238,14 @@ class PreparedNames:
 
         @functools.wraps(original)
         def load(dataset_name: Any, *args: Any, **kwargs: Any) -> Any:
-            folder = self.place(dataset_name, "dataset") if isinstance(dataset_name, str) else None
+            folder = self.local_folder(dataset_name, "dataset") if isinstance(dataset_name, str) else None
             if folder is not None:
                 library: Any = importlib.import_module("datasets")
                 return library.load_dataset(folder, kwargs.get("subset_name"), split=kwargs.get("split"))
             try:
                 return original(dataset_name, *args, **kwargs)
             except Exception:
-                self.miss("dataset", dataset_name, kwargs.get("subset_name"), kwargs.get("split"))
+                self.note_missing("dataset", dataset_name, kwargs.get("subset_name"), kwargs.get("split"))
                 raise
 
         patches.set(owner, "load", staticmethod(load))

@@ -27,18 +27,18 @@ class _Names(Protocol):
 
     assume: Assume
 
-    def place(self, name: Any, kind: str | None) -> str | None: ...
+    def local_folder(self, name: Any, kind: str | None) -> str | None: ...
 
-    def file(self, name: Any, folder: str, subfolder: Any, filename: Any) -> str: ...
+    def local_file(self, name: Any, folder: str, subfolder: Any, filename: Any) -> str: ...
 
-    def miss(self, kind: str | None, name: Any) -> None: ...
+    def note_missing(self, kind: str | None, name: Any) -> None: ...
 
 
 def follow(names: _Names, patches: Patches, module: ModuleType) -> None:
     """Answer queries about prepared names; all others go to the hub client, and are recorded if they fail."""
     answers: dict[str, Callable[..., Any]] = {
         "file_exists": lambda folder, name, kind, filename, **_: os.path.exists(
-            names.file(name, folder, None, filename)
+            names.local_file(name, folder, None, filename)
         ),
         "repo_exists": lambda *_, **__: True,
         "revision_exists": lambda *_, **__: True,
@@ -63,9 +63,9 @@ def _wrap_method(names: _Names, original: Any, answer: Callable[..., Any]) -> An
     usual = "dataset" if original.__name__ == "dataset_info" else None
 
     @functools.wraps(original)
-    def asked(api: Any, repo_id: Any, *args: Any, **kwargs: Any) -> Any:
+    def answer_or_ask_hub(api: Any, repo_id: Any, *args: Any, **kwargs: Any) -> Any:
         kind = usual or kwargs.pop("repo_type", None)
-        folder = names.place(repo_id, kind)
+        folder = names.local_folder(repo_id, kind)
         if folder is not None:
             return answer(folder, str(repo_id), kind, *args, **kwargs)
         if kind is not None and not usual:
@@ -76,12 +76,12 @@ def _wrap_method(names: _Names, original: Any, answer: Callable[..., Any]) -> An
         try:
             return original(api, repo_id, *args, **kwargs)
         except Exception as error:
-            names.miss(kind, repo_id)
+            names.note_missing(kind, repo_id)
             if kind is None or kind == "model":
                 attach_hub_request(error, str(repo_id), "")
             raise
 
-    return asked
+    return answer_or_ask_hub
 
 
 def attach_hub_request(error: BaseException, name: str, file: str) -> None:

@@ -65,33 +65,33 @@ class StartedProcesses:
 
         Only the program's own process has virtual ones: this one would fail, or compute on the CPU.
         """
-        self._tell(_USES, place)
+        self._append_line(_USES, place)
 
     def assumed(self, one: Assumption) -> None:
         """Note an assumption."""
-        self._tell(_ASSUMPTIONS, one)
+        self._append_line(_ASSUMPTIONS, one)
 
     def missed(self, one: MissingInput) -> None:
         """Note a name that was not found."""
-        self._tell(_MISSED, one)
+        self._append_line(_MISSED, one)
 
     def accelerator_uses(self) -> list[str]:
         """Every place that used an accelerator."""
-        return sorted(set(self._told(_USES, str)))
+        return sorted(set(self._read_lines(_USES, str)))
 
     def assumptions(self) -> list[Assumption]:
         """The assumptions of these processes."""
-        return list(dict.fromkeys(self._told(_ASSUMPTIONS, Assumption)))
+        return list(dict.fromkeys(self._read_lines(_ASSUMPTIONS, Assumption)))
 
     def missed_inputs(self) -> list[MissingInput]:
         """The names that these processes missed."""
-        return list(dict.fromkeys(self._told(_MISSED, MissingInput)))
+        return list(dict.fromkeys(self._read_lines(_MISSED, MissingInput)))
 
-    def _tell(self, name: str, what: Any) -> None:
+    def _append_line(self, name: str, what: Any) -> None:
         with open(os.path.join(self.folder, name), "ab") as stream:
             stream.write(json_bytes(what) + b"\n")
 
-    def _told(self, name: str, kind: type[_Told]) -> list[_Told]:
+    def _read_lines(self, name: str, kind: type[_Told]) -> list[_Told]:
         try:
             lines = Path(self.folder, name).read_bytes().splitlines()
         except FileNotFoundError:
@@ -115,7 +115,7 @@ def install(folder: str) -> Callable[[], None]:
     others = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place not in ("", folder)]
     patches.item(os.environ, "PYTHONPATH", os.pathsep.join([folder, *others]))
 
-    def share(module: ModuleType) -> None:
+    def patch_preparation_data(module: ModuleType) -> None:
         prepare: Any = vars(module)["get_preparation_data"]
 
         def get_preparation_data(name: str) -> dict[str, Any]:
@@ -124,5 +124,5 @@ def install(folder: str) -> Callable[[], None]:
         patches.set(module, "get_preparation_data", get_preparation_data)
 
     for package in _MULTIPROCESSING_PACKAGES:
-        patches.on_undo(after_import(f"{package}.spawn", share))
+        patches.on_undo(after_import(f"{package}.spawn", patch_preparation_data))
     return patches.undo

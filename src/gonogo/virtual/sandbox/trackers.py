@@ -21,11 +21,11 @@ def install() -> Callable[[], None]:
     """Disable each tracker's ``init``, and make its ``login`` succeed; returns the undo."""
     patches = Patches()
     for name in _TRACKERS:
-        patches.on_undo(after_import(name, functools.partial(_disable, patches)))
+        patches.on_undo(after_import(name, functools.partial(_disable_tracker, patches)))
     return patches.undo
 
 
-def _disable(patches: Patches, module: ModuleType) -> None:
+def _disable_tracker(patches: Patches, module: ModuleType) -> None:
     begin = getattr(module, "init", None)
     if begin is None:  # a namespace package: an output folder of that name left by earlier runs
         return

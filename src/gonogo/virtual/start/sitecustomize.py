@@ -12,7 +12,7 @@ from importlib.machinery import PathFinder
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def _attach() -> None:
+def _attach_to_rehearsal() -> None:
     if sys.version_info < (3, 10):  # noqa: UP036 (a program may start any Python)
         return
     with open(os.path.join(HERE, "gonogo"), encoding="utf-8") as file:
@@ -38,5 +38,5 @@ def _run_next_sitecustomize() -> None:
 
 
 if os.path.isfile(os.path.join(HERE, "gonogo")):
-    _attach()
+    _attach_to_rehearsal()
     _run_next_sitecustomize()

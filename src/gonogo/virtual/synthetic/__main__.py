@@ -7,7 +7,7 @@ import argparse
 from gonogo.virtual.synthetic.program import ProgramOptions, train
 
 
-def _options() -> ProgramOptions:
+def _parse_options() -> ProgramOptions:
     parser = argparse.ArgumentParser(prog="python -m gonogo.virtual.synthetic", description=__doc__)
     parser.add_argument("--model", required=True, help="a folder with config.json, or such a file")
     parser.add_argument("--deepspeed", help="DeepSpeed's config; without it, torch's DistributedDataParallel")
@@ -28,4 +28,4 @@ def _options() -> ProgramOptions:
 
 
 if __name__ == "__main__":
-    train(_options())
+    train(_parse_options())

@@ -103,7 +103,7 @@ def _image_inputs(located_model: LocatedModel, config: Any, rows: int) -> dict[s
     image = picture(size_of(config) or 224)
     for shape in ([image] * rows, [[image]] * rows):
         with contextlib.suppress(Exception):  # a processor with another input format or image size
-            return _tensors(processor(shape, return_tensors="pt"))
+            return _output_tensors(processor(shape, return_tensors="pt"))
     return {}
 
 
@@ -211,7 +211,7 @@ def _explain_import_errors(located_model: LocatedModel, processor: str) -> Itera
 
 
 def _extract_audio(feature_extractor: Any, waveforms: list[Any], sample_rate: int) -> dict[str, Any]:
-    made = _tensors(
+    made = _output_tensors(
         feature_extractor(waveforms, sampling_rate=sample_rate, return_tensors="pt", return_attention_mask=True)
     )
     if "attention_mask" in made:  # next to text, the audio mask has a name of its own
@@ -243,7 +243,7 @@ def _zero_audio(config: Any, rows: int) -> torch.Tensor:
     return torch.zeros(rows, bins, frames)
 
 
-def _tensors(processor_outputs: Any) -> dict[str, Any]:
+def _output_tensors(processor_outputs: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in dict(processor_outputs).items():
         tensor = value if isinstance(value, torch.Tensor) else None

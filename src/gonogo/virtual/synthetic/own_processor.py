@@ -52,7 +52,7 @@ def _run_processor(processor: Any, located_model: LocatedModel, rows: int) -> di
         given = [image] * rows if looks else [sound] * rows
         more = {} if looks else {"sampling_rate": rate}
         return dict(processor(given, return_tensors="pt", **more))
-    prompt = _prompt(processor, looks, listens)
+    prompt = _make_prompt(processor, looks, listens)
     arguments: dict[str, Any] = {"text": [prompt] * rows, "return_tensors": "pt", "padding": True}
     if looks:
         arguments["images"] = [[image] for _ in range(rows)]
@@ -61,7 +61,7 @@ def _run_processor(processor: Any, located_model: LocatedModel, rows: int) -> di
     return dict(processor(**arguments))
 
 
-def _prompt(processor: Any, has_images: bool, has_audio: bool) -> str:
+def _make_prompt(processor: Any, has_images: bool, has_audio: bool) -> str:
     content: list[dict[str, str]] = []
     content += [{"type": "image"}] if has_images else []
     content += [{"type": "audio"}] if has_audio else []

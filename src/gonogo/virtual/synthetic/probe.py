@@ -29,7 +29,7 @@ def _count_feature_rows(located_model: LocatedModel, kind: Modality, inputs: dic
     model: Any = None
     for config in _shortened_configs(located_model.config):
         try:
-            model = _built(located_model, config)
+            model = _build_model(located_model, config)
             break
         except Exception:  # a config that can't be shortened
             continue
@@ -75,7 +75,7 @@ def _shortened_configs(config: Any) -> list[Any]:
     return [copy.deepcopy(config)]
 
 
-def _built(located_model: LocatedModel, config: Any) -> Any:
+def _build_model(located_model: LocatedModel, config: Any) -> Any:
     with ExitStack() as stack:
         try:
             from transformers.initialization import no_init_weights

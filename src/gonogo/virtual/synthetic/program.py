@@ -54,14 +54,14 @@ def train(options: ProgramOptions) -> None:
         model=model,
         args=arguments,
         train_dataset=RepeatedSamples(samples),
-        data_collator=lambda _: {name: _copy(value) for name, value in batch.items()},
+        data_collator=lambda _: {name: _clone_tensors(value) for name, value in batch.items()},
     )
     trainer.train()
 
 
-def _copy(value: Any) -> Any:
+def _clone_tensors(value: Any) -> Any:
     if isinstance(value, list):
-        return [_copy(item) for item in value]
+        return [_clone_tensors(item) for item in value]
     return value.clone() if isinstance(value, torch.Tensor) else value
 
 
@@ -92,13 +92,13 @@ def training_arguments(options: ProgramOptions) -> Any:
         settings["gradient_checkpointing_kwargs"] = {"use_reentrant": False}
     _copy_number(settings, "gradient_accumulation_steps", config.get("gradient_accumulation_steps"))
     _copy_number(settings, "max_grad_norm", config.get("gradient_clipping"))
-    optimizer = _section(_section(config, "optimizer"), "params")
+    optimizer = _config_section(_config_section(config, "optimizer"), "params")
     for name, key in (("learning_rate", "lr"), ("weight_decay", "weight_decay"), ("adam_epsilon", "eps")):
         _copy_number(settings, name, optimizer.get(key))
     betas = optimizer.get("betas")
     if isinstance(betas, list) and len(betas) == 2:
         settings["adam_beta1"], settings["adam_beta2"] = betas
-    scheduler = _section(_section(config, "scheduler"), "params")
+    scheduler = _config_section(_config_section(config, "scheduler"), "params")
     _copy_number(settings, "warmup_steps", scheduler.get("warmup_num_steps"))
     if scheduler.get("warmup_max_lr") not in (None, "auto"):
         settings["learning_rate"] = scheduler["warmup_max_lr"]
@@ -111,18 +111,18 @@ def _has_accelerator() -> bool:
     return torch.cuda.is_available() or (npu is not None and bool(npu.is_available()))
 
 
-def _section(config: dict[str, Any], name: str) -> dict[str, Any]:
+def _config_section(config: dict[str, Any], name: str) -> dict[str, Any]:
     part = config.get(name)
     return part if isinstance(part, dict) else {}
 
 
 def _is_enabled(config: dict[str, Any], name: str) -> bool:
-    return _section(config, name).get("enabled") is True
+    return _config_section(config, name).get("enabled") is True
 
 
 def _should_choose_bf16(config: dict[str, Any]) -> bool:
     """True if the config leaves the dtype open: then bf16 is used, as in nearly all fine-tuning."""
-    return not config or _section(config, "bf16").get("enabled") == "auto"
+    return not config or _config_section(config, "bf16").get("enabled") == "auto"
 
 
 def _copy_number(settings: dict[str, Any], name: str, value: Any) -> None:

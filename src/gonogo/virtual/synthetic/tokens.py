@@ -89,7 +89,7 @@ def has_own_decoder(located_model: LocatedModel) -> bool:
     return encodes and ("decoder_input_ids" in takes or "input_features" in takes or "pixel_values" in takes)
 
 
-def _special(config: Any) -> set[int]:
+def _special_token_ids(config: Any) -> set[int]:
     found: set[int] = set()
     for part in [config, *parts(config)]:
         for name, value in vars(part).items():
@@ -102,7 +102,7 @@ def ordinary(config: Any) -> list[int]:
     """Token ids without special meaning to the model."""
     size = getattr(text_config(config), "vocab_size", None)
     size = size if isinstance(size, int) and size > 0 else 32
-    special = _special(config)
+    special = _special_token_ids(config)
     usual = [token for token in range(min(size, 512)) if token not in special and token > 3]
     return usual or [size - 1]
 

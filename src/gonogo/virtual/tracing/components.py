@@ -83,18 +83,18 @@ class _TracedModules(ModuleTracker):
         super().__init__(*args)
         self._recorder = recorder
 
-    def _enter(self, module: nn.Module, inputs: Any) -> None:
-        super()._enter(module, inputs)
+    def _enter_module(self, module: nn.Module, inputs: Any) -> None:
+        super()._enter_module(module, inputs)
         if not self._recorder.is_other_thread:
             self._recorder.enter(self.current or "")
 
-    def _leave(self, module: nn.Module, inputs: Any, output: Any) -> None:
-        super()._leave(module, inputs, output)
+    def _leave_module(self, module: nn.Module, inputs: Any, output: Any) -> None:
+        super()._leave_module(module, inputs, output)
         if not self._recorder.is_other_thread:
             self._recorder.leave(len(self.stack))
 
-    def _in_backward(self, path: str) -> None:
-        super()._in_backward(path)
+    def _enter_backward(self, path: str) -> None:
+        super()._enter_backward(path)
         if not self.stack and not self._recorder.is_other_thread:
             self._recorder.backward(path)
 
@@ -104,8 +104,8 @@ class _TracedLifecycle(Lifecycle):
         super().__init__(*args)
         self._recorder = recorder
 
-    def _switch(self, phase: Phase) -> None:
-        super()._switch(phase)
+    def _switch_phase(self, phase: Phase) -> None:
+        super()._switch_phase(phase)
         if not self._recorder.is_other_thread:
             self._recorder.phase(phase, self.step)
 
@@ -117,9 +117,9 @@ class _TracedAllocator(CachingAllocator):
         super().__init__(capacity_bytes, settings)
         self._recorder = recorder
         self._rows = recorder.device(device, self)
-        self._driver.on_segment = self._tell
+        self._driver.on_segment = self._record_segment_event
 
-    def _tell(self, action: str, address: int, nbytes: int) -> None:
+    def _record_segment_event(self, action: str, address: int, nbytes: int) -> None:
         self._rows.extend(self._recorder.row(action, address, nbytes))
 
     def _malloc(self, nbytes: int, stream: int) -> int:

@@ -113,10 +113,10 @@ class Recorder:
         number = self._stacks.get(known)
         if number is None:
             number = self._stacks[known] = len(self._described)
-            self._described.append(self._describe(sys._getframe(2)))
+            self._described.append(self._describe_stack(sys._getframe(2)))
         return number
 
-    def _describe(self, frame: FrameType | None) -> list[StackFrame]:
+    def _describe_stack(self, frame: FrameType | None) -> list[StackFrame]:
         frames = []
         while frame is not None:
             code = frame.f_code
@@ -163,11 +163,11 @@ def segments_of(allocator: CachingAllocator) -> list[trace.Segment]:
             elif pieces[-1]:
                 pieces.append([])
             block = block.next
-        found += [_segment(stream, blocks, expandable) for blocks in pieces if blocks]
+        found += [_describe_segment(stream, blocks, expandable) for blocks in pieces if blocks]
     return sorted(found, key=lambda segment: segment.blocks[0].address)
 
 
-def _segment(stream: int, blocks: list[Block], is_expandable: bool) -> trace.Segment:
+def _describe_segment(stream: int, blocks: list[Block], is_expandable: bool) -> trace.Segment:
     described = tuple(
         trace.SegmentBlock(block.address, block.size, block.requested if block.live else 0, block.live)
         for block in blocks

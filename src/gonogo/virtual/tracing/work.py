@@ -127,7 +127,7 @@ class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func.namespace == "c10d":
             _count_collective(work, func, args, self._ranks_of_node)
             return out
-        operands = _tensors(args) + _tensors(out)
+        operands = _nested_tensors(args) + _nested_tensors(out)
         on_host = [tensor.device.type == "cpu" for tensor in operands]
         if all(on_host):
             return out
@@ -189,8 +189,8 @@ def _count_collective(work: _PhaseCounters, func: Any, args: Any, ranks_per_node
 
 def _sent(args: Any) -> list[torch.Tensor]:
     """The tensors that a rank sends: the inputs, which follow the outputs in operators that have both."""
-    second = _tensors(args[1]) if len(args) > 1 else []
-    return second or _tensors(args[0])
+    second = _nested_tensors(args[1]) if len(args) > 1 else []
+    return second or _nested_tensors(args[0])
 
 
 def _count_copy(work: _PhaseCounters, out: Any) -> None:
@@ -204,9 +204,9 @@ def _count_copy(work: _PhaseCounters, out: Any) -> None:
         work.from_host_bytes += nbytes
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
+def _nested_tensors(value: Any) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, list | tuple):
-        return [tensor for item in value for tensor in _tensors(item)]
+        return [tensor for item in value for tensor in _nested_tensors(item)]
     return []

@@ -154,11 +154,11 @@ def compute(func: Any, args: Any, kwargs: Any, out_numel: int, tensors: list[Vir
         if not all(type(t.cell.values) is Uniform or t.dim() == 0 for t in tensors):
             return None
         if func in _UNIFORM_REDUCTIONS:
-            collapsed = _map_tensors(args, lambda t: _as_scalar(t).reshape((1,) * t.dim()))
+            collapsed = _map_tensors(args, lambda t: _collapse_to_scalar(t).reshape((1,) * t.dim()))
             return _traced_call(func, collapsed, kwargs)
         if torch.Tag.pointwise in func.tags or func is aten._to_copy.default:
-            collapsed = _map_tensors(args, lambda t: _as_scalar(t))
-            kwargs = {**_map_values(kwargs, _as_scalar)}
+            collapsed = _map_tensors(args, lambda t: _collapse_to_scalar(t))
+            kwargs = {**_map_values(kwargs, _collapse_to_scalar)}
             kwargs.pop("memory_format", None)
             if "device" in kwargs:
                 kwargs["device"] = torch.device("cpu")
@@ -198,7 +198,7 @@ def _known_strided(tensor: VirtualTensor) -> torch.Tensor:
     return laid
 
 
-def _as_scalar(tensor: VirtualTensor) -> torch.Tensor:
+def _collapse_to_scalar(tensor: VirtualTensor) -> torch.Tensor:
     if type(tensor.cell.values) is Uniform:
         scalar: torch.Tensor = tensor.cell.values.scalar
         number = scalar.to(tensor.dtype)

@@ -39,7 +39,7 @@ def _batches_of_rank(loader: Any, rank: int, other: int, world: int) -> Iterator
     if (getattr(batches, "process_index", None), getattr(batches, "num_processes", None)) == (rank, world):
         theirs = copy.copy(batches)
         theirs.process_index = other
-        return _lists(theirs)
+        return _iter_as_lists(theirs)
     if (getattr(sampler, "rank", None), getattr(sampler, "num_replicas", None)) == (rank, world):
         theirs = copy.copy(sampler)
         theirs.rank = other
@@ -49,7 +49,7 @@ def _batches_of_rank(loader: Any, rank: int, other: int, world: int) -> Iterator
     return None
 
 
-def _lists(batches: Iterable[Any]) -> Iterator[list[Any]]:
+def _iter_as_lists(batches: Iterable[Any]) -> Iterator[list[Any]]:
     return (list(batch) for batch in batches)
 
 

@@ -88,7 +88,11 @@ class StandIns:
                 raise NotImplementedError("Cannot copy out of meta tensor; no data!")
             raise mismatch(virtual[0]._device if virtual else CPU, META)
         swapped = {id(t): self.of(t) for t in reals}
-        out = self._serve(operator, _swap(args, swapped), {k: _swap((v,), swapped)[0] for k, v in kwargs.items()})
+        out = self._serve(
+            operator,
+            _replace_tensors(args, swapped),
+            {k: _replace_tensors((v,), swapped)[0] for k, v in kwargs.items()},
+        )
         back = {id(v): r for r in reals for v in (swapped[id(r)],)}
         return back.get(id(out), out)
 
@@ -110,9 +114,9 @@ def _sort_tensors(arguments: Any) -> tuple[list[VirtualTensor], list[torch.Tenso
     return virtual, reals, meta
 
 
-def _swap(arguments: Any, replacements: dict[int, VirtualTensor]) -> Any:
+def _replace_tensors(arguments: Any, replacements: dict[int, VirtualTensor]) -> Any:
     out = [
-        _swap(v, replacements)
+        _replace_tensors(v, replacements)
         if isinstance(v, list | tuple)
         else replacements.get(id(v), v)
         if isinstance(v, torch.Tensor)

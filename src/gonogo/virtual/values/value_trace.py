@@ -77,16 +77,18 @@ class ValueTrace:
 
     def call(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator on real tensors, and record it if it uses values of the batch."""
-        operands = _tensors((*args, *kwargs.values()))
-        if not any(self._variable(tensor) is not None for tensor in operands):
+        operands = _nested_tensors((*args, *kwargs.values()))
+        if not any(self._variable_number(tensor) is not None for tensor in operands):
             return func(*args, **kwargs)
         writes = func._schema.is_mutable
         noted_args, noted_kwargs = self._record_arguments(args, writes), self._record_arguments(kwargs, writes)
         result = func(*args, **kwargs)
-        outputs = [(self._part(tensor) is None, self._named(tensor)) for tensor in _tensors((result,))]
+        outputs = [
+            (self._view_of_variable(tensor) is None, self._named(tensor)) for tensor in _nested_tensors((result,))
+        ]
 
-        def again(values: dict[int, Any]) -> None:
-            made = _tensors(
+        def replay_call(values: dict[int, Any]) -> None:
+            made = _nested_tensors(
                 (func(*_substitute_values(noted_args, values), **_substitute_values(noted_kwargs, values)),)
             )
             for (is_new, part), tensor in zip(outputs, made, strict=True):
@@ -97,39 +99,39 @@ class ValueTrace:
                         raise _DifferentValues
                     values[part.variable] = tensor.untyped_storage()
 
-        self._steps.append(again)
+        self._steps.append(replay_call)
         return result
 
     def copied(self, copy: torch.Tensor, source: torch.Tensor) -> None:
         """Record that ``copy``, just created, has the values of ``source`` in another layout."""
-        part = self._part(source)
+        part = self._view_of_variable(source)
         if part is None:
             return
         made = self._named(copy)
         nbytes = copy.untyped_storage().nbytes()
 
-        def again(values: dict[int, Any]) -> None:
+        def replay_copy(values: dict[int, Any]) -> None:
             values[made.variable] = real.empty(nbytes, dtype=torch.uint8).untyped_storage()
             _make_view(made, values).copy_(_make_view(part, values))
 
-        self._steps.append(again)
+        self._steps.append(replay_copy)
 
     def tested(self, values: torch.Tensor, test: Callable[[torch.Tensor], object]) -> None:
         """Record that ``test`` was applied to the values."""
-        part = self._part(values)
+        part = self._view_of_variable(values)
         if part is None:
             return
         answer = test(values)
 
-        def again(known_values: dict[int, Any]) -> None:
+        def replay_test(known_values: dict[int, Any]) -> None:
             if test(_make_view(part, known_values)) != answer:
                 raise _DifferentValues
 
-        self._steps.append(again)
+        self._steps.append(replay_test)
 
     def read(self, values: torch.Tensor) -> None:
         """Record that code outside has read the values, with which it may do anything, including writing to them."""
-        part = self._part(values)
+        part = self._view_of_variable(values)
         if part is None:
             return
         if values.numel() * values.element_size() > _LARGE:
@@ -137,25 +139,25 @@ class ValueTrace:
             return
         before = values.clone()
 
-        def again(known_values: dict[int, Any]) -> None:
+        def check_known_values(known_values: dict[int, Any]) -> None:
             if not torch.equal(_make_view(part, known_values), before):
                 raise _DifferentValues
 
-        self._steps.append(again)
+        self._steps.append(check_known_values)
 
     # -- variables -----------------------------------------------------------------------------------------------------
 
-    def _variable(self, tensor: torch.Tensor) -> int | None:
+    def _variable_number(self, tensor: torch.Tensor) -> int | None:
         trace, number = getattr(tensor.untyped_storage(), _VARIABLE_ATTRIBUTE, (None, 0))
         return number if trace is self else None
 
-    def _part(self, tensor: torch.Tensor) -> _StorageView | None:
-        variable = self._variable(tensor)
+    def _view_of_variable(self, tensor: torch.Tensor) -> _StorageView | None:
+        variable = self._variable_number(tensor)
         return None if variable is None else _part_of(variable, tensor)
 
     def _named(self, tensor: torch.Tensor) -> _StorageView:
         """The tensor as a view of its variable; its storage becomes a variable if it is none yet."""
-        variable = self._variable(tensor)
+        variable = self._variable_number(tensor)
         if variable is None:
             variable = self._count
             self._count += 1
@@ -165,7 +167,7 @@ class ValueTrace:
     def _record_arguments(self, value: Any, is_written: bool) -> Any:
         """Arguments with tensors replaced by views of variables, or by copies if they don't depend on the batch."""
         if isinstance(value, torch.Tensor):
-            part = self._part(value)
+            part = self._view_of_variable(value)
             if part is not None:
                 return part
             return self._written(value) if is_written else _constant(value)
@@ -185,10 +187,10 @@ class ValueTrace:
             return part
         before = storage.clone()  # type: ignore[no-untyped-call]
 
-        def again(values: dict[int, Any]) -> None:
+        def replay_initial_contents(values: dict[int, Any]) -> None:
             values[part.variable] = before.clone()
 
-        self._steps.append(again)
+        self._steps.append(replay_initial_contents)
         return part
 
 
@@ -216,14 +218,14 @@ def _constant(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.clone() if tensor.untyped_storage().nbytes() <= _SMALL else tensor
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
+def _nested_tensors(value: Any) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, dict):
         value = value.values()
     elif not isinstance(value, list | tuple):
         return []
-    return [tensor for item in value for tensor in _tensors(item)]
+    return [tensor for item in value for tensor in _nested_tensors(item)]
 
 
 def _are_storages_persistent() -> bool:

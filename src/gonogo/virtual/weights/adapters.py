@@ -44,7 +44,7 @@ def install(patches: Patches, generated_weights: GeneratedWeights) -> None:
         load_adapter, load_weights = owner.load_adapter, module.load_peft_weights
 
         @functools.wraps(load_adapter)
-        def followed(self: Any, model_id: Any, adapter_name: str, *args: Any, **kwargs: Any) -> Any:
+        def load_adapter_and_track(self: Any, model_id: Any, adapter_name: str, *args: Any, **kwargs: Any) -> Any:
             with _loading_adapter(self, adapter_name):
                 loaded = load_adapter(self, model_id, adapter_name, *args, **kwargs)
             if (found := _on_its_base(self, os.fspath(model_id), kwargs)) is not None:
@@ -60,7 +60,7 @@ def install(patches: Patches, generated_weights: GeneratedWeights) -> None:
                     kwargs.pop("subfolder", None)
             return load_weights(model_id, *args, **kwargs)
 
-        patches.set(owner, "load_adapter", followed)
+        patches.set(owner, "load_adapter", load_adapter_and_track)
         patches.set(module, "load_peft_weights", load_peft_weights)
 
     def follow_transformers(module: ModuleType) -> None:
@@ -68,7 +68,9 @@ def install(patches: Patches, generated_weights: GeneratedWeights) -> None:
         load_adapter = owner.load_adapter
 
         @functools.wraps(load_adapter)
-        def followed(self: Any, peft_model_id: Any = None, adapter_name: Any = None, *args: Any, **kwargs: Any) -> Any:
+        def load_prepared_adapter(
+            self: Any, peft_model_id: Any = None, adapter_name: Any = None, *args: Any, **kwargs: Any
+        ) -> Any:
             if peft_model_id is None or kwargs.get("adapter_state_dict") is not None:
                 return load_adapter(self, peft_model_id, adapter_name, *args, **kwargs)
             name, where = str(peft_model_id), kwargs.get("adapter_kwargs") or {}
@@ -82,7 +84,7 @@ def install(patches: Patches, generated_weights: GeneratedWeights) -> None:
             ):
                 return load_adapter(self, peft_model_id, adapter_name, *args, **kwargs)
 
-        patches.set(owner, "load_adapter", followed)
+        patches.set(owner, "load_adapter", load_prepared_adapter)
 
     patches.on_undo(after_import("peft.peft_model", follow_peft))
     patches.on_undo(after_import("transformers.integrations.peft", follow_transformers))
@@ -123,12 +125,12 @@ def _preparing_after_injection(
     inject = peft.inject_adapter_in_model
 
     @functools.wraps(inject)
-    def followed(*args: Any, **rest: Any) -> Any:
+    def inject_and_ensure_weights(*args: Any, **rest: Any) -> Any:
         result = inject(*args, **rest)
         _ensure_weights(name, load_kwargs, generated_weights)
         return result
 
-    with patched_attribute(peft, "inject_adapter_in_model", followed):
+    with patched_attribute(peft, "inject_adapter_in_model", inject_and_ensure_weights):
         yield
 
 

@@ -62,11 +62,11 @@ def _accept_device_index(original: Any, *, first_positional: bool = False) -> An
     """Wrap the function to accept an index for ``device=``; with ``first_positional``, also as first argument."""
 
     @functools.wraps(original)
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def call_with_device(*args: Any, **kwargs: Any) -> Any:
         if type(kwargs.get("device")) is int:
             kwargs["device"] = _original_device(VirtualTensor.accelerator_type, kwargs["device"])
         if first_positional and args and type(args[0]) is int:
             args = (_original_device(VirtualTensor.accelerator_type, args[0]), *args[1:])
         return original(*args, **kwargs)
 
-    return function
+    return call_with_device

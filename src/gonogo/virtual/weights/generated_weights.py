@@ -39,7 +39,7 @@ class GeneratedWeights:
         generated, or None. Each process reports the same sentence.
         """
         os.makedirs(self.scratch, exist_ok=True)
-        record = os.open(f"{self.scratch}/.made-{_digest(path)}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        record = os.open(f"{self.scratch}/.made-{_path_digest(path)}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(record, fcntl.LOCK_EX)
             said = os.pread(record, 1 << 16, 0).decode()
@@ -74,10 +74,10 @@ class GeneratedWeights:
         return os.path.abspath(folder).startswith(f"{self.scratch}/")
 
     def _copy_folder(self, folder: str) -> str:
-        return os.path.join(self.scratch, "models", _digest(folder), os.path.basename(os.path.abspath(folder)))
+        return os.path.join(self.scratch, "models", _path_digest(folder), os.path.basename(os.path.abspath(folder)))
 
 
-def _digest(path: str) -> str:
+def _path_digest(path: str) -> str:
     return hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:24]
 
 

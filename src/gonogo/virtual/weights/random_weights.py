@@ -38,7 +38,9 @@ class RandomWeights:
         def load_state_dict(module: Any, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
             incompatible = original(module, state_dict, *args, **kwargs)
             if self._loads:
-                self._given({id(tensor) for name, tensor in _tensors(module).items() if name in state_dict})
+                self._remove_initialized(
+                    {id(tensor) for name, tensor in _tensors(module).items() if name in state_dict}
+                )
             return incompatible
 
         patches.set(module_class, "load_state_dict", load_state_dict)
@@ -72,7 +74,7 @@ class RandomWeights:
         )
         self._loads.append((load, drawn))
 
-    def _given(self, initialized_ids: set[int]) -> None:
+    def _remove_initialized(self, initialized_ids: set[int]) -> None:
         loads = ((_remaining_load(load, drawn, initialized_ids), drawn) for load, drawn in self._loads)
         self._loads = [(left, drawn) for left, drawn in loads if left is not None]
 

@@ -110,7 +110,7 @@ class SafeOpen:
 
     def part(self, name: str, original: Any, index: Any) -> torch.Tensor:
         """A tensor, or the part of it selected by ``index``."""
-        tensor = self._part(name, original, index)
+        tensor = self._slice_of_tensor(name, original, index)
         described = self._origins.get(name)
         record_read(tensor, described, str(self._path), name)
         if Origins.followed and described is None and self._unread == frozenset():
@@ -127,7 +127,7 @@ class SafeOpen:
                 sample = tensor_sample(self._path, begin, end, shape, known_dtype(code))
             Origins.on_sampled(str(self._path), name, sample)
 
-    def _part(self, name: str, original: Any, index: Any) -> torch.Tensor:
+    def _slice_of_tensor(self, name: str, original: Any, index: Any) -> torch.Tensor:
         shape, dtype = original.get_shape(), known_dtype(original.get_dtype())
         if dtype is getattr(torch, "float4_e2m1fn_x2", None):  # two numbers per byte
             shape = [*shape[:-1], shape[-1] // 2]

@@ -51,7 +51,7 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
     """Make ``torch.save`` and safetensors write files without the tensors' bytes, until ``undo()`` of the result."""
     patches = Patches()
 
-    def wrote(path: str, nbytes: int, tensors: int) -> None:
+    def report_write(path: str, nbytes: int, tensors: int) -> None:
         if not InternalWork.now:
             on_write(path, nbytes, tensors)
 
@@ -84,7 +84,7 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
             path = os.fspath(f)
             with open(path, "wb") as file:
                 length = write_archive(file, PurePath(os.fsdecode(path)).stem or "archive", records, sparse=True)
-            wrote(str(path), length, stored.tensors)
+            report_write(str(path), length, stored.tensors)
             if Origins.followed:
                 Origins.on_omitted(-stored.label_bytes)
             stored.tell(os.fsdecode(path))
@@ -93,7 +93,7 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
             if hasattr(f, "flush"):
                 f.flush()
             omitted = sum(record.nbytes for record in records if record.data is None)
-            wrote(str(getattr(f, "name", "a stream")), length + omitted, stored.tensors)
+            report_write(str(getattr(f, "name", "a stream")), length + omitted, stored.tensors)
             if Origins.followed and not isinstance(f, io.BytesIO):
                 Origins.on_omitted(omitted - stored.label_bytes)
             stored.tell(name if isinstance(name := getattr(f, "name", None), str) else "")
@@ -101,10 +101,10 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
     patches.set(torch, "save", save)
     patches.everywhere([(original, save)], excluded_modules=[torch])
 
-    def replace(module: ModuleType) -> None:
-        replace_writers(patches, module, wrote)
+    def replace_safetensors_writers(module: ModuleType) -> None:
+        replace_writers(patches, module, report_write)
 
-    patches.on_undo(after_import("safetensors.torch", replace))
+    patches.on_undo(after_import("safetensors.torch", replace_safetensors_writers))
     return patches
 
 
@@ -128,7 +128,7 @@ class _Storages:
         self.label_bytes = 0
         """Bytes that the origin labels add to the archive."""
 
-    def _key(self, owner: Any, identity: int) -> str:
+    def _storage_key(self, owner: Any, identity: int) -> str:
         known = self._by_identity.setdefault(identity, (len(self._by_identity), owner))
         return str(known[0])
 
@@ -143,9 +143,9 @@ class _Storages:
             if _content(cell, self._limit) is not None
             else f"{UNREAD_LOCATION_PREFIX}{tensor.device}"
         )
-        key = self._key(cell, id(cell))
+        key = self._storage_key(cell, id(cell))
         if Origins.followed:
-            location = self._with_origin(location, cell)
+            location = self._embed_origin(location, cell)
             described = self.names.get(id(cell), ""), tuple(tensor.shape), str(dtype), pieces_in(tensor)
             self._described.append(described)
         return _StorageStub(("storage", kind or torch.UntypedStorage, key, location, cell.nbytes // itemsize))
@@ -162,12 +162,12 @@ class _Storages:
         cell, device = getattr(untyped, "virtual", (None, None))
         if cell is not None:  # a virtual tensor's own storage
             where = str(device) if _content(cell, self._limit) is not None else f"{UNREAD_LOCATION_PREFIX}{device}"
-            where = self._with_origin(where, cell) if Origins.followed else where
-            return ("storage", kind, self._key(cell, id(cell)), where, count)
+            where = self._embed_origin(where, cell) if Origins.followed else where
+            return ("storage", kind, self._storage_key(cell, id(cell)), where, count)
         location = "cpu" if untyped.device.type == "cpu" else f"{UNREAD_LOCATION_PREFIX}cpu"
-        return ("storage", kind, self._key(untyped, untyped._cdata), location, count)
+        return ("storage", kind, self._storage_key(untyped, untyped._cdata), location, count)
 
-    def _with_origin(self, location: str, cell: Cell) -> str:
+    def _embed_origin(self, location: str, cell: Cell) -> str:
         labelled = embed_in_location(location, self.names.get(id(cell), ""), pieces_of(cell, 0, cell.nbytes))
         self.label_bytes += len(labelled.encode()) - len(location.encode())
         return labelled
@@ -242,7 +242,7 @@ def _reduce_tensor(tensor: VirtualTensor, storages: _Storages) -> Any:
     hooks: OrderedDict[Any, Any] = OrderedDict()
     if isinstance(tensor, torch.nn.Parameter):
         state.pop("_is_param", None)
-        return private_serialization.rebuild_parameter(_detached(tensor), tensor.requires_grad, hooks, state)
+        return private_serialization.rebuild_parameter(_detach_parameter(tensor), tensor.requires_grad, hooks, state)
     function, arguments = private_serialization.rebuild_arguments(
         tensor.dtype, storages.of_virtual(tensor), tensor.storage_offset(), tensor.shape, tensor.stride(),
         tensor.requires_grad, hooks,
@@ -250,6 +250,6 @@ def _reduce_tensor(tensor: VirtualTensor, storages: _Storages) -> Any:
     return private_serialization.rebuild_with_state(function, arguments, state) if state else (function, arguments)
 
 
-def _detached(parameter: VirtualTensor) -> torch.Tensor:
+def _detach_parameter(parameter: VirtualTensor) -> torch.Tensor:
     with VirtualTensor.virtual_mode, torch.no_grad():
         return parameter.detach()

@@ -112,7 +112,7 @@ def replace_writers(patches: Patches, module: ModuleType, on_write: Callable[[st
     def serialize_file(tensor_dict: dict[str, Any], filename: Any, metadata: dict[str, str] | None = None) -> None:
         tensors = _laid_out(tensor_dict)
         described = _describe_tensors(tensor_dict) if Origins.followed else []
-        header = _header(tensors, _with_origins(metadata, described))
+        header = _encode_header(tensors, _add_origins(metadata, described))
         with open(filename, "wb") as file:
             file.write(header)
             for _, _, _, start, _, content in tensors:
@@ -123,13 +123,15 @@ def replace_writers(patches: Patches, module: ModuleType, on_write: Callable[[st
             file.truncate(length)
         on_write(str(filename), length, len(tensors))
         if Origins.followed:
-            Origins.on_omitted(len(_header(tensors, metadata)) - len(header))
+            Origins.on_omitted(len(_encode_header(tensors, metadata)) - len(header))
         if Origins.followed and not InternalWork.now:
             Origins.on_saved(str(filename), described)
 
     def serialize(tensor_dict: dict[str, Any], metadata: dict[str, str] | None = None) -> bytes:
         tensors = _laid_out(tensor_dict)
-        header = _header(tensors, _with_origins(metadata, _describe_tensors(tensor_dict) if Origins.followed else []))
+        header = _encode_header(
+            tensors, _add_origins(metadata, _describe_tensors(tensor_dict) if Origins.followed else [])
+        )
         length = tensors[-1][4] if tensors else 0
         if length > _IN_MEMORY_LIMIT:
             raise UnsupportedOperator(
@@ -161,7 +163,7 @@ def _describe_tensors(tensor_dict: dict[str, Any]) -> list[Described]:
     return found
 
 
-def _with_origins(metadata: dict[str, str] | None, tensor_origins: list[Described]) -> dict[str, str] | None:
+def _add_origins(metadata: dict[str, str] | None, tensor_origins: list[Described]) -> dict[str, str] | None:
     if not tensor_origins:
         return metadata
     told = {name: as_json(name, pieces) for name, _, _, pieces in tensor_origins}
@@ -194,7 +196,7 @@ def _laid_out(tensor_dict: dict[str, Any]) -> list[_TensorLayout]:
     return laid
 
 
-def _header(tensors: list[_TensorLayout], metadata: dict[str, str] | None) -> bytes:
+def _encode_header(tensors: list[_TensorLayout], metadata: dict[str, str] | None) -> bytes:
     unread = [name for name, _, _, _, _, content in tensors if content is None]
     described: dict[str, Any] = {}
     marks = {UNREAD_KEY: "all" if len(unread) == len(tensors) else json.dumps(unread)} if unread else {}

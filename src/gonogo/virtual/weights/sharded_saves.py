@@ -82,7 +82,7 @@ def _patch_optimizer_states(patches: Patches, module: Any) -> None:
     gather_info = getattr(module, "_allgather_state_info", None)  # torch 2.1 doesn't have it
 
     @functools.wraps(map_keys)
-    def of_all_ranks(
+    def map_keys_of_all_ranks(
         states: Any, group: Any, parameters: Any, names: Any, infos: Any, merge_keys: bool = False
     ) -> tuple[list[Any], Any]:
         keys, mine = map_keys(states, group, parameters, names, infos, merge_keys)
@@ -96,12 +96,12 @@ def _patch_optimizer_states(patches: Patches, module: Any) -> None:
             keys = sorted({*keys, *others})
         return keys, mine
 
-    patches.set(module, "_map_param_key_to_optim_keys", of_all_ranks)
+    patches.set(module, "_map_param_key_to_optim_keys", map_keys_of_all_ranks)
     if gather_info is None:
         return
 
     @functools.wraps(gather_info)
-    def alike(fsdp_state: Any, input_states: Any) -> list[dict[str, Any]]:
+    def gather_info_of_all_ranks(fsdp_state: Any, input_states: Any) -> list[dict[str, Any]]:
         gathered: list[dict[str, Any]] = gather_info(fsdp_state, input_states)
         some = next((info for info in gathered[fsdp_state.rank].values() if info.tensors), None)
         for rank, infos in enumerate(gathered):
@@ -109,7 +109,7 @@ def _patch_optimizer_states(patches: Patches, module: Any) -> None:
                 infos.update({name: some for name, info in infos.items() if not info.tensors})
         return gathered
 
-    patches.set(module, "_allgather_state_info", alike)
+    patches.set(module, "_allgather_state_info", gather_info_of_all_ranks)
 
 
 def install_staging() -> Callable[[], None]:
@@ -150,13 +150,13 @@ def _use_inline_executor(patches: Patches, module: ModuleType) -> None:
     make = owner.__init__
 
     @functools.wraps(make)
-    def made(executor: Any, *args: Any, **kwargs: Any) -> None:
+    def init_with_inline_executor(executor: Any, *args: Any, **kwargs: Any) -> None:
         make(executor, *args, **kwargs)
         if isinstance(getattr(executor, "_executor", None), Executor):
             executor._executor.shutdown(wait=False)
             executor._executor = _InlineExecutor()
 
-    patches.set(owner, "__init__", made)
+    patches.set(owner, "__init__", init_with_inline_executor)
 
 
 def _patch_stager(patches: Patches, module: ModuleType) -> None:
@@ -166,7 +166,9 @@ def _patch_stager(patches: Patches, module: ModuleType) -> None:
         return
 
     @functools.wraps(original)
-    def offload(stager: Any, tensor: torch.Tensor, memo: dict[int, Any], non_blocking: bool = False) -> torch.Tensor:
+    def offload_tensor(
+        stager: Any, tensor: torch.Tensor, memo: dict[int, Any], non_blocking: bool = False
+    ) -> torch.Tensor:
         if not isinstance(tensor, VirtualTensor):
             staged: torch.Tensor = original(stager, tensor, memo, non_blocking)
             return staged
@@ -178,4 +180,4 @@ def _patch_stager(patches: Patches, module: ModuleType) -> None:
             setattr(copy, name, stager.deepcopy_with_tensor_offload(value, memo, non_blocking=non_blocking))
         return copy
 
-    patches.set(owner, "_offload_tensor", offload)
+    patches.set(owner, "_offload_tensor", offload_tensor)

@@ -70,10 +70,10 @@ class _LoadState:
         location, self.origins[storage._cdata] = split_location(location)
         unread = location.startswith(UNREAD_LOCATION_PREFIX)
         location = location.removeprefix(UNREAD_LOCATION_PREFIX)
-        self.places[storage._cdata] = (storage, self._device(storage, location), unread)
+        self.places[storage._cdata] = (storage, self._target_device(storage, location), unread)
         return storage
 
-    def _device(self, storage: Any, location: str) -> Any:
+    def _target_device(self, storage: Any, location: str) -> Any:
         wanted = self.map_location
         if callable(wanted):
             answer = wanted(_StorageProxy(torch.device(location)), location)
@@ -92,7 +92,7 @@ class _LoadState:
         _, device, unread = self.places.get(untyped._cdata, (None, "cpu", False))
         base = self.bases.get(untyped._cdata)
         if base is None:
-            base = self.bases[untyped._cdata] = self._whole(untyped, device, dtype, unread)
+            base = self.bases[untyped._cdata] = self._storage_tensor(untyped, device, dtype, unread)
             record_read(base, self.origins.get(untyped._cdata), self.path)
         if base.device.type == "meta":
             with private.modes_off():
@@ -102,7 +102,7 @@ class _LoadState:
                 base = base.view(dtype)
             return base.detach().as_strided(size, stride, offset)
 
-    def _whole(self, untyped_storage: Any, device: Any, dtype: torch.dtype, is_unread: bool) -> torch.Tensor:
+    def _storage_tensor(self, untyped_storage: Any, device: Any, dtype: torch.dtype, is_unread: bool) -> torch.Tensor:
         nbytes = untyped_storage.nbytes()
         in_file = self.file is not None and hasattr(untyped_storage, "gonogo_place")
         if is_unread or nbytes > VALUES_LIMIT_BYTES or (untyped_storage.device.type == "meta" and not in_file):

@@ -76,10 +76,10 @@ class EvaluationGrowth:
         while count and record.shortage is None:
             room = (allocator.capacity_bytes - max(allocator.reserved, allocator.allocated)) // (2 * bytes_per_batch)
             taken = min(count, max(1, room))
-            self._kept.append(self._bytes(taken * bytes_per_batch, device))
+            self._kept.append(self._allocate_bytes(taken * bytes_per_batch, device))
             count -= taken
 
     @staticmethod
-    def _bytes(number: int, device: torch.device) -> torch.Tensor:
+    def _allocate_bytes(number: int, device: torch.device) -> torch.Tensor:
         with VirtualTensor.virtual_mode:
             return torch.empty(number, dtype=torch.uint8, device=device)

@@ -20,18 +20,20 @@ _WRAPPERS = ("DataLoaderShard", "DataLoaderDispatcher")
 def follow_wrappers(patches: Patches, lifecycle: Lifecycle) -> None:
     """Let the wrappers hand out nothing in a pass in which the rehearsal gives no batch."""
 
-    def follow(module: Any) -> None:
+    def patch_wrapper_classes(module: Any) -> None:
         for name in _WRAPPERS:
             owner = getattr(module, name, None)
             if owner is not None:
-                patches.set(owner, "__iter__", _followed(owner.__iter__, lifecycle))
+                patches.set(owner, "__iter__", _skip_empty_passes(owner.__iter__, lifecycle))
 
-    patches.on_undo(after_import("accelerate.data_loader", follow))
+    patches.on_undo(after_import("accelerate.data_loader", patch_wrapper_classes))
 
 
-def _followed(original: Callable[[Any], Iterator[Any]], lifecycle: Lifecycle) -> Callable[[Any], Iterator[Any]]:
+def _skip_empty_passes(
+    original: Callable[[Any], Iterator[Any]], lifecycle: Lifecycle
+) -> Callable[[Any], Iterator[Any]]:
     @functools.wraps(original)
-    def iterate(loader: Any) -> Iterator[Any]:
+    def iterate_batches(loader: Any) -> Iterator[Any]:
         before = lifecycle.end.empty_passes
         batches = original(loader)
         try:
@@ -51,7 +53,7 @@ def _followed(original: Callable[[Any], Iterator[Any]], lifecycle: Lifecycle) ->
         yield first
         yield from batches
 
-    return iterate
+    return iterate_batches
 
 
 def _reads(loader: Any) -> bool:

@@ -75,17 +75,17 @@ def _use_meta_device(patches: Patches, module: ModuleType) -> None:
     kind = module.QuantizedTensor
     new = kind.__new__
 
-    def make(cls: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
+    def new_on_meta_device(cls: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
         asked = torch.empty(0, device="cuda" if device is None else device).device
         on_host = asked.type == "cpu"
         return new(cls, *args, device=asked if on_host else meta_device(asked), **kwargs)
 
-    def of_bytes(name: str) -> property:
+    def data_buffer_property(name: str) -> property:
         return property(lambda tensor: getattr(memory_of(tensor)[0], name))
 
-    patches.set(kind, "__new__", staticmethod(make))
+    patches.set(kind, "__new__", staticmethod(new_on_meta_device))
     for name in ("device", "is_cuda"):  # newer releases define these, which would take precedence
-        patches.set(kind, name, of_bytes(name))
+        patches.set(kind, name, data_buffer_property(name))
 
 
 def _report_plain_tensor_type(patches: Patches, module: ModuleType) -> None:
@@ -96,12 +96,12 @@ def _report_plain_tensor_type(patches: Patches, module: ModuleType) -> None:
     init = parameters.__init__
 
     @functools.wraps(init)
-    def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
+    def init_with_plain_type(self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
         if issubclass(self.qkv_type, VirtualTensor):
             self.qkv_type = torch.Tensor
 
-    patches.set(parameters, "__init__", initialise)
+    patches.set(parameters, "__init__", init_with_plain_type)
 
 
 @contextlib.contextmanager

@@ -109,7 +109,7 @@ class Attention(CompiledFunctions):
         heads = dimensions["H"]
         batch = lengths_q.numel() - 1
         packed = "T" in format_q and self._capability[0] in (9, 10)
-        self._count(lengths_q, lengths_kv, arguments, heads, (q, k, v, out))
+        self._count_attention_flops(lengths_q, lengths_kv, arguments, heads, (q, k, v, out))
         rows = (dimensions["T"], heads, 1) if packed else (batch, heads, length_q, 1)
         found = [out, self._new(rows, torch.float32, q)]
         after_generator = max(place for place, value in enumerate(arguments) if type(value) is int)
@@ -142,7 +142,7 @@ class Attention(CompiledFunctions):
         heads, of_keys, size = query["H"], key["H"], query["D"]
         batch = lengths_q.numel() - 1
         moved = (q, k, v, out, dout, dq, dk, dv)
-        self._count(lengths_q, lengths_kv, arguments, heads, moved, backward=True)
+        self._count_attention_flops(lengths_q, lengths_kv, arguments, heads, moved, backward=True)
         rows = query.get("T", batch * length_q)
         key_rows = key.get("T", batch * length_kv)
         workspace = rows * heads * 4
@@ -161,7 +161,7 @@ class Attention(CompiledFunctions):
         learned = softmax is not None and softmax.name != "NVTE_VANILLA_SOFTMAX"
         return [dq, dk, dv, of_bias, self._new((1, heads, 1, 1), torch.float32, q) if learned else None]
 
-    def _count(
+    def _count_attention_flops(
         self,
         cu_seqlens_q: torch.Tensor,
         cu_seqlens_kv: torch.Tensor,
@@ -271,14 +271,14 @@ def _refuse_quantized(arguments: Sequence[Any]) -> None:
 
 def _query_format(layout: str) -> str:
     """The dimension letters of the queries in a layout: ``SBHD`` for ``NVTE_SBHD_SB2HD`` or ``NVTE_SB3HD``."""
-    return _letters(layout.removeprefix("NVTE_").removeprefix("Paged_KV_").split("_")[0])
+    return _remove_packing_digits(layout.removeprefix("NVTE_").removeprefix("Paged_KV_").split("_")[0])
 
 
 def _key_format(layout: str) -> str:
-    return _letters(layout.removeprefix("NVTE_").removeprefix("Paged_KV_").split("_")[-1])
+    return _remove_packing_digits(layout.removeprefix("NVTE_").removeprefix("Paged_KV_").split("_")[-1])
 
 
-def _letters(part: str) -> str:
+def _remove_packing_digits(part: str) -> str:
     return part.replace("2", "").replace("3", "")
 
 

@@ -51,12 +51,12 @@ class CompiledFunctions:
     def _on(self, device: Any, pin_memory: bool = False) -> Callable[[Sequence[int], torch.dtype], torch.Tensor]:
         """A function that allocates uninitialised memory on a device."""
 
-        def new(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        def allocate_tensor(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
             made = torch.empty(tuple(shape), dtype=dtype, device=device, pin_memory=pin_memory)
             self._written(made)
             return made
 
-        return new
+        return allocate_tensor
 
     def _output(
         self, shape: Sequence[int], dtype: torch.dtype, like: Any, quantizer: Any, fused: Collection[str] = ()

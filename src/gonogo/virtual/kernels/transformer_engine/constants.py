@@ -36,7 +36,7 @@ _OVERLAPS = (
 _GEMMS = range(1, 4)
 
 
-def _layouts() -> list[str]:
+def _qkv_layout_names() -> list[str]:
     found = []
     for tokens in ("SB", "BS", "T"):
         whole = f"{tokens}HD"
@@ -44,22 +44,22 @@ def _layouts() -> list[str]:
     return [*found, *_MIXED_LAYOUTS, *(f"Paged_KV_{layout}" for layout in _PAGED), "BHSD_BHSD_BHSD"]
 
 
-def _enumeration(name: str, members: Mapping[str, int]) -> type[IntEnum]:
+def _make_enumeration(name: str, members: Mapping[str, int]) -> type[IntEnum]:
     made: type[IntEnum] = IntEnum(name, dict(members))  # type: ignore[misc]
     return made
 
 
 def _numbered_enumeration(name: str, words: Sequence[str], prefix: str = "NVTE_") -> type[IntEnum]:
-    return _enumeration(name, {f"{prefix}{word}": number for number, word in enumerate(words)})
+    return _make_enumeration(name, {f"{prefix}{word}": number for number, word in enumerate(words)})
 
 
-DType = _enumeration("DType", _DTYPES)
-QkvLayout = _numbered_enumeration("NVTE_QKV_Layout", _layouts())
+DType = _make_enumeration("DType", _DTYPES)
+QkvLayout = _numbered_enumeration("NVTE_QKV_Layout", _qkv_layout_names())
 QkvFormat = _numbered_enumeration("NVTE_QKV_Format", _FORMATS)
 BiasType = _numbered_enumeration("NVTE_Bias_Type", ("NO_BIAS", "PRE_SCALE_BIAS", "POST_SCALE_BIAS", "ALIBI"))
 MaskType = _numbered_enumeration("NVTE_Mask_Type", _MASKS)
 SoftmaxType = _numbered_enumeration("NVTE_Softmax_Type", ("VANILLA_SOFTMAX", "OFF_BY_ONE_SOFTMAX", "LEARNABLE_SOFTMAX"))
-FusedAttentionBackend = _enumeration(
+FusedAttentionBackend = _make_enumeration(
     "NVTE_Fused_Attn_Backend",
     {"NVTE_No_Backend": -1, "NVTE_F16_max512_seqlen": 0, "NVTE_F16_arbitrary_seqlen": 1, "NVTE_FP8": 2},
 )

@@ -41,7 +41,7 @@ class Norms(CompiledFunctions):
         zero_centered_gamma: bool,
     ) -> list[Any]:
         """[output, mean, reciprocal standard deviation]."""
-        out, statistics = self._normalized(input, weight, ln_out, quantizer, otype)
+        out, statistics = self._allocate_normalized(input, weight, ln_out, quantizer, otype)
         return [out, self._new((statistics,), torch.float32, input), self._new((statistics,), torch.float32, input)]
 
     def rmsnorm_fwd(
@@ -56,10 +56,10 @@ class Norms(CompiledFunctions):
         zero_centered_gamma: bool,
     ) -> list[Any]:
         """[output, None, reciprocal root mean square]."""
-        out, statistics = self._normalized(input, weight, ln_out, quantizer, otype)
+        out, statistics = self._allocate_normalized(input, weight, ln_out, quantizer, otype)
         return [out, None, self._new((statistics,), torch.float32, input)]
 
-    def _normalized(
+    def _allocate_normalized(
         self, input: torch.Tensor, weight: torch.Tensor, out: torch.Tensor | None, quantizer: Any, otype: Any
     ) -> tuple[Any, int]:
         self._takes(input, weight)

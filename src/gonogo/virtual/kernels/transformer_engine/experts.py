@@ -23,7 +23,7 @@ class Router(CompiledFunctions):
         routing_map_format: int = 0,
     ) -> tuple[Any, ...]:  # fmt: skip
         """(probabilities, routing map, intermediate output in float32)."""
-        self._check(logits, score_function)
+        self._check_logits(logits, score_function)
         check(
             expert_bias is None or score_function != "softmax",
             "score_function must be sigmoid or sqrtsoftplus when expert_bias is not None",
@@ -44,7 +44,7 @@ class Router(CompiledFunctions):
         self, logits: torch.Tensor, topk: int, score_function: str, routing_map_format: int = 0
     ) -> tuple[Any, ...]:
         """(scores, routing map, intermediate output in float32)."""
-        self._check(logits, score_function)
+        self._check_logits(logits, score_function)
         scores = self._new(logits.shape, torch.float32, logits)
         experts = self._routing_map(logits, routing_map_format)
         return scores, experts, self._new(logits.shape, torch.float32, logits)
@@ -71,7 +71,7 @@ class Router(CompiledFunctions):
         self._takes(Const_buf, tokens_per_expert, grad_aux_loss)
         return self._new((num_rows, num_cols), grad_aux_loss.dtype, grad_aux_loss)
 
-    def _check(self, logits: torch.Tensor, score_function: str) -> None:
+    def _check_logits(self, logits: torch.Tensor, score_function: str) -> None:
         self._takes(logits)
         check(logits.is_contiguous(), "logits must be contiguous")
         check(logits.numel() > 0, "num_tokens and num_experts must be greater than 0")

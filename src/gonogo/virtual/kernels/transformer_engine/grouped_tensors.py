@@ -27,7 +27,7 @@ class GroupedTensors(CompiledFunctions):
         check(first_dims.dtype == torch.int64, "first_dims must have dtype int64.")
         check(first_dims.dim() == 1, "first_dims must be a 1D tensor.")
         check(logical_last_dim > 0, "logical_last_dim must be greater than 0.")
-        return self._offsets(first_dims, logical_last_dim, zero=True, dtype=torch.int64)
+        return self._cumulative_offsets(first_dims, logical_last_dim, zero=True, dtype=torch.int64)
 
     def splits_to_offsets_multi(
         self, split_sizes: torch.Tensor, device: Any, *, strides: Sequence[int], include_leading_zero: Sequence[bool],
@@ -37,9 +37,9 @@ class GroupedTensors(CompiledFunctions):
         sizes = split_sizes.to(device=device, dtype=torch.int64)
         self._takes(sizes)
         kinds = zip(strides, include_leading_zero, dtypes, strict=True)
-        return sizes, [self._offsets(sizes, stride, zero=zero, dtype=dtype) for stride, zero, dtype in kinds]
+        return sizes, [self._cumulative_offsets(sizes, stride, zero=zero, dtype=dtype) for stride, zero, dtype in kinds]
 
-    def _offsets(self, sizes: torch.Tensor, stride: int, *, zero: bool, dtype: torch.dtype) -> torch.Tensor:
+    def _cumulative_offsets(self, sizes: torch.Tensor, stride: int, *, zero: bool, dtype: torch.dtype) -> torch.Tensor:
         known = known_numbers(sizes)
         if known is None:
             return self._new((sizes.numel() + zero,), dtype, sizes)  # type: ignore[no-any-return]

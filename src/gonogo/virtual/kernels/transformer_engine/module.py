@@ -94,11 +94,11 @@ def _machine_queries() -> dict[str, Callable[..., Any]]:
 
 
 def _unsupported_function(name: str) -> Callable[..., Any]:
-    def unwritten(*args: Any, **kwargs: Any) -> Any:
+    def raise_not_covered(*args: Any, **kwargs: Any) -> Any:
         raise UnsupportedOperator(f"transformer_engine_torch.{name}", NOT_COVERED)
 
-    unwritten.__name__ = name
-    return unwritten
+    raise_not_covered.__name__ = name
+    return raise_not_covered
 
 
 class _UnsupportedClass:

@@ -26,25 +26,25 @@ class Optimizers(CompiledFunctions):
 
     def functions(self) -> dict[str, Callable[..., Any]]:
         """Functions that only write into their tensor lists."""
-        return {name: self._writing(read) for name, read in _READ_ONLY_LIST_COUNTS.items()}
+        return {name: self._make_multi_tensor_function(read) for name, read in _READ_ONLY_LIST_COUNTS.items()}
 
-    def _writing(self, input_count: int) -> Callable[..., Any]:
-        def run(
+    def _make_multi_tensor_function(self, input_count: int) -> Callable[..., Any]:
+        def run_multi_tensor(
             chunk_size: int, noop_flag: torch.Tensor, tensor_lists: Sequence[Sequence[torch.Tensor]], *numbers: Any
         ) -> None:
-            self._check(noop_flag, tensor_lists)
+            self._check_tensor_lists(noop_flag, tensor_lists)
             for tensors in tensor_lists[input_count:]:
                 for tensor in tensors:
                     self._written(tensor)
 
-        return run
+        return run_multi_tensor
 
     def multi_tensor_l2norm(
         self, chunk_size: int, noop_flag: torch.Tensor, tensor_lists: Sequence[Sequence[torch.Tensor]],
         per_tensor: bool | None = None,
     ) -> tuple[Any, Any]:  # fmt: skip
         """The norm of all tensors, and the norm of each."""
-        self._check(noop_flag, tensor_lists)
+        self._check_tensor_lists(noop_flag, tensor_lists)
         first = tensor_lists[0]
         self._new((_BLOCKS,), torch.float32, first[0])
         norm = self._new((1,), torch.float32, first[0])
@@ -62,7 +62,7 @@ class Optimizers(CompiledFunctions):
         self._takes(inv_scale)
         return self.multi_tensor_l2norm(chunk_size, noop_flag, tensor_lists, per_tensor)
 
-    def _check(self, noop_flag: torch.Tensor, tensor_lists: Sequence[Sequence[torch.Tensor]]) -> None:
+    def _check_tensor_lists(self, noop_flag: torch.Tensor, tensor_lists: Sequence[Sequence[torch.Tensor]]) -> None:
         self._takes(noop_flag, *(tensor for tensors in tensor_lists for tensor in tensors))
         check(len(tensor_lists) > 0 and len(tensor_lists[0]) > 0, "tensor_lists[0].size() is not > 0")
         for tensors in tensor_lists:

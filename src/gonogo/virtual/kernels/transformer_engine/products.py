@@ -72,7 +72,7 @@ class Products(CompiledFunctions):
             check(tuple(D.shape) == shape, f"GEMM output has invalid dims (expected {shape}, got {tuple(D.shape)})")
             self._written(D)
         self._reorder_scales(A, B)
-        self._count(A, transA, shape, (A, B, D))
+        self._count_product_flops(A, transA, shape, (A, B, D))
         gradient = None
         if bias is not None and grad:
             gradient = self._new((shape_of(B)[-1],), dtype, A)
@@ -109,7 +109,7 @@ class Products(CompiledFunctions):
             shape = _output_shape(shape_of(a), transa, shape_of(b), transb)
             self._check_layouts(a, not transa, "A")
             self._check_layouts(b, transb, "B")
-            self._count(a, transa, shape, (a, b))
+            self._count_product_flops(a, transa, shape, (a, b))
             if D is None:
                 self._new(shape, torch_dtype(D_type), a)
             elif not single_output:
@@ -165,7 +165,7 @@ class Products(CompiledFunctions):
                     rows, columns = two_dimensional(shape_of(operand))
                     self._new((-(-rows // 128) * 128, -(-columns // 128) * 4), torch.uint8, scales)
 
-    def _count(self, A: Any, transa: bool, shape: Sequence[int], operands: Sequence[Any]) -> None:
+    def _count_product_flops(self, A: Any, transa: bool, shape: Sequence[int], operands: Sequence[Any]) -> None:
         rows, columns = two_dimensional(shape)
         inner = two_dimensional(shape_of(A))[1 if transa else 0]
         moved = [part for one in operands for part in (memory_of(one) or [one])]

@@ -85,7 +85,7 @@ def make_quantized(
     """``create_tensor``: a tensor of the quantizer's class (the storage only if ``quantizer.internal``), posing as
     ``dtype``."""
     kind = kind_of(quantizer)
-    by_rows, by_columns = _wanted(quantizer, kind, capability)
+    by_rows, by_columns = _rowwise_columnwise_usage(quantizer, kind, capability)
     parts: dict[str, Any] = {"fp8_dtype": quantizer.dtype, "quantizer": quantizer}
     if kind in (DELAYED, CURRENT):
         parts["data"] = allocate(shape, torch.uint8) if by_rows else None
@@ -115,7 +115,7 @@ def update_quantized(quantizer: Any, tensor: Any, capability: tuple[int, int], a
     """``convert_and_update_tensor``: allocate the layouts that the quantizer needs, and free the others."""
     kind = kind_of(quantizer)
     shape = shape_of(tensor)
-    by_rows, by_columns = _wanted(quantizer, kind, capability)
+    by_rows, by_columns = _rowwise_columnwise_usage(quantizer, kind, capability)
     check(by_rows or by_columns, f"Invalid usages for {kind}.")
     if kind in (DELAYED, CURRENT):
         for place, wanted, of_data in (("_data", by_rows, shape), ("_transpose", by_columns, _transposed_shape(shape))):
@@ -143,7 +143,7 @@ def fill_quantized(quantizer: Any, allocate: AllocateFunction) -> None:
         torch.distributed.all_reduce(largest, op=torch.distributed.ReduceOp.MAX, group=group)
 
 
-def _wanted(quantizer: Any, kind: str, capability: tuple[int, int]) -> tuple[bool, bool]:
+def _rowwise_columnwise_usage(quantizer: Any, kind: str, capability: tuple[int, int]) -> tuple[bool, bool]:
     by_rows, by_columns = bool(quantizer.rowwise_usage), bool(quantizer.columnwise_usage)
     if kind in (DELAYED, CURRENT) and supports_non_tn_fp8(capability):
         return True, False

@@ -34,9 +34,12 @@ class Recipes(CompiledFunctions):
 
     def functions(self) -> dict[str, Callable[..., Any]]:
         """Functions that only write, for FP8 parameters whose master weights are sharded across ranks."""
-        return {name: functools.partial(self._writing, places) for name, places in _WRITTEN_ARGUMENT_POSITIONS.items()}
+        return {
+            name: functools.partial(self._mark_arguments_written, places)
+            for name, places in _WRITTEN_ARGUMENT_POSITIONS.items()
+        }
 
-    def _writing(self, places: Sequence[int], *arguments: Any) -> None:
+    def _mark_arguments_written(self, places: Sequence[int], *arguments: Any) -> None:
         self._takes(*(one for one in arguments if isinstance(one, torch.Tensor)))
         for place in places:
             self._written(arguments[place])
@@ -54,10 +57,10 @@ class Recipes(CompiledFunctions):
             update_quantized(quantizer, output, self._capability, new)
             for part in memory_of(output):
                 self._written(part)
-        self._cast(quantizer, whole, output)
+        self._quantize_output(quantizer, whole, output)
         return output
 
-    def _cast(self, quantizer: Any, source: torch.Tensor, output: Any) -> None:
+    def _quantize_output(self, quantizer: Any, source: torch.Tensor, output: Any) -> None:
         if source.numel():
             fill_quantized(quantizer, self._on(source.device))
             self._computed(0, source, *memory_of(output))
