@@ -49,6 +49,33 @@ for _ in range(2):
     optimizer.zero_grad()
 """
 
+LOOP = """
+import sys
+import torch
+from torch import nn
+where = "cuda" if torch.cuda.is_available() else "cpu"
+with torch.device(where):
+    model = nn.Linear(64, 8192)
+    x = torch.randn(1024, 64)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def evaluate():
+    with torch.no_grad():
+        model(x[:8])
+def train():
+    step = 0
+    while step < 4:
+        if sys.argv[1] == "mode":
+            model.train()
+        logits = [part.double() for part in model(x).split(256)]
+        sum(nn.functional.log_softmax(part, -1).sum() for part in logits).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        step += 1
+        if sys.argv[1] == "evaluation" and step % 3 == 0:
+            evaluate()
+train()
+"""
+
 DEEPSPEED = """
 import sys
 import deepspeed
@@ -126,6 +153,7 @@ PLAIN = {
         for how in ("without", "checkpointing_reentrant", "checkpointing_non-reentrant")
     },
 }
+LOOPS = {f"loop_with_{what}": called(LOOP, what) for what in ("mode", "evaluation")}
 STAGES = {f"stage_{stage}": called(DEEPSPEED, stage) for stage in "123"}
 
 
@@ -137,15 +165,15 @@ def completed(records: dict[str, RankRecord]) -> dict[str, RankRecord]:
 @pytest.mark.very_slow
 def test_programs_take_what_they_really_take(tmp_path: Path) -> None:
     """One test of all: they share what imports the stack, and test workers side by side share nothing."""
-    real = real_peaks(tmp_path, PLAIN, runner=TRACKED) | real_peaks(tmp_path, STAGES, runner=COUNTED)
-    recorded = completed(rehearse_all(tmp_path, PLAIN | STAGES, world=1))
+    real = real_peaks(tmp_path, PLAIN, runner=TRACKED) | real_peaks(tmp_path, LOOPS | STAGES, runner=COUNTED)
+    recorded = completed(rehearse_all(tmp_path, PLAIN | LOOPS | STAGES, world=1))
     wrong = {
         name: f"recorded {on_device(recorded[name]):,}, really {really:,}"
         for name, really in real.items()
         if abs(on_device(recorded[name]) - really) > 0.02 * really
     }
     assert wrong == {}
-    assert set(real) == {*PLAIN, *STAGES}
+    assert set(real) == {*PLAIN, *LOOPS, *STAGES}
 
 
 @pytest.mark.slow
