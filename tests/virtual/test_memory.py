@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from virtual.forked import real_peaks, rehearse_all
-from virtual.worlds import COUNTED, TRACKED, on_device, rehearse
+from virtual.worlds import COUNTED, TRACKED, of_tensors, on_device, rehearse
 
 from gonogo.evidence.rehearsal.record import RankRecord
 
@@ -100,6 +100,18 @@ for _ in range(4):
     engine.step()
 """
 
+
+CROSS_ENTROPY = """
+import torch
+from torch import nn
+with torch.device("cuda"):
+    model, x = nn.Linear(64, 8192, bias=False), torch.randn(1024, 64)
+    target = torch.randint(0, 8192, (1024,))
+with torch.autocast("cuda", torch.bfloat16):
+    logits = model(x)
+    loss = nn.functional.cross_entropy(logits, target)
+loss.backward()
+"""
 
 N = 8 * 1024 * 1024
 """Parameters of OFFLOADED's model, in eight layers alike."""
@@ -200,6 +212,17 @@ def test_adamw_by_hand(tmp_path: Path) -> None:
         4 * 4,
         4 * 4 + 4,
     )  # AdamW's step of each parameter; torch 2.15 has one more number
+
+
+@pytest.mark.slow
+def test_cross_entropy_under_autocast_by_hand(tmp_path: Path) -> None:
+    """ATen's cross_entropy has the log-softmax in its input's dtype; autocast casts only what nll_loss is given."""
+    (device,) = rehearse(tmp_path, CROSS_ENTROPY).devices
+    logits, weight, inputs = 1024 * 8192, 64 * 8192, 64 * 1024
+    assert device.peak_phase == "backward"
+    least = logits * (2 + 2 + 4 + 4)  # logits, their log-softmax, its copy for nll_loss, and that copy's gradient
+    least += weight * 4 + inputs * (4 + 2) + 1024 * 8
+    assert least <= of_tensors(device) <= least + 1024  # and a few numbers
 
 
 @pytest.mark.slow
