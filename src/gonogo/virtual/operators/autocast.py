@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
-from torch.nn import functional
+from torch.nn import _reduction, functional
 from torch.overrides import TorchFunctionMode
 
 from gonogo.virtual.patching.patches import Patches
@@ -171,9 +171,9 @@ def composed_cross_entropy(
     the logarithms are made and kept in bfloat16, and a float32 copy of them for the loss.
     """
     if size_average is not None or reduce is not None:
-        reduction = functional._Reduction.legacy_get_string(size_average, reduce)
+        reduction = _reduction.legacy_get_string(size_average, reduce)
     if input.shape == target.shape and (not target.is_floating_point() or ignore_index >= 0):
-        number = functional._Reduction.get_enum(reduction)
+        number = _reduction.get_enum(reduction)
         return torch._C._nn.cross_entropy_loss(input, target, weight, number, ignore_index, label_smoothing)  # refuses
     classes = 0 if input.dim() == 1 else 1
     logarithms = functional.log_softmax(input, classes, dtype=input.dtype)
