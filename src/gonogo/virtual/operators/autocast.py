@@ -173,8 +173,9 @@ def composed_cross_entropy(
     if size_average is not None or reduce is not None:
         reduction = _reduction.legacy_get_string(size_average, reduce)
     if input.shape == target.shape and (not target.is_floating_point() or ignore_index >= 0):
-        number = _reduction.get_enum(reduction)
-        return torch._C._nn.cross_entropy_loss(input, target, weight, number, ignore_index, label_smoothing)  # refuses
+        aten, number = torch.ops.aten, _reduction.get_enum(reduction)
+        refused: torch.Tensor = aten.cross_entropy_loss(input, target, weight, number, ignore_index, label_smoothing)
+        return refused
     classes = 0 if input.dim() == 1 else 1
     logarithms = functional.log_softmax(input, classes, dtype=input.dtype)
     if input.shape != target.shape:
