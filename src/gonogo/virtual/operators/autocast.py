@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
+from packaging.version import Version
 from torch.nn import _reduction, functional
 from torch.overrides import TorchFunctionMode
 
@@ -37,6 +38,8 @@ FLOAT32_FUNCTIONS = {
     "prod", "softmax", "log_softmax", "softmin", "cumprod", "cumsum", "linalg_vector_norm", "linalg_matrix_norm",
     "norm", "sum", "gelu_backward",
 }  # fmt: skip
+if Version(torch.__version__) >= Version("2.12"):  # https://github.com/pytorch/pytorch/pull/174824
+    FLOAT32_FUNCTIONS.add("rms_norm")
 WIDEST_DTYPE_FUNCTIONS = {
     "addcdiv", "addcmul", "atan2", "bilinear", "cross", "dot", "vdot", "grid_sample", "index_put", "tensordot",
           "scatter_add"}  # fmt: skip
