@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 
+import gonogo
 from gonogo.virtual.frame_variables import local_variable, local_variables, set_local_variable
 
 
@@ -72,3 +74,9 @@ def test_the_variables_of_a_module_stay() -> None:
     exec("step = 1\nfound = read()", namespace)
     assert namespace["step"] == 1
     assert namespace["found"]["step"] == 1
+
+
+def test_nothing_else_reads_the_variables_of_frames() -> None:
+    package = Path(gonogo.__file__).parent
+    readers = [path.name for path in package.rglob("*.py") if ".f_locals" in path.read_text(encoding="utf-8")]
+    assert readers == ["frame_variables.py"]
