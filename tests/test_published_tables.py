@@ -20,7 +20,7 @@ _SPEC.loader.exec_module(tables)
 def row(name: str, published: Any) -> dict[str, Any]:
     return {
         "framework": "litgpt", "name": name, "published": published, "means": "allocated", "gpus": "1xA10G",
-        "date": "2024-04-26", "source": "https://example.org",
+        "date": "2024-04-26", "source": "https://example.org", "completeness": "A", "said": "peak",
     }  # fmt: skip
 
 
@@ -55,3 +55,11 @@ def test_a_run_without_memory_is_listed_once_rehearsed_or_not() -> None:
 def test_the_runner_prints_how_it_ended() -> None:
     said = tables.line(ROWS[1], RESULTS["litgpt: too large"])
     assert said == "litgpt: too large: out of memory; NO-GO, out-of-memory"
+
+
+def test_the_first_answer_stands_beside_a_later_one() -> None:
+    later = {**RESULTS["litgpt: fits"], "first": {"verdict": "GO", "allocated": 10.8}}
+    (told,) = tables.every_row(tables.compared(ROWS[:1], {"litgpt: fits": later}), "en").splitlines()[2:]
+    assert "| +1.0 % (first +8.0 %) |" in told
+    alike = {**later, "first": {"verdict": "CANNOT-TELL"}}
+    assert "| +1.0 % |" in tables.every_row(tables.compared(ROWS[:1], {"litgpt: fits": alike}), "en")

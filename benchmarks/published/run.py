@@ -13,7 +13,8 @@ that can't be rehearsed stay, with the reason.
 What a recipe's files name and is not here (data, tokenizers) is left to ``gonogo prepare`` where ``prepare = true``.
 
 DIR holds bare clones, as for ``projects.py``. NAME is part of a row's name or its file's. Rows that have a result with
-the same command are left out unless ``--again`` is given. Each result is kept in ``results.jsonl`` at once.
+the same command are left out unless ``--again`` is given. Each result is kept in ``results.jsonl`` at once, with the
+first answer where it is not the first.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ PROGRAMS = HERE / "programs"
 _TIMEOUT = 1800
 _OF_A_STEP = ("forward", "backward", "step")
 _GIB = 1 << 30
+_OF_AN_ANSWER = ("verdict", "outcome", "allocated", "reserved")
+"""What is kept of a row's first answer when it is run again."""
 _TOLD = ("completed", "out-of-memory")
 """Outcomes of a rank whose peak is known."""
 
@@ -65,8 +68,12 @@ def results() -> dict[str, dict[str, Any]]:
 
 
 def keep(result: dict[str, Any]) -> None:
-    """Put a result in its row's place."""
-    kept = {**results(), result["row"]: result}
+    """Put a result in its row's place, beside what the first answer to the same command was."""
+    known = results()
+    before = known.get(result["row"], {})
+    if before.get("command") == result["command"]:
+        result["first"] = before.get("first", {name: before[name] for name in _OF_AN_ANSWER if name in before})
+    kept = {**known, result["row"]: result}
     RESULTS.write_text("".join(f"{json.dumps(kept[name])}\n" for name in sorted(kept)), encoding="utf-8")
 
 

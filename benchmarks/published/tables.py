@@ -25,7 +25,7 @@ _WORDS = {
         "row": "row", "published": "published", "predicted": "predicted", "error": "error", "read": "read",
         "verdict": "verdict", "source": "source", "why": "why not", "where": "published by",
         "none": "not rehearsed yet", "link": "source", "count": "rows", "said": "gonogo", "ended": "rehearsal ended",
-        "out-of-memory": "out of GPU memory", "completed": "completed",
+        "out-of-memory": "out of GPU memory", "completed": "completed", "first": "first",
     },
     "zh": {
         "of": "按", "rows": "行数", "median": "误差绝对值的中位数", "worst": "最大误差", "near": "{0} % / {1} % 以内",
@@ -33,7 +33,7 @@ _WORDS = {
         "row": "配方", "published": "公布值", "predicted": "预测值", "error": "误差", "read": "读取方式",
         "verdict": "结论", "source": "来源", "why": "原因", "where": "公布者",
         "none": "尚未排练", "link": "来源", "count": "行数", "said": "gonogo", "ended": "排练结束于",
-        "out-of-memory": "GPU 显存不足", "completed": "完成",
+        "out-of-memory": "GPU 显存不足", "completed": "完成", "first": "首次",
     },
 }  # fmt: skip
 
@@ -59,7 +59,16 @@ class Compared(NamedTuple):
     @property
     def error(self) -> float:
         """Percent; above zero where gonogo says more."""
-        return 100 * (self.predicted / float(self.row["published"]) - 1)
+        return self._error_of(self.predicted)
+
+    @property
+    def first_error(self) -> float | None:
+        """Of the first answer; None if there was no other, or none with a figure."""
+        first = self.result.get("first", {}).get(self.row["means"])
+        return None if first is None else self._error_of(float(first))
+
+    def _error_of(self, predicted: float) -> float:
+        return 100 * (predicted / float(self.row["published"]) - 1)
 
 
 def line(row: dict[str, Any], result: dict[str, Any]) -> str:
@@ -138,13 +147,20 @@ def every_row(found: list[Compared], language: str) -> str:
             one.row["completeness"],
             f"{one.row['published']:.2f}",
             f"{one.predicted:.2f}",
-            f"{one.error:+.1f} %",
+            _errors(one, words["first"]),
             one.row["said"],
             f"[{one.row['date']}]({one.row['source']})",
         )
         for one in found
     ]
     return _table(head, rows, (2, 3, 4))
+
+
+def _errors(one: Compared, word: str) -> str:
+    """A row's error, and that of its first answer if it was another."""
+    error, first = f"{one.error:+.1f} %", one.first_error
+    before = "" if first is None else f"{first:+.1f} %"
+    return error if before in ("", error) else f"{error} ({word} {before})"
 
 
 def not_rehearsed(rows: list[dict[str, Any]], results: dict[str, dict[str, Any]], language: str) -> str:

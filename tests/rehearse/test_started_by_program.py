@@ -154,3 +154,44 @@ def test_processes_started_in_another_way_are_no_verdict(folder: Path) -> None:
     (told,) = record.ranks[0].unsupported
     assert told.what == "a process that the program starts"
     assert told.where.endswith("train.py:9")
+
+
+_LAUNCHER = """
+import os
+import subprocess
+import sys
+
+class _SubprocessScriptLauncher:
+    num_nodes = 1
+
+    def __init__(self, num_processes):
+        self.num_processes = num_processes
+
+    def launch(self, function):
+        if "LOCAL_RANK" not in os.environ:
+            self._call_children_scripts()
+        return function(int(os.environ["LOCAL_RANK"]), int(os.environ["WORLD_SIZE"]), 16)
+
+    def _call_children_scripts(self):
+        os.environ.update(LOCAL_RANK="0", WORLD_SIZE=str(self.num_processes))
+        for rank in range(1, self.num_processes):
+            subprocess.Popen([sys.executable, sys.argv[0]], env={**os.environ, "LOCAL_RANK": str(rank)})
+"""
+"""What Lightning does for `devices=4`, at the place where it does it."""
+
+
+@pytest.mark.parametrize("package", ["lightning/fabric", "pytorch_lightning"])
+def test_lightning_starts_the_program_again_for_each_rank(folder: Path, package: str) -> None:
+    place = folder / package / "strategies" / "launchers"
+    place.mkdir(parents=True)
+    (place / "subprocess_script.py").write_text(_LAUNCHER)
+    module = f"{package.replace('/', '.')}.strategies.launchers.subprocess_script"
+    start = f"from {module} import _SubprocessScriptLauncher\n    print('STARTED', os.environ.get('LOCAL_RANK'))\n"
+    start += "    _SubprocessScriptLauncher(world).launch(main)"
+    (folder / "train.py").write_text(_PROGRAM.format(start=start, begin="pass", end="pass"))
+    record = rehearse(RehearsalRequest(["python", "train.py"], gpus="2xH100-80G", ranks="all", timeout=300.0), None)
+    report = rehearsal_report(record)
+    assert report.verdict is Verdict.GO
+    assert (record.launcher, record.world_size, record.nodes) == ("Lightning", 2, 1)
+    assert [(rank.rank, rank.device, rank.steps) for rank in record.ranks] == [(0, "cuda:0", 2), (1, "cuda:1", 2)]
+    assert record.notes[0][0] == "Lightning starts the program again for each further GPU: 2 rank(s)"

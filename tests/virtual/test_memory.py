@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from virtual.forked import real_peaks, rehearse_all
-from virtual.worlds import COUNTED, TRACKED, on_device, rehearse
+from virtual.worlds import COUNTED, TRACKED, of_tensors, on_device, rehearse
 
 from gonogo.evidence.rehearsal.record import RankRecord
 
@@ -49,6 +49,33 @@ for _ in range(2):
     optimizer.zero_grad()
 """
 
+LOOP = """
+import sys
+import torch
+from torch import nn
+where = "cuda" if torch.cuda.is_available() else "cpu"
+with torch.device(where):
+    model = nn.Linear(64, 8192)
+    x = torch.randn(1024, 64)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def evaluate():
+    with torch.no_grad():
+        model(x[:8])
+def train():
+    step = 0
+    while step < 4:
+        if sys.argv[1] == "mode":
+            model.train()
+        logits = [part.double() for part in model(x).split(256)]
+        sum(nn.functional.log_softmax(part, -1).sum() for part in logits).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        step += 1
+        if sys.argv[1] == "evaluation" and step % 3 == 0:
+            evaluate()
+train()
+"""
+
 DEEPSPEED = """
 import sys
 import deepspeed
@@ -73,6 +100,18 @@ for _ in range(4):
     engine.step()
 """
 
+
+CROSS_ENTROPY = """
+import torch
+from torch import nn
+with torch.device("cuda"):
+    model, x = nn.Linear(64, 8192, bias=False), torch.randn(1024, 64)
+    target = torch.randint(0, 8192, (1024,))
+with torch.autocast("cuda", torch.bfloat16):
+    logits = model(x)
+    loss = nn.functional.cross_entropy(logits, target)
+loss.backward()
+"""
 
 N = 8 * 1024 * 1024
 """Parameters of OFFLOADED's model, in eight layers alike."""
@@ -126,6 +165,7 @@ PLAIN = {
         for how in ("without", "checkpointing_reentrant", "checkpointing_non-reentrant")
     },
 }
+LOOPS = {f"loop_with_{what}": called(LOOP, what) for what in ("mode", "evaluation")}
 STAGES = {f"stage_{stage}": called(DEEPSPEED, stage) for stage in "123"}
 
 
@@ -137,15 +177,15 @@ def completed(records: dict[str, RankRecord]) -> dict[str, RankRecord]:
 @pytest.mark.very_slow
 def test_programs_take_what_they_really_take(tmp_path: Path) -> None:
     """One test of all: they share what imports the stack, and test workers side by side share nothing."""
-    real = real_peaks(tmp_path, PLAIN, runner=TRACKED) | real_peaks(tmp_path, STAGES, runner=COUNTED)
-    recorded = completed(rehearse_all(tmp_path, PLAIN | STAGES, world=1))
+    real = real_peaks(tmp_path, PLAIN, runner=TRACKED) | real_peaks(tmp_path, LOOPS | STAGES, runner=COUNTED)
+    recorded = completed(rehearse_all(tmp_path, PLAIN | LOOPS | STAGES, world=1))
     wrong = {
         name: f"recorded {on_device(recorded[name]):,}, really {really:,}"
         for name, really in real.items()
         if abs(on_device(recorded[name]) - really) > 0.02 * really
     }
     assert wrong == {}
-    assert set(real) == {*PLAIN, *STAGES}
+    assert set(real) == {*PLAIN, *LOOPS, *STAGES}
 
 
 @pytest.mark.slow
@@ -172,6 +212,17 @@ def test_adamw_by_hand(tmp_path: Path) -> None:
         4 * 4,
         4 * 4 + 4,
     )  # AdamW's step of each parameter; torch 2.15 has one more number
+
+
+@pytest.mark.slow
+def test_cross_entropy_under_autocast_by_hand(tmp_path: Path) -> None:
+    """ATen's cross_entropy has the log-softmax in its input's dtype; autocast casts only what nll_loss is given."""
+    (device,) = rehearse(tmp_path, CROSS_ENTROPY).devices
+    logits, weight, inputs = 1024 * 8192, 64 * 8192, 64 * 1024
+    assert device.peak_phase == "backward"
+    least = logits * (2 + 2 + 4 + 4)  # logits, their log-softmax, its copy for nll_loss, and that copy's gradient
+    least += weight * 4 + inputs * (4 + 2) + 1024 * 8
+    assert least <= of_tensors(device) <= least + 1024  # and a few numbers
 
 
 @pytest.mark.slow

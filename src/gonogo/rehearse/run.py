@@ -74,7 +74,7 @@ from gonogo.rehearse.workers.keep import check_keep_folder, keep_records
 from gonogo.rehearse.workers.pool import NodeLost, OnRanks, Pool
 from gonogo.rehearse.workers.scratch import raise_if_disk_full, scratch_folder
 from gonogo.rehearse.workers.workers import Assignment, run_workers
-from gonogo.virtual.protocol.plan import SPAWN, WorkerPlan
+from gonogo.virtual.protocol.plan import LIGHTNING, PROGRAMS_OWN, WorkerPlan, lightning_variables
 
 
 class LocalPool:
@@ -337,7 +337,9 @@ def _run_rehearsal(
             )
             assignments, records, divergence = job.run(ranks)
             if (count := started_process_count(records, resolved.launch)) is not None:
-                resolved = dataclasses.replace(resolved, launch=processes_as_ranks(resolved.launch, count))
+                resolved = dataclasses.replace(
+                    resolved, launch=processes_as_ranks(resolved.launch, count, records[0].starts_by)
+                )
                 machine = machine_for(resolved.launch, request, requested_machine)
                 job = dataclasses.replace(job, resolved=resolved, machine=machine)
                 assignments, records, divergence = job.run(ranks_to_run(request.ranks, resolved.launch, machine))
@@ -435,7 +437,7 @@ class _Job:
             record=str(folder / "record.json"),
             progress=str(folder / "progress.jsonl"),
             devices=machine.count,
-            started_by_program=launch.launcher == SPAWN,
+            started_by_program=launch.launcher in PROGRAMS_OWN,
             counts_work=request.count_work and counts,
             every=request.every or request.viewers.flight_recorder is not None or bool(self.life.part),
             to_the_end=self.life.part not in ("first", "second"),
@@ -605,6 +607,9 @@ def _make_record(
     )
 
 
+_WORDS_OF_STARTING = (b"spawn", b"start_processes", b"elastic_launch", b"notebook_launcher", b"lightning")
+
+
 def may_start_processes(launch: ResolvedLaunch) -> bool:
     """Whether the source of a program without a launcher mentions functions that start processes."""
     if launch.world_size > 1 or launch.program_kind != "script":
@@ -613,25 +618,40 @@ def may_start_processes(launch: ResolvedLaunch) -> bool:
         source = contents(os.path.join(launch.cwd, launch.program))
     except OSError:
         return False
-    return any(word in source for word in (b"spawn", b"start_processes", b"elastic_launch", b"notebook_launcher"))
+    return any(
+        word in source for word in (b"spawn", b"start_processes", b"elastic_launch", b"notebook_launcher", b"lightning")
+    )
 
 
 def started_process_count(records: Sequence[RankRecord], launch: ResolvedLaunch) -> int | None:
     """How many processes the only process of a launch was about to start, or None."""
-    return records[0].starts_processes if launch.world_size == 1 and launch.launcher != SPAWN else None
+    return records[0].starts_processes if launch.world_size == 1 and launch.launcher not in PROGRAMS_OWN else None
 
 
-def processes_as_ranks(launch: ResolvedLaunch, count: int) -> ResolvedLaunch:
+def processes_as_ranks(launch: ResolvedLaunch, count: int, starter: str) -> ResolvedLaunch:
     """The launch with one rank for each process that the program starts, on the same machine."""
     (alone,) = launch.processes
-    note = translated(
-        "the program starts {count} process(es) itself: each is a rank; what it would do after they end was not run"
-    ).format(count=count)
+    if starter == LIGHTNING:
+        note = translated("Lightning starts the program again for each further GPU: {count} rank(s)").format(
+            count=count
+        )
+    else:
+        note = translated(
+            "the program starts {count} process(es) itself: each is a rank; what it would do after they end was not run"
+        ).format(count=count)
     return replace(
         launch,
-        launcher=SPAWN,
+        launcher=starter,
         processes=tuple(
-            replace(alone, rank=rank, local_rank=rank, world_size=count, local_world_size=count)
+            replace(
+                alone,
+                rank=rank,
+                local_rank=rank,
+                world_size=count,
+                local_world_size=count,
+                environment=alone.environment
+                | (lightning_variables(rank, count) if starter == LIGHTNING and rank else {}),
+            )
             for rank in range(count)
         ),
         notes=(*launch.notes, note),

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from gonogo.evidence.rehearsal.record import Failure, Frame, Operand
+from gonogo.virtual.frame_variables import local_variable, local_variables
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.modules import ModuleTracker
 from gonogo.virtual.stack import OURS, frames_of_call, frames_of_traceback, owner_of
@@ -146,8 +147,8 @@ def _argparse_message(error: BaseException) -> str | None:
     """What argparse printed before it exited, since its exception has only the exit status."""
     if isinstance(error, SystemExit):
         for frame, _ in traceback.walk_tb(error.__traceback__):
-            if frame.f_code is argparse.ArgumentParser.exit.__code__ and frame.f_locals.get("message"):
-                return str(frame.f_locals["message"]).strip()
+            if frame.f_code is argparse.ArgumentParser.exit.__code__ and local_variable(frame, "message"):
+                return str(local_variable(frame, "message")).strip()
     return None
 
 
@@ -158,7 +159,7 @@ def _file_being_read(error: BaseException) -> str | None:
         return None
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     for frame in reversed(frames):
-        for value in frame.f_locals.values():
+        for value in local_variables(frame).values():
             path: Any = value if isinstance(value, str | os.PathLike) else getattr(value, "name", None)
             named = isinstance(path, str | os.PathLike) and str(path).endswith((".json", ".yaml", ".yml"))
             if named and os.path.isfile(path):
@@ -171,7 +172,7 @@ def _module_under_construction(tb: TracebackType | None) -> tuple[str, str] | No
     classes: list[str] = []
     while tb is not None:
         frame = tb.tb_frame
-        owner = frame.f_locals.get("self")
+        owner = local_variable(frame, "self")
         if isinstance(owner, torch.nn.Module) and frame.f_code.co_name == "__init__":
             name = type(owner).__name__
             if not classes or classes[-1] != name:

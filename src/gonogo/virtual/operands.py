@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from gonogo.virtual.frame_variables import local_variable
 from gonogo.virtual.stack import OURS, is_standard_library, owner_of
 
 _MAX_TEXT_LENGTH = 1024
@@ -145,7 +146,7 @@ def _evaluate(node: ast.expr, frame: FrameType) -> Any:
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Name):
-        return frame.f_locals.get(node.id, frame.f_globals.get(node.id, _UNDEFINED))
+        return local_variable(frame, node.id, frame.f_globals.get(node.id, _UNDEFINED))
     if isinstance(node, ast.Attribute):
         owner = _evaluate(node.value, frame)
         return _UNDEFINED if owner is _UNDEFINED else _raw_attribute(owner, node.attr)

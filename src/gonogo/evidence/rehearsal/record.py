@@ -322,6 +322,8 @@ class RankRecord(msgspec.Struct):
     """Notable facts that fit nowhere else, in order ("from_pretrained: read 3 safetensors headers")."""
     starts_processes: int | None = None
     """How many training processes the program was about to start itself."""
+    starts_by: str = ""
+    """With what; empty if it was not about to."""
     user_error: tuple[str, str] | None = None
     """A message, in English and Chinese, about something that the user must provide (such as a model's config)."""
     stack: list[Frame] = []

@@ -8,6 +8,7 @@ from types import FrameType
 from typing import Any, Literal
 
 from gonogo.guard.common.frames import iter_callers
+from gonogo.virtual.frame_variables import local_variable
 
 Kind = Literal["parameter", "buffer", "gradient", "unknown"]
 _FORWARD_FRAME_NAMES = ("_call_impl", "_wrapped_call_impl", "forward", "__call__")
@@ -86,7 +87,7 @@ def modules_running(frames: list[FrameType]) -> Iterator[tuple[Any, FrameType]]:
     for frame in frames:
         if frame.f_code.co_name not in _FORWARD_FRAME_NAMES:
             continue
-        module = frame.f_locals.get("self")
+        module = local_variable(frame, "self")
         if isinstance(module, torch.nn.Module) and module is not last:
             last = module
             yield module, frame

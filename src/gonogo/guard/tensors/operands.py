@@ -14,6 +14,7 @@ from gonogo.evidence.guarded.records import ZeroState
 from gonogo.evidence.rehearsal.record import Operand
 from gonogo.guard.common.frames import owner_of
 from gonogo.guard.tensors.modules import Names
+from gonogo.virtual.frame_variables import local_variable, local_variables
 
 _MAX_OPERANDS = 16
 
@@ -44,7 +45,7 @@ def _candidates(entry: TracebackType) -> Iterator[tuple[str, Any]]:
     frame = entry.tb_frame
     tree = _failing_expression(entry)
     read = list(_evaluate_operands(tree, frame)) if tree is not None else []
-    yield from read or ((name, value) for name, value in frame.f_locals.items() if not name.startswith("__"))
+    yield from read or ((name, value) for name, value in local_variables(frame).items() if not name.startswith("__"))
 
 
 def _failing_expression(entry: TracebackType) -> ast.AST | None:
@@ -88,7 +89,7 @@ def _evaluate_operands(tree: ast.AST, frame: FrameType) -> Iterator[tuple[str, A
 def _evaluate(node: ast.expr, frame: FrameType) -> tuple[str, Any]:
     """(source text, value) of an expression, without running any of the program's code."""
     if isinstance(node, ast.Name):
-        return node.id, frame.f_locals.get(node.id, frame.f_globals.get(node.id))
+        return node.id, local_variable(frame, node.id, frame.f_globals.get(node.id))
     if isinstance(node, ast.Attribute):
         written, owner = _evaluate(node.value, frame)
         return f"{written}.{node.attr}", _own_attribute(owner, node.attr)

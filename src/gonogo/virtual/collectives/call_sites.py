@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from types import CodeType, FrameType
 from typing import Any
 
+from gonogo.virtual.frame_variables import local_variable
 from gonogo.virtual.protocol.messages import Site
 from gonogo.virtual.stack import OURS, frame_of
 
@@ -43,7 +44,7 @@ class CallSites:
                 variable = known[identity] = _parameter_list_variable(code)
                 self._codes.append(code)
             if variable is not None and parameters is None:
-                parameters = _ds_ids(frame.f_locals.get(variable)) or None
+                parameters = _ds_ids(local_variable(frame, variable)) or None
             key.append(identity)
             key.append(frame.f_lasti)
             frame = frame.f_back

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import copy
-import ctypes
 import linecache
 import sys
 from functools import cache
@@ -29,6 +28,7 @@ from gonogo.evidence.script.flows.loop_tests import (
     names_in,
 )
 from gonogo.evidence.script.identifiers import words
+from gonogo.virtual.frame_variables import local_variables, set_local_variable
 from gonogo.virtual.stack import frame_of
 
 _COUNTER_NAME = "gonogo_counter"
@@ -148,7 +148,7 @@ def _find_counter_value(frame: FrameType, test: LoopTest) -> _CounterTarget | st
     counter = used.pop()
     if any("rank" in words(name) for part in parts for name in names_in(part)):
         return None
-    scope: dict[str, Any] = dict(frame.f_locals)
+    scope: dict[str, Any] = dict(local_variables(frame))
     now = _evaluate(ast.parse(counter, mode="eval").body, frame, scope)
     if type(now) is not int:
         return None
@@ -249,7 +249,7 @@ def _set_counter(frame: FrameType, counter: str, value: int) -> bool:
     """Set a counter in a running frame."""
     owner, _, name = counter.rpartition(".")
     if owner:
-        held = _evaluate(ast.parse(owner, mode="eval").body, frame, dict(frame.f_locals))
+        held = _evaluate(ast.parse(owner, mode="eval").body, frame, dict(local_variables(frame)))
         if held is None or type(getattr(held, name, None)) is not int:
             return False
         try:
@@ -259,9 +259,7 @@ def _set_counter(frame: FrameType, counter: str, value: int) -> bool:
         return True
     code = frame.f_code
     if name in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
-        frame.f_locals[name] = value
-        if sys.version_info < (3, 13):
-            ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
+        set_local_variable(frame, name, value)
     else:
         frame.f_globals[name] = value
     return True

@@ -18,6 +18,7 @@ from torch import nn
 from gonogo.evidence.rehearsal.record import ROLLOUT_PHASES, Assumption, OmittedPart
 from gonogo.finding import Text, translated
 from gonogo.virtual import private
+from gonogo.virtual.frame_variables import local_variable
 from gonogo.virtual.hooks.batches.evaluation_growth import EvaluationGrowth
 from gonogo.virtual.hooks.batches.loader_wrappers import follow_wrappers
 from gonogo.virtual.hooks.batches.odd_batches import MAX_ODD_BATCHES, OddBatches
@@ -286,7 +287,9 @@ def _is_trained(module: nn.Module) -> bool:
 def _is_incidental_train_call(module: nn.Module) -> bool:
     """Whether ``train`` is called for a child module, or by ``from_pretrained``, which ends with ``eval()``."""
     caller: FrameType | None = sys._getframe(2)
-    while caller is not None and caller.f_code.co_name in ("train", "eval") and caller.f_locals.get("self") is module:
+    while (
+        caller is not None and caller.f_code.co_name in ("train", "eval") and local_variable(caller, "self") is module
+    ):
         caller = caller.f_back
     return caller is not None and caller.f_code.co_name in ("train", "from_pretrained")
 

@@ -20,6 +20,7 @@ from torch import nn
 from gonogo.evidence.rehearsal.lives import HeldState, StateCounter
 from gonogo.virtual import origins
 from gonogo.virtual.collectives.exchange import flat
+from gonogo.virtual.frame_variables import local_variable
 from gonogo.virtual.life.inventory import StateTensor, origins_of_pieces
 from gonogo.virtual.memory.tracking import Cell
 from gonogo.virtual.tensor import VirtualTensor, local_tensors
@@ -220,7 +221,7 @@ def _find_owner(tensor: VirtualTensor, frame: FrameType | None) -> Any:
     for _ in range(_MAX_FRAMES):
         if frame is None:
             return None
-        owner = frame.f_locals.get("self")
+        owner = local_variable(frame, "self")
         if owner is not None and hasattr(owner, "__dict__") and _holds_tensor(owner, tensor):
             return owner
         frame = frame.f_back

@@ -28,6 +28,7 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from gonogo.evidence.rehearsal.record import FailedLookup, Frame, Phase
+from gonogo.virtual.frame_variables import local_variables
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.protocol.plan import MODULE_LISTING_SUFFIX
 from gonogo.virtual.stack import OURS, is_standard_library, owner_of
@@ -204,7 +205,7 @@ def _download(frame: FrameType | None, host: str, lookups: FailedLookups) -> tup
     url = ""
     while frame is not None:
         if not is_standard_library(frame.f_code.co_filename):
-            texts = [_text_of(value) for value in frame.f_locals.values()]
+            texts = [_text_of(value) for value in local_variables(frame).values()]
             url = next((text for text in texts if _is_at(text, host)), url)
             if url and url in texts:
                 named = os.path.basename(urlsplit(url).path)

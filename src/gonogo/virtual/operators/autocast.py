@@ -14,6 +14,8 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
+from packaging.version import Version
+from torch.nn import _reduction, functional
 from torch.overrides import TorchFunctionMode
 
 from gonogo.virtual.patching.patches import Patches
@@ -29,13 +31,15 @@ LOWER_PRECISION_FUNCTIONS = {
 FLOAT32_FUNCTIONS = {
     "acos", "asin", "cosh", "erfinv", "exp", "expm1", "log", "log10", "log2", "log1p", "reciprocal", "rsqrt", "sinh",
     "tan", "pow", "__pow__", "__rpow__", "softplus", "layer_norm", "native_layer_norm", "group_norm",
-    "nuclear_norm", "cosine_similarity", "poisson_nll_loss", "cosine_embedding_loss", "nll_loss", "cross_entropy",
+    "nuclear_norm", "cosine_similarity", "poisson_nll_loss", "cosine_embedding_loss", "nll_loss",
     "hinge_embedding_loss", "kl_div", "l1_loss", "smooth_l1_loss", "huber_loss", "mse_loss", "margin_ranking_loss",
     "multilabel_margin_loss", "soft_margin_loss", "triplet_margin_loss", "multi_margin_loss",
     "binary_cross_entropy_with_logits", "dist", "pdist", "cdist", "renorm", "logsumexp", "interpolate", "upsample",
     "prod", "softmax", "log_softmax", "softmin", "cumprod", "cumsum", "linalg_vector_norm", "linalg_matrix_norm",
     "norm", "sum", "gelu_backward",
 }  # fmt: skip
+if Version(torch.__version__) >= Version("2.12"):  # https://github.com/pytorch/pytorch/pull/174824
+    FLOAT32_FUNCTIONS.add("rms_norm")
 WIDEST_DTYPE_FUNCTIONS = {
     "addcdiv", "addcmul", "atan2", "bilinear", "cross", "dot", "vdot", "grid_sample", "index_put", "tensordot",
           "scatter_add"}  # fmt: skip
@@ -113,7 +117,7 @@ class _AutocastMode(TorchFunctionMode):
             target = None
         if target is not None:
             args, kwargs = self._cast_tensors(args, target), self._cast_tensors(kwargs, target)
-        elif (inner := _expose_listed_calls(func)) is not None:
+        elif (inner := _expose_listed_calls(func)) is not None or (inner := _COMPOSED.get(func)) is not None:
             with self:
                 return inner(*args, **kwargs)
         return func(*args, **kwargs)
@@ -152,6 +156,61 @@ def _expose_listed_calls(func: Any) -> Callable[..., Any] | None:
     inner = types.FunctionType(func.__code__, told, func.__name__, func.__defaults__, func.__closure__)
     inner.__kwdefaults__ = func.__kwdefaults__
     return inner
+
+
+def composed_cross_entropy(
+    input: torch.Tensor,
+    target: torch.Tensor,
+    weight: torch.Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> torch.Tensor:
+    """``cross_entropy`` as ATen composes it (LossNLL.cpp), with its names.
+
+    It is on none of CUDA's lists. The log-softmax is told to have its input's dtype, so autocast leaves that as it is:
+    the logarithms are made and kept in bfloat16, and a float32 copy of them for the loss.
+    """
+    if size_average is not None or reduce is not None:
+        reduction = _reduction.legacy_get_string(size_average, reduce)
+    if input.shape == target.shape and (not target.is_floating_point() or ignore_index >= 0):
+        aten, number = torch.ops.aten, _reduction.get_enum(reduction)
+        refused: torch.Tensor = aten.cross_entropy_loss(input, target, weight, number, ignore_index, label_smoothing)
+        return refused
+    classes = 0 if input.dim() == 1 else 1
+    logarithms = functional.log_softmax(input, classes, dtype=input.dtype)
+    if input.shape != target.shape:
+        loss = functional.nll_loss(logarithms, target, weight, ignore_index=ignore_index, reduction=reduction)
+        if not label_smoothing:
+            return loss
+    count = input.shape[classes]
+    weights = weight
+    if weight is not None and input.dim() > 1:
+        weights = weight.view([count if dim == classes else 1 for dim in range(input.dim())])
+    if input.shape == target.shape:
+        if label_smoothing:
+            target = target * (1 - label_smoothing) + label_smoothing / count
+        products = logarithms * target if weights is None else logarithms * target * weights
+        if reduction == "none":
+            return -products.sum(classes)
+        return -products.sum() / (input.numel() / count if reduction == "mean" else 1)
+    smooth = -(logarithms if weights is None else logarithms * weights).sum(classes)
+    ignored = target == ignore_index
+    smooth = smooth.masked_fill(ignored, 0.0)
+    if reduction == "mean":
+        kept: torch.Tensor = ~ignored
+        if weight is not None:
+            kept = weight.gather(0, target.masked_fill(ignored, 0).flatten()).masked_fill(ignored.flatten(), 0)
+        smooth = smooth.sum() / kept.sum()
+    elif reduction == "sum":
+        smooth = smooth.sum()
+    return (1 - label_smoothing) * loss + smooth * (label_smoothing / count)
+
+
+_COMPOSED: dict[Any, Callable[..., Any]] = {functional.cross_entropy: composed_cross_entropy}
+"""Functions that ATen composes of listed ones, which are cast one by one."""
 
 
 def _on_accelerator(args: Any, kwargs: Any) -> bool:

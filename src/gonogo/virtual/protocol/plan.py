@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Literal
 
 import msgspec
@@ -12,8 +13,23 @@ from gonogo.evidence.rehearsal.record import ConfinementKind
 
 SPAWN = "torch.multiprocessing.spawn"
 """The launcher's name if a program spawns its own processes, with that function or with torchrun's agent."""
+LIGHTNING = "Lightning"
+"""The launcher's name if the program is started again for each further rank, by Lightning's strategies."""
+PROGRAMS_OWN = (SPAWN, LIGHTNING)
+"""Launchers that are the program itself: how many ranks there are is known once it is about to start them."""
 MODULE_LISTING_SUFFIX = "/././"
 """Appended to a folder's path when Python's import system lists it, which only looks for modules."""
+
+
+def lightning_variables(local_rank: int, count: int) -> dict[str, str]:
+    """The variables that Lightning sets for a rank of one node, by which it knows that it need not start others."""
+    return {
+        "MASTER_ADDR": os.environ.get("MASTER_ADDR", "127.0.0.1"),
+        "MASTER_PORT": os.environ.get("MASTER_PORT", "29500"),
+        "NODE_RANK": "0",
+        "LOCAL_RANK": str(local_rank),
+        "WORLD_SIZE": str(count),
+    }
 
 
 class ExchangeAddress(msgspec.Struct, frozen=True):

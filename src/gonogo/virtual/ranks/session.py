@@ -247,6 +247,7 @@ class Session:
         failure: Failure | None = None
         unsupported: list[Unsupported] = []
         user_error = processes = None
+        starter = ""
         ended: End = "completed"
         try:
             watched = self.origin.watch() if self.plan.trace_autograd else contextlib.nullcontext()
@@ -260,9 +261,9 @@ class Session:
             self.events.append(f"stopped: what the program does after {SPAWN} was not run")
             self.life.enter("exit")
         except spawned_ranks.ProcessLaunchRequested as starts:
-            outcome, processes = "unsupported", starts.count
+            outcome, processes, starter = "unsupported", starts.count, starts.starter
             place = _innermost_location(frames_of_traceback(starts.__traceback__))
-            unsupported.append(spawned_ranks.spawn_not_rehearsed(place))
+            unsupported.append(spawned_ranks.spawn_not_rehearsed(starter, place))
         except RanksDiverged as diverged:
             outcome, ended = "diverged", "stopped"
             self._diverged = diverged.reply
@@ -302,7 +303,7 @@ class Session:
         record.unsupported = unsupported
         record.work = list(self._work_done())
         record.user_error = user_error
-        record.starts_processes = processes
+        record.starts_processes, record.starts_by = processes, starter
         if self._diverged is not None:
             record.stopped_by = self._diverged.stopped_by
         if self.peers is not None:

@@ -3,6 +3,9 @@
 Programs do so with ``torch.multiprocessing.spawn``, or with torchrun's ``elastic_launch`` and a function, as in
 accelerate's ``notebook_launcher``. The number of processes is only known at that call. So the first worker ends there
 and reports it; then one worker per rank is started, which runs up to the same call and continues as that rank.
+
+Lightning (``devices=4`` without a launcher) starts the same command again for each further rank, with variables by
+which that rank knows that it was started so. Its ranks' workers have them from the start; rank 0 is the program itself.
 """
 
 from __future__ import annotations
@@ -21,28 +24,32 @@ from gonogo.evidence.rehearsal.record import Unsupported
 from gonogo.finding import translated
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
-from gonogo.virtual.protocol.plan import SPAWN, WorkerPlan
+from gonogo.virtual.protocol.plan import LIGHTNING, SPAWN, WorkerPlan, lightning_variables
 from gonogo.virtual.unsupported import UnsupportedOperator
 
+_OF_LIGHTNING = tuple(
+    f"{package}.strategies.launchers.subprocess_script"
+    for package in ("lightning.fabric", "lightning.pytorch", "lightning_fabric", "pytorch_lightning")
+)
 _NOT_REHEARSED = translated("the processes that it starts were not rehearsed")
 _ACCELERATOR_REQUESTED = translated("it requests an accelerator, which only the rehearsed processes have")
 
 
 class ProcessLaunchRequested(BaseException):
-    """Raised at the point where the program would start ``count`` processes."""
+    """Raised at the point where the program would start ``count`` processes with ``starter``."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, starter: str = SPAWN) -> None:
         super().__init__(count)
-        self.count = count
+        self.count, self.starter = count, starter
 
 
 class RankProcessExited(BaseException):
     """Raised when the function of a spawned rank returns, where its process would end."""
 
 
-def spawn_not_rehearsed(place: str) -> Unsupported:
-    """The program spawns its ranks, and they were not rehearsed."""
-    return Unsupported(SPAWN, place, _NOT_REHEARSED.en, _NOT_REHEARSED.zh)
+def spawn_not_rehearsed(starter: str, place: str) -> Unsupported:
+    """The program starts its ranks, and they were not rehearsed."""
+    return Unsupported(starter, place, _NOT_REHEARSED.en, _NOT_REHEARSED.zh)
 
 
 def accelerator_in_subprocess(place: str) -> Unsupported:
@@ -71,6 +78,8 @@ def install(plan: WorkerPlan) -> Callable[[], None]:
     for owner in (module, torch.multiprocessing):
         patches.set(owner, "start_processes", start_processes)
     patches.on_undo(after_import("torch.distributed.launcher.api", lambda api: _replace_agent(patches, api, plan)))
+    for name in _OF_LIGHTNING:
+        patches.on_undo(after_import(name, lambda launcher: _replace_child_scripts(patches, launcher, plan)))
     return patches.undo
 
 
@@ -99,6 +108,22 @@ def _replace_agent(patches: Patches, api: Any, plan: WorkerPlan) -> None:
         raise RankProcessExited
 
     patches.set(api, "launch_agent", launch_agent)
+
+
+def _replace_child_scripts(patches: Patches, module: Any, plan: WorkerPlan) -> None:
+    """Patch what starts the command again for each further rank of the node."""
+    launcher = module._SubprocessScriptLauncher
+    original = launcher._call_children_scripts
+
+    def call_children_scripts(self: Any) -> None:
+        if self.num_nodes > 1 or self.num_processes < 2:
+            original(self)
+        elif not plan.started_by_program:
+            raise ProcessLaunchRequested(self.num_processes, LIGHTNING)
+        else:
+            os.environ.update(lightning_variables(plan.local_rank, plan.world_size))
+
+    patches.set(launcher, "_call_children_scripts", call_children_scripts)
 
 
 def _rank_variables(plan: WorkerPlan) -> dict[str, str]:
