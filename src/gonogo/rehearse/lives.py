@@ -50,6 +50,13 @@ class LifePass:
         return tuple(sorted(folders - {one.cwd for one in records}))
 
 
+    def followed_on(self, left: Path, tree: Path, first: RehearsalRecord) -> LifePass:
+        """The second life on the files that are left of those of ``tree``, which this pass wrote."""
+        if self.confinement is not None and left != tree:
+            self.confinement.add_copy(left, tree)
+        return LifePass("second", below=(left,), confinement=self.confinement, first=first)
+
+
 @dataclass(frozen=True)
 class StageCommands:
     """The commands of ``--convert-with``, ``--merge-with`` and ``--serve-with``, each as one quoted argument."""
