@@ -9,12 +9,19 @@ from pathlib import Path
 import pytest
 from interruptions import CELLS, TRUTH, said
 
-from gonogo.confinement.trees import OPAQUE, is_whiteout
-from gonogo.evidence.rehearsal.lives import FileEvent, RankLife
+from gonogo.confinement.trees import OPAQUE
+from gonogo.evidence.rehearsal.lives import FileEvent, RankLife, SavedTensor
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.finding.lives.life_report import CounterRow, CounterStatus, DataStatus, LifeReport, StateRow
 from gonogo.rehearse import interruptions
-from gonogo.rehearse.interruptions import SaveMoment, _written_at, moments, restore_tree_at, write_events
+from gonogo.rehearse.interruptions import (
+    SaveMoment,
+    _files_with_state,
+    _written_at,
+    moments,
+    restore_tree_at,
+    write_events,
+)
 
 
 def _first(*events: FileEvent) -> RehearsalRecord:
@@ -137,6 +144,17 @@ def test_what_a_later_save_replaces_is_there_again_under_the_name_that_it_had_th
         {"x/ck.old/model.pt": 3, "x/ck/model.pt": 5, "x/latest": 1, "x/latest.tmp": 2},
         {"x/ck.old/model.pt": 3, "x/ck/model.pt": 5, "x/latest": 2},
     ]
+
+
+def test_what_is_saved_through_memory_may_be_in_each_file_that_is_written() -> None:
+    record = _first(FileEvent(1.0, "/x/ck/model.pt"), FileEvent(2.0, "/x/ck/other"))
+    (rank,) = record.ranks
+    assert rank.life is not None
+    rank.life.written += ["/x/ck/model.pt", "/x/ck/other"]
+    rank.life.saved.append(SavedTensor("ck/model.pt", "a", (1,), "float32", (("parameter", "", "a"),)))
+    assert _files_with_state(record) == {"/x/ck/model.pt"}
+    rank.life.saved.append(SavedTensor("", "b", (1,), "float32", (("parameter", "", "b"),)))
+    assert _files_with_state(record) == {"/x/ck/model.pt", "/x/ck/other"}
 
 
 def test_a_save_that_removes_the_one_before_is_killed_right_after_it() -> None:

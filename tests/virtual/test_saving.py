@@ -11,6 +11,7 @@ import torch
 from confined import runs_of
 from virtual_worker import answers
 
+from gonogo.virtual.weights.saving import _file_of
 from gonogo.virtual.weights.torch_archive import (
     Record,
     archive_records,
@@ -31,6 +32,16 @@ def on_disk(folder: Path) -> tuple[int, int]:
     """Bytes that the files that were written take on the disk, and the bytes that they say they have."""
     files = runs_of(folder).files()
     return sum(path.stat().st_blocks for path in files) * 512, sum(path.stat().st_size for path in files)
+
+
+def test_the_file_of_a_stream_is_known_through_what_wraps_it(tmp_path: Path) -> None:
+    class Wrapper(io.IOBase):
+        def __init__(self, raw: object) -> None:
+            self.raw = raw
+
+    with open(tmp_path / "x.pt", "wb") as file:
+        assert _file_of(file) == _file_of(Wrapper(Wrapper(file))) == str(tmp_path / "x.pt")
+    assert _file_of(io.BytesIO()) == _file_of(Wrapper(io.BytesIO())) == ""
 
 
 @pytest.mark.slow

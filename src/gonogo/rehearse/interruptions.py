@@ -285,9 +285,12 @@ def rehearse_later_interruptions(
 
 
 def _files_with_state(record: RehearsalRecord) -> set[str]:
-    """The files in which a life saved state."""
-    lives = [rank.life for rank in record.ranks if rank.life is not None]
-    return {os.path.normpath(os.path.join(record.cwd, one.file)) for life in lives for one in life.saved}
+    """The files in which a life saved state; all that it wrote, where it saved to memory and wrote that itself."""
+    found: set[str] = set()
+    for life in (rank.life for rank in record.ranks if rank.life is not None):
+        names = {one.file for one in life.saved}
+        found |= {*(names - {""}), *(life.written if "" in names else ())}
+    return {os.path.normpath(os.path.join(record.cwd, name)) for name in found}
 
 
 def _written_at(events: Sequence[FileEvent], moment: SaveMoment) -> list[str]:
@@ -296,10 +299,7 @@ def _written_at(events: Sequence[FileEvent], moment: SaveMoment) -> list[str]:
     for event in (events[number] for number in moment.happened(events)):
         source = event.renamed_from
         if source:
-            paths = [
-                event.path + path[len(source) :] if _is_in(path, source) else path
-                for path in paths
-            ]
+            paths = [event.path + path[len(source) :] if _is_in(path, source) else path for path in paths]
         if not event.is_removed:
             paths.append(event.path)
     return paths

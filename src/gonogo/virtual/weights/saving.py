@@ -45,6 +45,7 @@ _VALUES_LIMIT_BYTES = 1 << 20
 """Storages up to this size are written with their values, if they are known."""
 _STREAM_LIMIT_BYTES = 64 << 20
 """The same limit for an in-memory stream, with which programs send tensors to their other processes."""
+_MAX_WRAPPED_STREAMS = 4
 
 
 def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
@@ -93,10 +94,11 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
             if hasattr(f, "flush"):
                 f.flush()
             omitted = sum(record.nbytes for record in records if record.data is None)
-            wrote(str(getattr(f, "name", "a stream")), length + omitted, stored.tensors)
+            file = _file_of(f)
+            wrote(file or "a stream", length + omitted, stored.tensors)
             if Origins.followed and not isinstance(f, io.BytesIO):
                 Origins.on_omitted(omitted - stored.label_bytes)
-            stored.tell(name if isinstance(name := getattr(f, "name", None), str) else "")
+            stored.tell(file)
 
     patches.set(torch, "save", save)
     patches.everywhere([(original, save)], excluded_modules=[torch])
@@ -106,6 +108,16 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
 
     patches.on_undo(after_import("safetensors.torch", replace))
     return patches
+
+
+def _file_of(stream: Any) -> str:
+    """The file that a stream writes to, also through others, as torch.distributed.checkpoint does; empty if unknown."""
+    for _ in range(_MAX_WRAPPED_STREAMS):
+        name = getattr(stream, "name", None)
+        if isinstance(name, str):
+            return name
+        stream = getattr(stream, "raw", None)
+    return ""
 
 
 class _StorageStub:
