@@ -100,11 +100,11 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
             if hasattr(f, "flush"):
                 f.flush()
             omitted = sum(record.nbytes for record in records if record.data is None)
-            file = _file_of(f)
-            wrote(file or "a stream", length + omitted, stored.tensors)
+            streamed_to = _file_of(f)
+            wrote(streamed_to or "a stream", length + omitted, stored.tensors)
             if Origins.followed and not isinstance(f, io.BytesIO):
                 Origins.on_omitted(omitted - stored.label_bytes)
-            stored.tell(file)
+            stored.tell(streamed_to)
 
     patches.set(torch, "save", save)
     patches.everywhere([(original, save)], excluded_modules=[torch])
