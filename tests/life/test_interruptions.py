@@ -9,12 +9,19 @@ from pathlib import Path
 import pytest
 from interruptions import CELLS, TRUTH, said
 
-from gonogo.confinement.trees import OPAQUE, is_whiteout
-from gonogo.evidence.rehearsal.lives import FileEvent, RankLife
+from gonogo.confinement.trees import OPAQUE
+from gonogo.evidence.rehearsal.lives import FileEvent, RankLife, SavedTensor
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.finding.lives.life_report import CounterRow, CounterStatus, DataStatus, LifeReport, StateRow
 from gonogo.rehearse import interruptions
-from gonogo.rehearse.interruptions import SaveMoment, _written_at, moments, restore_tree_at, write_events
+from gonogo.rehearse.interruptions import (
+    SaveMoment,
+    _files_with_state,
+    _written_at,
+    moments,
+    restore_tree_at,
+    write_events,
+)
 
 
 def _first(*events: FileEvent) -> RehearsalRecord:
@@ -101,14 +108,53 @@ def test_what_a_later_save_removes_is_there_until_then(tmp_path: Path) -> None:
     assert [(event.path, event.is_removed) for event in events] == [
         ("/x/ck.tmp/model.pt", False), ("/x/ck", True), ("/x/ck", False)
     ]  # fmt: skip
-    restore_tree_at(tree, tmp_path / "before", events, SaveMoment(0))
-    assert (tmp_path / "before" / "x" / "ck.tmp" / "model.pt").exists()
-    assert not os.path.lexists(tmp_path / "before" / "x" / "ck")  # what is below shows through
-    if os.geteuid() == 0:
-        restore_tree_at(tree, tmp_path / "removed", events, SaveMoment(1))
-        assert is_whiteout(tmp_path / "removed" / "x" / "ck")
+    (tree / "x" / "ck" / "model.pt").write_text("1234")  # the next save's
+    restore_tree_at(tree, tmp_path / "before", events, SaveMoment(0), below)
+    assert _files(tmp_path / "before") == {"x/ck.tmp/model.pt": 4, "x/ck/model.pt": 8, "x/new/model.pt": 8}
+    restore_tree_at(tree, tmp_path / "removed", events, SaveMoment(1), below)
+    assert _files(tmp_path / "removed") == {"x/ck.tmp/model.pt": 4, "x/new/model.pt": 8}
     assert _written_at(events, SaveMoment(0)) == ["/x/ck.tmp/model.pt"]
     assert _written_at(events, SaveMoment(2)) == ["/x/ck/model.pt", "/x/ck"]
+
+
+def test_what_a_later_save_replaces_is_there_again_under_the_name_that_it_had_then(tmp_path: Path) -> None:
+    """A checkpoint is moved away, a new one is written at its place, and the name of the newest is replaced."""
+    below, tree = tmp_path / "below", tmp_path / "tree"
+    for name, text in {
+        "below/x/ck/model.pt": "old", "below/x/latest": "1", "tree/x/ck.old/model.pt": "old",
+        "tree/x/ck/model.pt": "newer", "tree/x/latest": "22",
+    }.items():  # fmt: skip
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    events = write_events(
+        _first(
+            FileEvent(1.0, "/x/ck.old", "/x/ck"), FileEvent(2.0, "/x/ck/model.pt"), FileEvent(3.0, "/x/latest.tmp"),
+            FileEvent(4.0, "/x/latest", "/x/latest.tmp"),
+        ), tree, below,
+    )  # fmt: skip
+    assert len(events) == 4
+    at = []
+    for number in range(-1, 4):
+        restore_tree_at(tree, tmp_path / f"at{number}", events, SaveMoment(number), below)
+        at.append(_files(tmp_path / f"at{number}"))
+    assert at == [
+        {"x/ck/model.pt": 3, "x/latest": 1},
+        {"x/ck.old/model.pt": 3, "x/latest": 1},
+        {"x/ck.old/model.pt": 3, "x/ck/model.pt": 5, "x/latest": 1},
+        {"x/ck.old/model.pt": 3, "x/ck/model.pt": 5, "x/latest": 1, "x/latest.tmp": 2},
+        {"x/ck.old/model.pt": 3, "x/ck/model.pt": 5, "x/latest": 2},
+    ]
+
+
+def test_what_is_saved_through_memory_may_be_in_each_file_that_is_written() -> None:
+    record = _first(FileEvent(1.0, "/x/ck/model.pt"), FileEvent(2.0, "/x/ck/other"))
+    (rank,) = record.ranks
+    assert rank.life is not None
+    rank.life.written += ["/x/ck/model.pt", "/x/ck/other"]
+    rank.life.saved.append(SavedTensor("ck/model.pt", "a", (1,), "float32", (("parameter", "", "a"),)))
+    assert _files_with_state(record) == {"/x/ck/model.pt"}
+    rank.life.saved.append(SavedTensor("", "b", (1,), "float32", (("parameter", "", "b"),)))
+    assert _files_with_state(record) == {"/x/ck/model.pt", "/x/ck/other"}
 
 
 def test_a_save_that_removes_the_one_before_is_killed_right_after_it() -> None:
@@ -177,9 +223,11 @@ def test_which_save_a_resume_is_from(
 
 
 @pytest.mark.very_slow
-@pytest.mark.parametrize("words", ["files.py | ", "files.py atomic", "accelerated.py"])
-def test_a_kill_comes_to_what_it_really_does(words: str, tmp_path: Path) -> None:
-    (cell,) = [one for one in CELLS if one.name.startswith(words)]
+@pytest.mark.parametrize(
+    "name", ["files.py | ", "files.py atomic | ", "accelerated.py | ", "accelerated.py rotated |  | next save"]
+)
+def test_a_kill_comes_to_what_it_really_does(name: str, tmp_path: Path) -> None:
+    (cell,) = [one for one in CELLS if one.name == name]
     truth = json.loads(TRUTH.read_text(encoding="utf-8"))[cell.name]
     answers = said(cell, tmp_path)
     assert len(answers) >= 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import torch
 from confined import runs_of
 from virtual_worker import answers
 
+from gonogo.virtual.origins import embed_in_location, split_location
+from gonogo.virtual.weights.saving import _file_of
 from gonogo.virtual.weights.torch_archive import (
     Record,
     archive_records,
@@ -31,6 +34,16 @@ def on_disk(folder: Path) -> tuple[int, int]:
     """Bytes that the files that were written take on the disk, and the bytes that they say they have."""
     files = runs_of(folder).files()
     return sum(path.stat().st_blocks for path in files) * 512, sum(path.stat().st_size for path in files)
+
+
+def test_the_file_of_a_stream_is_known_through_what_wraps_it(tmp_path: Path) -> None:
+    class Wrapper(io.IOBase):
+        def __init__(self, raw: object) -> None:
+            self.raw = raw
+
+    with open(tmp_path / "x.pt", "wb") as file:
+        assert _file_of(file) == _file_of(Wrapper(Wrapper(file))) == str(tmp_path / "x.pt")
+    assert _file_of(io.BytesIO()) == _file_of(Wrapper(io.BytesIO())) == ""
 
 
 @pytest.mark.slow
@@ -336,3 +349,12 @@ def test_archive_is_one_that_torch_reads(tmp_path: Path) -> None:
     again = torch.load(tmp_path / "expanded.pt", mmap=True)
     assert again["a"].tolist() == list(range(10))
     assert again["b"].shape == (1000,)
+
+
+def test_a_label_of_another_length_takes_no_more_room() -> None:
+    def label(name: str) -> str:
+        return embed_in_location("cuda:0", "a", [(0, 4, ("parameter", "", name, ""))], 1024)
+
+    assert len(label("short")) == len(label("a.longer.name"))
+    location, told = split_location(label("short"))
+    assert (location, json.loads(told or "")) == ("cuda:0", ["a", [[0, 4, "parameter", "", "short", ""]]])

@@ -144,6 +144,10 @@ class Confinement:
         )
         raise UserError(CANNOT_CONFINE.format(why=reasons))
 
+    def add_copy(self, tree: Path, original: Path) -> None:
+        """Note that the tree is a changed copy of another one, which contains everything that one was started with."""
+        self._ancestors[tree] = {original, *self._ancestors.get(original, ())}
+
     def _means_candidates(self) -> Iterator[tuple[Means, tuple[str, ...]]]:
         """The means to try, best first, each with the command that creates its user namespace (empty for none)."""
         if self.means is not None:

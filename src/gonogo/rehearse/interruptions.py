@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from gonogo.confinement.trees import copy_tree, is_whiteout, make_whiteout, unhide_below
+from gonogo.confinement.trees import copy_entry, copy_tree, is_whiteout, make_whiteout, unhide_below
 from gonogo.evidence.rehearsal.failures import shorten
 from gonogo.evidence.rehearsal.life_table import life_report
 from gonogo.evidence.rehearsal.lives import FileEvent
@@ -79,7 +79,7 @@ def write_events(first: RehearsalRecord, tree: Path, below: Path | None = None) 
 
 def _exists_at_end(tree: Path, path: str, later: Sequence[FileEvent]) -> bool:
     for event in later:
-        if event.renamed_from and (path == event.renamed_from or path.startswith(f"{event.renamed_from}/")):
+        if event.renamed_from and _is_in(path, event.renamed_from):
             path = event.path + path[len(event.renamed_from) :]
     return os.path.lexists(_path_in_tree(tree, path)) and not is_whiteout(_path_in_tree(tree, path))
 
@@ -124,7 +124,7 @@ def moments(events: Sequence[FileEvent], with_state: set[str], earlier: Collecti
 
 
 def _contains_any(path: str, files: Collection[str]) -> bool:
-    return any(file == path or file.startswith(f"{path}/") for file in files)
+    return any(_is_in(file, path) for file in files)
 
 
 def _is_possible(events: Sequence[FileEvent], happened: Collection[int]) -> bool:
@@ -133,25 +133,67 @@ def _is_possible(events: Sequence[FileEvent], happened: Collection[int]) -> bool
     return not any(events[number].path.startswith(f"{name}/") for number in happened for name in names)
 
 
-def restore_tree_at(tree: Path, target: Path, events: Sequence[FileEvent], moment: SaveMoment) -> None:
-    """Copy the tree as it was at a moment, by undoing later events in reverse order."""
+def restore_tree_at(
+    tree: Path, target: Path, events: Sequence[FileEvent], moment: SaveMoment, below: Path | None = None
+) -> None:
+    """Copy the tree as it was at a moment, by undoing later events in reverse order.
+
+    ``below``: the tree with which the run began; what the undone events replaced or removed is taken from it.
+    """
     copy_tree(tree, target)
-    happened = moment.happened(events)
-    for event in reversed([one for number, one in enumerate(events) if number not in happened]):
-        place = _path_in_tree(target, event.path)
-        if event.renamed_from:
-            os.makedirs(os.path.dirname(_path_in_tree(target, event.renamed_from)), exist_ok=True)
-            os.rename(place, _path_in_tree(target, event.renamed_from))
-        elif os.path.isfile(place) or (event.is_removed and is_whiteout(place)):
-            os.unlink(place)
-        elif event.is_removed and os.path.isdir(place):  # made again since: what was below is there once more
-            unhide_below(place)
+    happened = frozenset(moment.happened(events))
+    for number in reversed(range(len(events))):
+        if number not in happened:
+            _undo(events[number], target)
+            if below is not None:
+                _put_back(events[:number], events[number].path, below, target)
     for event in (events[number] for number in happened if events[number].is_removed):
-        if not os.path.lexists(place := _path_in_tree(target, event.path)):  # something else got its name later
+        place = _path_in_tree(target, event.path)
+        if os.path.lexists(event.path) and not os.path.lexists(place):  # something else got its name later
             make_whiteout(place)
     if moment.torn:
         place = _path_in_tree(target, events[moment.number].path)
         os.truncate(place, os.path.getsize(place) // 2)
+
+
+def _undo(event: FileEvent, target: Path) -> None:
+    place = _path_in_tree(target, event.path)
+    if event.renamed_from:
+        os.makedirs(os.path.dirname(_path_in_tree(target, event.renamed_from)), exist_ok=True)
+        os.rename(place, _path_in_tree(target, event.renamed_from))
+    elif os.path.isfile(place) or (event.is_removed and is_whiteout(place)):
+        os.unlink(place)
+    elif event.is_removed and os.path.isdir(place):  # made again since: what was below is there once more
+        unhide_below(place)
+
+
+def _put_back(before: Sequence[FileEvent], path: str, below: Path, target: Path) -> None:
+    """Copy what was at the path after the events ``before`` and has been there since before the first of them."""
+    name = _first_name(before, path)
+    source, place = Path(_path_in_tree(below, name or path)), Path(_path_in_tree(target, path))
+    if name is None or not os.path.lexists(source):
+        return
+    if source.is_dir() and not source.is_symlink():
+        copy_tree(source, place)
+    elif not os.path.lexists(place):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        copy_entry(source, place, source.lstat())
+
+
+def _first_name(events: Sequence[FileEvent], path: str) -> str | None:
+    """The name that what is at the path after the events had before them; None if they wrote, moved or removed it."""
+    for event in reversed(events):
+        if _is_in(path, event.path):
+            if event.is_removed or not event.renamed_from:
+                return None
+            path = event.renamed_from + path[len(event.path) :]
+        elif event.renamed_from and _is_in(path, event.renamed_from):
+            return None
+    return path
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
 
 
 @dataclass(frozen=True)
@@ -166,6 +208,8 @@ class _KilledSave:
     events: list[FileEvent]
     earlier: frozenset[str] = frozenset()
     """The files with state of the save before."""
+    below: Path | None = None
+    """The tree with which the life began, if another one saved before."""
 
     def moments(self) -> list[SaveMoment]:
         """All moments."""
@@ -185,7 +229,7 @@ class _KilledSave:
             if began + longest > deadline:
                 break
             target = scratch / f"interrupted-{number}"
-            restore_tree_at(self.tree, target, self.events, moment)
+            restore_tree_at(self.tree, target, self.events, moment, self.below)
             resumed = resume(target)
             kind, why = classify(resumed, moment)
             yield _interruption(self.events, moment, kind, why, _first_step(resumed, kind))
@@ -231,7 +275,7 @@ def rehearse_later_interruptions(
         return
     before = second.first_life
     files = frozenset(_files_with_state(before)) if before is not None else frozenset()
-    save = _KilledSave(later, whole, trees[1], write_events(later, trees[1], trees[0]), files)
+    save = _KilledSave(later, whole, trees[1], write_events(later, trees[1], trees[0]), files, trees[0])
 
     def classify_later_resume(record: RehearsalRecord, moment: SaveMoment) -> tuple[InterruptedResume, Text]:
         written = set(_written_at(save.events, moment))
@@ -241,9 +285,12 @@ def rehearse_later_interruptions(
 
 
 def _files_with_state(record: RehearsalRecord) -> set[str]:
-    """The files in which a life saved state."""
-    lives = [rank.life for rank in record.ranks if rank.life is not None]
-    return {os.path.normpath(os.path.join(record.cwd, one.file)) for life in lives for one in life.saved}
+    """The files in which a life saved state; all that it wrote, where it saved to memory and wrote that itself."""
+    found: set[str] = set()
+    for life in (rank.life for rank in record.ranks if rank.life is not None):
+        names = {one.file for one in life.saved}
+        found |= {*(names - {""}), *(life.written if "" in names else ())}
+    return {os.path.normpath(os.path.join(record.cwd, name)) for name in found}
 
 
 def _written_at(events: Sequence[FileEvent], moment: SaveMoment) -> list[str]:
@@ -252,10 +299,7 @@ def _written_at(events: Sequence[FileEvent], moment: SaveMoment) -> list[str]:
     for event in (events[number] for number in moment.happened(events)):
         source = event.renamed_from
         if source:
-            paths = [
-                event.path + path[len(source) :] if path == source or path.startswith(f"{source}/") else path
-                for path in paths
-            ]
+            paths = [event.path + path[len(source) :] if _is_in(path, source) else path for path in paths]
         if not event.is_removed:
             paths.append(event.path)
     return paths

@@ -49,6 +49,12 @@ class LifePass:
         folders = {os.path.dirname(file) for one in records for file in one.checkpoint_bytes}
         return tuple(sorted(folders - {one.cwd for one in records}))
 
+    def followed_on(self, left: Path, tree: Path, first: RehearsalRecord) -> LifePass:
+        """The second life on the files that are left of those of ``tree``, which this pass wrote."""
+        if self.confinement is not None and left != tree:
+            self.confinement.add_copy(left, tree)
+        return LifePass("second", below=(left,), confinement=self.confinement, first=first)
+
 
 @dataclass(frozen=True)
 class StageCommands:

@@ -177,8 +177,7 @@ def _run_lives(
     if second is not None and request.kill_between_writes:
 
         def resume_from(left: Path) -> RehearsalRecord:
-            life = LifePass("second", below=(left,), confinement=first_pass.confinement, first=first)
-            return run_life(part, machine, 0, life)
+            return run_life(part, machine, 0, first_pass.followed_on(left, tree, first))
 
         deadline = start_time + request.timeout
         rehearse_interruptions(first, second, tree, scratch / "first-save", resume_from, deadline)
@@ -201,12 +200,15 @@ def _kill_next_save(
     saving = LifePass("first", below=(tree,), confinement=first_pass.confinement, first=first)
     if time.monotonic() > deadline or not has_saved_checkpoint(later := run(saving)) or not saving.trees:
         return
+    (newer, *_) = saving.trees
+    written = bytes_written(newer, later.ranks)
+    list(add_files_of_other_ranks(newer, later.ranks, later.world_size, written))
+    later.checkpoint_bytes = first.checkpoint_bytes | written  # what either save wrote is nowhere else
 
-    def resume_from(left: Path) -> RehearsalRecord:
-        return run(LifePass("second", below=(tree, left), confinement=first_pass.confinement, first=later))
+    def resume(left: Path) -> RehearsalRecord:
+        return run(saving.followed_on(left, newer, later))
 
-    complete = resume_from(saving.trees[0])
-    rehearse_later_interruptions(later, second, complete, (tree, saving.trees[0]), scratch, resume_from, deadline)
+    rehearse_later_interruptions(later, second, resume(newer), (tree, newer), scratch, resume, deadline)
 
 
 def _run_result_stages(

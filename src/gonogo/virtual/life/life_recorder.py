@@ -40,6 +40,7 @@ from gonogo.virtual.origins import Described, Origins, real_path, set_labels
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.tracing.components import PLAIN, ComponentFactories
 
+_FILE_EVENTS = frozenset({"open", "os.rename", "os.remove", "shutil.rmtree"})
 _MAX_FILE_EVENTS = 4096
 _STATE_KINDS = get_args(StateKind)
 _MIXED_IN_LOADING = frozenset({"base", "drawn"})
@@ -206,6 +207,8 @@ class LifeRecorder:
                 self._on_read(file)
 
     def _on_audit(self, event: str, args: Any) -> None:
+        if event not in _FILE_EVENTS:  # it is called for each id() and sys._getframe(), too
+            return
         counts = Origins.followed and (self._life.step or self._is_afterwards)
         if not counts or len(self.record.file_events) >= _MAX_FILE_EVENTS:
             return

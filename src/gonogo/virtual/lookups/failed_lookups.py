@@ -40,6 +40,7 @@ _MAX_TEXT = 4096
 _MAX_RECORDED = 200
 _stat = posix.stat
 _PATH_POSITION_BY_EVENT = {"open": 0, "os.scandir": 0, "os.listdir": 0, "os.chdir": 0, "sqlite3.connect": 0}
+_AUDITED_EVENTS = frozenset({*_PATH_POSITION_BY_EVENT, "os.rename", "subprocess.Popen", "os.system", "os.posix_spawn"})
 _IN_MEMORY_DATABASE_PATTERN = re.compile(r"^file:(?::memory:|.*[?&]mode=memory(?:&|$))")
 _SHELL_PROGRAMS = frozenset({"sh", "bash", "dash", "zsh"})
 _PROGRAM_NAME_PATTERN = re.compile(r"[\w./+-]+")
@@ -243,6 +244,8 @@ def _record_lookup(kind: Kind, name: Any) -> None:
 
 
 def _on_audit_event(event: str, arguments: tuple[Any, ...]) -> None:
+    if event not in _AUDITED_EVENTS:  # it is called for each id() and sys._getframe(), too
+        return
     lookups = _ACTIVE_LOOKUPS[-1:]  # another thread may remove it concurrently
     if not lookups:
         return

@@ -58,12 +58,14 @@ class Patches:
         """
         replacements = list(replacements)
         by_identity = {id(original): replacement for original, replacement in replacements}
+        kinds = (*{type(original) for original, _ in replacements},)
         spared = {id(module) for module in excluded_modules}
         for path, module in list(sys.modules.copy().items()):  # a garbage collection may trigger imports
             if not isinstance(module, ModuleType) or id(module) in spared or path.partition(".")[0] == "gonogo":
                 continue
             there = list(vars(module).items())  # about 150 000 attributes; other threads may import meanwhile
-            names = [name for name, value in there if id(value) in by_identity]
+            # Each id() is an event for audit hooks, among them gonogo's: only for what may be one of the originals.
+            names = [name for name, value in there if type(value) in kinds and id(value) in by_identity]
             for name in names:
                 self.set(module, name, by_identity[id(vars(module)[name])])
 

@@ -45,6 +45,10 @@ _VALUES_LIMIT_BYTES = 1 << 20
 """Storages up to this size are written with their values, if they are known."""
 _STREAM_LIMIT_BYTES = 64 << 20
 """The same limit for an in-memory stream, with which programs send tensors to their other processes."""
+_MAX_WRAPPED_STREAMS = 4
+_LABEL_MULTIPLE = 1024
+"""To what an origin's label is filled up in a stream: programs note where in it each tensor begins, and the metadata of
+one save of torch.distributed.checkpoint may be read with the shards of the next."""
 
 
 def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
@@ -75,7 +79,10 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
     ) -> None:
         """Like ``torch.save``; tensors without values occupy no space."""
         private_serialization.check_save_arguments(f, pickle_module)
-        stored = _Storages(_STREAM_LIMIT_BYTES if isinstance(f, io.BytesIO) else _VALUES_LIMIT_BYTES)
+        stored = _Storages(
+            _STREAM_LIMIT_BYTES if isinstance(f, io.BytesIO) else _VALUES_LIMIT_BYTES,
+            1 if isinstance(f, str | os.PathLike) else _LABEL_MULTIPLE,
+        )
         if Origins.followed:
             _name_tensors(obj, "", stored.names)
         data = _pickle_object(obj, stored, pickle_module, pickle_protocol)
@@ -93,10 +100,11 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
             if hasattr(f, "flush"):
                 f.flush()
             omitted = sum(record.nbytes for record in records if record.data is None)
-            report_write(str(getattr(f, "name", "a stream")), length + omitted, stored.tensors)
+            streamed_to = _file_of(f)
+            report_write(streamed_to or "a stream", length + omitted, stored.tensors)
             if Origins.followed and not isinstance(f, io.BytesIO):
                 Origins.on_omitted(omitted - stored.label_bytes)
-            stored.tell(name if isinstance(name := getattr(f, "name", None), str) else "")
+            stored.tell(streamed_to)
 
     patches.set(torch, "save", save)
     patches.everywhere([(original, save)], excluded_modules=[torch])
@@ -106,6 +114,16 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
 
     patches.on_undo(after_import("safetensors.torch", replace_safetensors_writers))
     return patches
+
+
+def _file_of(stream: Any) -> str:
+    """The file that a stream writes to, also through others, as torch.distributed.checkpoint does; empty if unknown."""
+    for _ in range(_MAX_WRAPPED_STREAMS):
+        name = getattr(stream, "name", None)
+        if isinstance(name, str):
+            return name
+        stream = getattr(stream, "raw", None)
+    return ""
 
 
 class _StorageStub:
@@ -118,9 +136,10 @@ class _StorageStub:
 class _Storages:
     """The storages found during pickling, numbered as torch does."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, label_multiple: int) -> None:
         self._by_identity: dict[int, tuple[int, Any]] = {}
         self._limit = limit
+        self._label_multiple = label_multiple
         self.tensors = 0
         self.names: dict[int, str] = {}
         """The path of the first tensor on each virtual storage, if origins are tracked."""
@@ -168,7 +187,8 @@ class _Storages:
         return ("storage", kind, self._storage_key(untyped, untyped._cdata), location, count)
 
     def _embed_origin(self, location: str, cell: Cell) -> str:
-        labelled = embed_in_location(location, self.names.get(id(cell), ""), pieces_of(cell, 0, cell.nbytes))
+        pieces = pieces_of(cell, 0, cell.nbytes)
+        labelled = embed_in_location(location, self.names.get(id(cell), ""), pieces, self._label_multiple)
         self.label_bytes += len(labelled.encode()) - len(location.encode())
         return labelled
 
