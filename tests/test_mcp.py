@@ -373,6 +373,7 @@ def test_other_settings_are_rehearsed_and_two_rehearsals_of_jobs_compared(
     for name, file in (("first", "rehearse_go.en.json"), ("second", "rehearse_memory.en.json")):
         result = (reports / file).read_text(encoding="utf-8")
         jobs._jobs[name] = SimpleNamespace(id=name, tool="rehearse", status=0, result=result, poll=lambda: True)  # type: ignore[assignment]
+    monkeypatch.setattr("gonogo.cli.mcp.server._PROGRESS_INTERVAL_SECONDS", 60.0)  # no client is there to hear it
     answer: Any = asyncio.run(server.call_tool("compare", {"before": "first", "after": "second"}))
     assert answer.structured_content["report"]["judged"] == "regressed"
     assert any(change.startswith("verdict: GO -> NO-GO") for change in answer.structured_content["report"]["changes"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import zipfile
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import torch
 from confined import runs_of
 from virtual_worker import answers
 
-from gonogo.virtual.origins import embed_in_location, split_location
 from gonogo.virtual.weights.saving import _file_of
 from gonogo.virtual.weights.torch_archive import (
     Record,
@@ -349,12 +347,3 @@ def test_archive_is_one_that_torch_reads(tmp_path: Path) -> None:
     again = torch.load(tmp_path / "expanded.pt", mmap=True)
     assert again["a"].tolist() == list(range(10))
     assert again["b"].shape == (1000,)
-
-
-def test_a_label_of_another_length_takes_no_more_room() -> None:
-    def label(name: str) -> str:
-        return embed_in_location("cuda:0", "a", [(0, 4, ("parameter", "", name, ""))], 1024)
-
-    assert len(label("short")) == len(label("a.longer.name"))
-    location, told = split_location(label("short"))
-    assert (location, json.loads(told or "")) == ("cuda:0", ["a", [[0, 4, "parameter", "", "short", ""]]])

@@ -186,13 +186,9 @@ def as_json(key: str, pieces: Sequence[Piece]) -> str:
 _SAVED_ORIGIN_KINDS = ("parameter", "buffer", "optimizer", "average", "rank", "base")
 
 
-def embed_in_location(location: str, key: str, pieces: Sequence[Piece], multiple: int = 1) -> str:
-    """The location that torch saves with a storage, prefixed with the storage's pieces.
-
-    Their text is filled up to a ``multiple`` of characters, so that a storage takes as much in the next save.
-    """
-    told = as_json(key, pieces)
-    return f"{_LOCATION_PREFIX}{told.ljust(-(-len(told) // multiple) * multiple)}\n{location}"
+def embed_in_location(location: str, key: str, pieces: Sequence[Piece]) -> str:
+    """The location that torch saves with a storage, prefixed with the storage's pieces."""
+    return f"{_LOCATION_PREFIX}{as_json(key, pieces)}\n{location}"
 
 
 def split_location(location: str) -> tuple[str, str | None]:

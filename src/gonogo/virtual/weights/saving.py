@@ -46,9 +46,6 @@ _VALUES_LIMIT_BYTES = 1 << 20
 _STREAM_LIMIT_BYTES = 64 << 20
 """The same limit for an in-memory stream, with which programs send tensors to their other processes."""
 _MAX_WRAPPED_STREAMS = 4
-_LABEL_MULTIPLE = 1024
-"""To what an origin's label is filled up in a stream: programs note where in it each tensor begins, and the metadata of
-one save of torch.distributed.checkpoint may be read with the shards of the next."""
 
 
 def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
@@ -79,10 +76,7 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
     ) -> None:
         """Like ``torch.save``; tensors without values occupy no space."""
         private_serialization.check_save_arguments(f, pickle_module)
-        stored = _Storages(
-            _STREAM_LIMIT_BYTES if isinstance(f, io.BytesIO) else _VALUES_LIMIT_BYTES,
-            1 if isinstance(f, str | os.PathLike) else _LABEL_MULTIPLE,
-        )
+        stored = _Storages(_STREAM_LIMIT_BYTES if isinstance(f, io.BytesIO) else _VALUES_LIMIT_BYTES)
         if Origins.followed:
             _name_tensors(obj, "", stored.names)
         data = _pickle_object(obj, stored, pickle_module, pickle_protocol)
@@ -136,10 +130,9 @@ class _StorageStub:
 class _Storages:
     """The storages found during pickling, numbered as torch does."""
 
-    def __init__(self, limit: int, label_multiple: int) -> None:
+    def __init__(self, limit: int) -> None:
         self._by_identity: dict[int, tuple[int, Any]] = {}
         self._limit = limit
-        self._label_multiple = label_multiple
         self.tensors = 0
         self.names: dict[int, str] = {}
         """The path of the first tensor on each virtual storage, if origins are tracked."""
@@ -187,8 +180,7 @@ class _Storages:
         return ("storage", kind, self._storage_key(untyped, untyped._cdata), location, count)
 
     def _embed_origin(self, location: str, cell: Cell) -> str:
-        pieces = pieces_of(cell, 0, cell.nbytes)
-        labelled = embed_in_location(location, self.names.get(id(cell), ""), pieces, self._label_multiple)
+        labelled = embed_in_location(location, self.names.get(id(cell), ""), pieces_of(cell, 0, cell.nbytes))
         self.label_bytes += len(labelled.encode()) - len(location.encode())
         return labelled
 
