@@ -347,7 +347,7 @@ class Battery:
             with confinement.world() as world:
                 self._go(world, confinement.shared, group)
                 bomb = any(attempt.name.endswith("fork_bomb") for attempt in group)
-                if bomb and not self._await(lambda: world.limit is not None, 15):
+                if bomb and not self._await(lambda: world.limit is not None, 60):
                     self.violations["(limits)"].append("no limit ended a fork bomb")
                 self._look_at_alive(confinement.shared, group)
             yield confinement

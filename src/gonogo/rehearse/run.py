@@ -27,11 +27,10 @@ from gonogo.confinement.messages import ONLY_LANDLOCK, UNCONFINED
 from gonogo.confinement.world import World
 from gonogo.evidence.environment.hardware import DEFAULT_ACCELERATOR, Machine, parse_machine
 from gonogo.evidence.paths import contents
-from gonogo.evidence.rehearsal.conditions import guards_of
 from gonogo.evidence.rehearsal.lives import RESULT_STAGES
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.finding import Text, translated
-from gonogo.finding.divergence import CollectiveCall, Divergence, Side
+from gonogo.finding.divergence import Divergence
 from gonogo.finding.errors import UserError
 from gonogo.finding.remedy import Purpose, Reason, rehearse_again
 from gonogo.prepare.packages import PackageOverlay, packages_for
@@ -62,6 +61,7 @@ from gonogo.rehearse.lives import (
 )
 from gonogo.rehearse.progress import OnProgress, ProgressReporter, RankStatus
 from gonogo.rehearse.ranks.call_log import CallLog
+from gonogo.rehearse.ranks.comparison import add_parameter_names, discard_what_is_never_reached
 from gonogo.rehearse.ranks.exchange import Exchange
 from gonogo.rehearse.ranks.sample import add_ranks_for_batch_shapes, is_sample
 from gonogo.rehearse.ranks.world import machine_for, ranks_to_run
@@ -513,7 +513,7 @@ def _run_connected_ranks(
     divergence = exchange.divergence
     if divergence is not None:
         divergence = add_parameter_names(divergence, records)
-        settle(records, divergence)
+        discard_what_is_never_reached(records, divergence)
     return records, divergence
 
 
@@ -658,38 +658,6 @@ def processes_as_ranks(launch: ResolvedLaunch, count: int, starter: str) -> Reso
         ),
         notes=(*launch.notes, note),
     )
-
-
-def add_parameter_names(divergence: Divergence, records: Sequence[RankRecord]) -> Divergence:
-    """The divergence with the names of its parameters and the conditions around its calls."""
-    names = {record.rank: record.parameter_names for record in records}
-
-    def with_group_names(side: Side) -> Side:
-        known = names.get(side.ranks[0], {})
-        call = _with_group_names(side.call, known) if side.call is not None else None
-        guards = tuple(guards_of(call.frames)) if call is not None else ()
-        return replace(
-            side, call=call, guards=guards, before=tuple(_with_group_names(one, known) for one in side.before)
-        )
-
-    return replace(
-        divergence,
-        sides=tuple(map(with_group_names, divergence.sides)),
-        earlier=tuple(map(with_group_names, divergence.earlier)),
-    )
-
-
-def _with_group_names(call: CollectiveCall, names: dict[int, str]) -> CollectiveCall:
-    return replace(call, parameters=tuple(names.get(int(number), f"#{number}") for number in call.parameters))
-
-
-def settle(records: Sequence[RankRecord], divergence: Divergence) -> None:
-    """Discard what ranks did after the call at which they diverged: the real run never gets there."""
-    for record in records:
-        on_side = next((side for side in divergence.sides if record.rank in side.ranks), None)
-        if on_side is not None and on_side.call is not None and record.outcome in ("completed", "raised"):
-            record.outcome = "diverged"
-            record.failure = None
 
 
 @contextmanager

@@ -8,9 +8,13 @@ would wait for each other forever.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
+from gonogo.evidence.rehearsal.conditions import guards_of
+from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.finding.divergence import CollectiveCall, Divergence, Kind, Side
 from gonogo.rehearse.ranks.call_log import CallLog
 from gonogo.virtual.protocol.messages import (
@@ -324,3 +328,37 @@ def _sent_values(group: _GroupCalls, pending_calls: dict[int, _RankCall]) -> Rep
         of[rank] = unique.setdefault(payload, len(unique))
     lowest = of[min(of)]
     return Reply("values", tuple(unique), tuple(of.get(member, lowest) for member in group.members))
+
+
+def add_parameter_names(divergence: Divergence, records: Sequence[RankRecord]) -> Divergence:
+    """The divergence with the names of its parameters and the conditions around its calls."""
+    names = {record.rank: record.parameter_names for record in records}
+
+    def with_group_names(side: Side) -> Side:
+        known = names.get(side.ranks[0], {})
+        call = _with_group_names(side.call, known) if side.call is not None else None
+        guards = tuple(guards_of(call.frames)) if call is not None else ()
+        return msgspec.structs.replace(
+            side, call=call, guards=guards, before=tuple(_with_group_names(one, known) for one in side.before)
+        )
+
+    return msgspec.structs.replace(
+        divergence,
+        sides=tuple(map(with_group_names, divergence.sides)),
+        earlier=tuple(map(with_group_names, divergence.earlier)),
+    )
+
+
+def _with_group_names(call: CollectiveCall, names: dict[int, str]) -> CollectiveCall:
+    return msgspec.structs.replace(
+        call, parameters=tuple(names.get(int(number), f"#{number}") for number in call.parameters)
+    )
+
+
+def discard_what_is_never_reached(records: Sequence[RankRecord], divergence: Divergence) -> None:
+    """Discard what ranks did after the call at which they diverged: the real run never gets there."""
+    for record in records:
+        on_side = next((side for side in divergence.sides if record.rank in side.ranks), None)
+        if on_side is not None and on_side.call is not None and record.outcome in ("completed", "raised"):
+            record.outcome = "diverged"
+            record.failure = None
