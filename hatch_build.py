@@ -1,4 +1,5 @@
-"""What a wheel has that a checkout builds while it is used: the hazards' pages, checked; an index of their cases."""
+"""What a wheel has that a checkout builds while it is used: the hazards' pages, checked; an index of their cases;
+the tables that explain exceptions."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class BuiltFiles(BuildHookInterface):
-    """Builds both files beside the checkout, which stays without them; so does an editable install."""
+    """Builds these files beside the checkout, which stays without them; so does an editable install."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build them, and have the wheel include them. Raises SystemExit where there are no cases to build from."""
@@ -22,11 +23,15 @@ class BuiltFiles(BuildHookInterface):
         sys.path.insert(0, str(Path(self.root, "src")))
         import msgspec
 
-        from gonogo.hazards import pack
+        from gonogo.diagnose.explanations.rule_table import RULES_FILE
+        from gonogo.diagnose.explanations.topics import TOPICS_FILE
+        from gonogo.hazards import build_cache, pack
         from gonogo.judge.similar import cases
 
         self._folder = tempfile.TemporaryDirectory()
-        for file, data in ((pack.SHIPPED, msgspec.msgpack.encode(pack.make())), (cases.SHIPPED, cases.build())):
+        tables = [(build_cache.packed(file), build_cache.pack_toml(file)) for file in (RULES_FILE, TOPICS_FILE)]
+        pages = msgspec.msgpack.encode(pack.make())
+        for file, data in ((pack.SHIPPED, pages), (cases.SHIPPED, cases.build()), *tables):
             built = Path(self._folder.name, file.name)
             built.write_bytes(data)
             build_data["force_include"][str(built)] = str(file.relative_to(Path(self.root, "src")))

@@ -483,5 +483,5 @@ def test_nothing_that_is_built_from_hazards_is_committed() -> None:
     ).stdout.split()
     if not committed:
         pytest.skip("no git checkout")
-    built = {"src/gonogo/hazards/pages.msgpack", "src/gonogo/judge/similar/cases.msgpack"}
-    assert built.isdisjoint(committed)
+    gathered = "src/gonogo/judge/similar/threads.msgpack"  # from public threads, by a script that needs the network
+    assert [name for name in committed if name.endswith(".msgpack")] == [gathered]

@@ -18,6 +18,7 @@ import pytest
 from gonogo.cli.explain import find_hazard
 from gonogo.finding.errors import UserError
 from gonogo.hazards import pack
+from gonogo.hazards.build_cache import toml_values
 from gonogo.hazards.index import all_hazards
 from gonogo.hazards.loader import load_hazard
 from gonogo.hazards.log_rule import LoggedHazard
@@ -309,7 +310,8 @@ def test_processes_that_start_together_find_the_same(checkout: Checkout) -> None
     with ThreadPoolExecutor(4) as pool:
         done = list(pool.map(lambda _: checkout.run("diagnose", "run.log"), range(4)))
     assert all("error[frobnicator-stops]" in one.stdout for one in done)
-    assert len(list(checkout.cache.rglob("*"))) == 3  # gonogo/pages/ and one file: nothing is left half made
+    kept = sorted(path.name.partition(".")[2] for path in checkout.cache.rglob("*") if path.is_file())
+    assert kept == ["pages.msgpack", "rules.msgpack"]  # nothing is left half made
 
 
 class TestNew:
@@ -378,7 +380,10 @@ def test_a_wheel_has_what_a_checkout_builds(monkeypatch: pytest.MonkeyPatch) -> 
     assert data == {"force_include": {}}
     hook.initialize("standard", data)
     files = {target: Path(source) for source, target in data["force_include"].items()}
-    assert files.keys() == {"gonogo/hazards/pages.msgpack", "gonogo/judge/similar/cases.msgpack"}
+    tables = {"gonogo/diagnose/explanations/rules.msgpack", "gonogo/diagnose/explanations/topics.msgpack"}
+    assert files.keys() == {"gonogo/hazards/pages.msgpack", "gonogo/judge/similar/cases.msgpack", *tables}
+    for table in tables:
+        assert files[table].read_bytes() == toml_values((ROOT / "src" / table).with_suffix(".toml"))
     packed = msgspec.msgpack.decode(files["gonogo/hazards/pages.msgpack"].read_bytes(), type=pack.Pack)
     assert packed.rows.keys() == {hazard.name for hazard in all_hazards()}
     assert ThreadIndex(files["gonogo/judge/similar/cases.msgpack"].read_bytes()).threads

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from gonogo.check.static_findings import StaticFindings
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.run import Run
 from gonogo.evidence.setup import Setup, parse_deepspeed_config
 from gonogo.finding import Certainty, Finding, Severity, translated
 from gonogo.finding.errors import UserError
 from gonogo.judge.log_findings import is_fallback
+
+if TYPE_CHECKING:  # imported only if files are given
+    from gonogo.evidence.run import Run
 
 _ONLY_IN_FILES = translated("The log does not show it: check whether the run got that far")
 

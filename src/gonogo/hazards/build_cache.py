@@ -42,6 +42,28 @@ def kept(name: str, files_fingerprint: bytes, build: Callable[[], bytes]) -> byt
     return built
 
 
+def toml_values(file: Path) -> bytes:
+    """The values of a TOML file of the package as msgpack: from the wheel (``packed``), from the cache, or read now."""
+    try:
+        return packed(file).read_bytes()
+    except FileNotFoundError:
+        stat = file.stat()
+        state = f"{stat.st_mtime_ns} {stat.st_size}".encode()
+        return kept(file.stem, state, lambda: pack_toml(file))
+
+
+def pack_toml(file: Path) -> bytes:
+    """Parse a TOML file, which takes longer than to read a short log, and encode its values as msgpack."""
+    from gonogo.hazards.page import parse_toml
+
+    return msgspec.msgpack.encode(parse_toml(file.read_text(encoding="utf-8")))
+
+
+def packed(file: Path) -> Path:
+    """Where a wheel has the values of a TOML file."""
+    return file.with_suffix(".msgpack")
+
+
 def fingerprint(*folders: Path, suffixes: tuple[str, ...] = (".py", ".md", ".toml")) -> bytes:
     """A fingerprint of the folders' state: each file's name, mtime and size; takes a few milliseconds."""
     lines = (line for folder in folders for line in _files_in(str(folder), suffixes))

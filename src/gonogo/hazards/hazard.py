@@ -11,21 +11,20 @@ from msgspec import UNSET, UnsetType
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError, span_of
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.rehearsal.divergence_text import describe_divergence, places_of_divergence
-from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
-from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Span, Text, translated
-from gonogo.finding.divergence import Side
 from gonogo.hazards.page import HazardPage
 from gonogo.hazards.refusal import Refusal
 
-if TYPE_CHECKING:  # only `gonogo check` needs these
+if TYPE_CHECKING:  # a log alone needs none of these
     from gonogo.evidence.config.deepspeed import DeepSpeedConfig
     from gonogo.evidence.environment.environment import Environment
     from gonogo.evidence.guarded.guarded_run import GuardedRun
     from gonogo.evidence.launch.launch import Launch
+    from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
+    from gonogo.evidence.rehearsal.record import RehearsalRecord
     from gonogo.evidence.run import Run
     from gonogo.evidence.script.script import Script
+    from gonogo.finding.divergence import Side
 
 
 _MAX_SPANS = 20
@@ -230,6 +229,8 @@ class Hazard:
         self, divergence: RankDivergence, telling: Side, *, cure: Text | tuple[Text, ...], reason: Text | None = None
     ) -> Finding:
         """A finding about diverging ranks: what each does, why, and the result; ``telling``'s call comes first."""
+        from gonogo.evidence.rehearsal.divergence_text import describe_divergence, places_of_divergence
+
         call = telling.call
         parameters = call.parameters if call is not None else ()
         return self.finding(

@@ -21,7 +21,7 @@ from gonogo.diagnose.explanations.explanation import (
 )
 from gonogo.finding import Text
 from gonogo.finding.failure import RaisedException
-from gonogo.hazards.page import parse_toml
+from gonogo.hazards.build_cache import toml_values
 
 RULES_FILE = Path(__file__).with_name("rules.toml")
 _MAX_LENGTH = 1000
@@ -103,7 +103,7 @@ def explain_by_rule(exception: RaisedException) -> Explanation:
 @cache
 def rules() -> tuple[ExplanationRule, ...]:
     """All rules, in the file's order."""
-    return msgspec.convert(parse_toml(RULES_FILE.read_text(encoding="utf-8"))["rules"], tuple[ExplanationRule, ...])
+    return msgspec.msgpack.decode(toml_values(RULES_FILE), type=dict[str, tuple[ExplanationRule, ...]])["rules"]
 
 
 def values_in(text: Text) -> set[str]:

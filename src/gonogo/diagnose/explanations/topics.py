@@ -16,7 +16,7 @@ import msgspec
 from gonogo.evidence.failure.settings import RunSetting
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import CodePlace, RaisedException
-from gonogo.hazards.page import parse_toml
+from gonogo.hazards.build_cache import toml_values
 
 TOPICS_FILE = Path(__file__).with_name("topics.toml")
 _MAX_TOPICS = 2
@@ -130,4 +130,4 @@ def _settings_of(topic: Topic, settings: Sequence[RunSetting]) -> Iterator[RunSe
 @cache
 def topics() -> tuple[Topic, ...]:
     """All topics, in the file's order."""
-    return msgspec.convert(parse_toml(TOPICS_FILE.read_text(encoding="utf-8"))["topics"], tuple[Topic, ...])
+    return msgspec.msgpack.decode(toml_values(TOPICS_FILE), type=dict[str, tuple[Topic, ...]])["topics"]
