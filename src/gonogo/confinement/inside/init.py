@@ -520,11 +520,16 @@ def _parents() -> dict[int, int]:
     for name in os.listdir("/proc"):
         if name.isdecimal():
             try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    found[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
+                found[int(name)] = _parent_pid(name)
             except (OSError, ValueError, IndexError):
                 continue
     return found
+
+
+def _parent_pid(process: "int | str") -> int:
+    """Raises OSError, ValueError or IndexError if there is no such process any more."""
+    with open(f"/proc/{process}/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[1])
 
 
 def _descendant_pids() -> set[int]:
@@ -543,16 +548,33 @@ def _descendant_pids() -> set[int]:
 def _kill_descendants() -> bool:
     """Kill all descendants of this process; False if there were none."""
     stopped: set[int] = set()
+    parents: set[int] = set()
     while True:  # stopped processes can't fork, so no new one is missed
         new = _descendant_pids() - stopped
         if not new:
             break
+        parents = {os.getpid(), *stopped, *new}
         for process in new:
-            _send_signal(os.kill, process, signal.SIGSTOP)
+            _signal_child(process, parents, signal.SIGSTOP)
         stopped |= new
-    for process in stopped:
-        _send_signal(os.kill, process, signal.SIGKILL)
+    for process in stopped:  # a stopped process keeps its number, but one that ended before may have lost it
+        _signal_child(process, parents, signal.SIGKILL)
     return bool(stopped)
+
+
+def _signal_child(process: int, parents: set[int], number: int) -> None:
+    """Send a signal to a child of one of the parents, but not to a process outside that has got its number since."""
+    try:
+        descriptor = os.pidfd_open(process)
+    except OSError:
+        return
+    try:
+        if _parent_pid(process) in parents:
+            signal.pidfd_send_signal(descriptor, number)
+    except (OSError, ValueError, IndexError):
+        pass
+    finally:
+        os.close(descriptor)
 
 
 def _available_memory() -> int:
