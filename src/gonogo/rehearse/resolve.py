@@ -28,6 +28,7 @@ from gonogo.rehearse.launch.capture import capture_launch
 from gonogo.rehearse.launch.launch import LaunchedProcess, LaunchMachine, ProgramKind, ResolvedLaunch
 from gonogo.rehearse.launch.launchers import all_launchers, find_launcher
 from gonogo.rehearse.launch.launchers.captured_processes import is_python_script
+from gonogo.rehearse.launch.tasks import job_variables, task_processes
 from gonogo.rehearse.launch.worker_environment import with_packages
 from gonogo.rehearse.shell.commands import WRAPPER_COMMANDS
 from gonogo.rehearse.shell.run_script import ScriptRun, is_script_call, run_script
@@ -113,7 +114,7 @@ def resolve(command: Sequence[str], situation: Situation) -> ResolvedCommand:
         [os.path.join(cwd, words[0]), *words[1:]] if os.sep in words[0] else words
     ):
         return _resolve_script(words, situation)
-    if situation.in_script is None and (_starts_one_process(words) or ray_job(words) is not None):
+    if situation.in_script is None and (os.path.basename(words[0]) in WRAPPER_COMMANDS or ray_job(words) is not None):
         # As in a script: what stands in for these programs hands their command on.
         return _resolve_script(["bash", "-c", shlex.join(words)], situation)
     if (own := own_console_script(words[0], Path(cwd))) is not None:
@@ -127,14 +128,6 @@ def resolve(command: Sequence[str], situation: Situation) -> ResolvedCommand:
     if os.sep in words[0] and not os.path.isfile(os.path.join(cwd, words[0])):
         _check_program("script", words[0], situation)
     raise _unsupported_command_error(command)
-
-
-def _starts_one_process(words: Sequence[str]) -> bool:
-    """Whether it is a wrapper that starts one process: ``srun`` and ``mpirun`` start a program per rank."""
-    name = os.path.basename(words[0])
-    if name in ("srun", "mpirun", "mpiexec"):
-        return any(find_called_launcher(words[index:]) is not None for index in range(1, len(words)))
-    return name in WRAPPER_COMMANDS
 
 
 def _find_project_command(name: str, entry_point: str, path: str) -> str | None:
@@ -211,6 +204,18 @@ def _resolve_without_launcher(
     """A program without a launcher: one process, or as many as its environment variables describe."""
     _check_program(kind, program, situation)
     environment = situation.environment
+    if (tasks := task_processes(environment, arguments, situation.surroundings)) is not None:
+        return ResolvedLaunch(
+            launcher="srun" if "SLURM_STEP_NUM_TASKS" in environment else "mpirun",
+            program_kind=kind,
+            program=program,
+            nodes=tasks[-1].node + 1,
+            processes=tuple(tasks),
+            environment=environment,
+            cwd=situation.cwd,
+            interpreter=interpreter.path,
+            notes=interpreter.notes,
+        )
     world = _positive_integer(environment.get("WORLD_SIZE")) if "RANK" in environment else None
     count = max(situation.surroundings.visible_count(environment), 1)
     local_world = _positive_integer(environment.get("LOCAL_WORLD_SIZE")) or min(world or 1, count)
@@ -320,7 +325,7 @@ def _resolve_script(words: list[str], situation: Situation) -> ResolvedCommand:
         words,
         situation.surroundings,
         confinement=situation.confinement,
-        environment=situation.environment,
+        environment={**_job_variables(words, situation), **situation.environment},
         cwd=situation.cwd,
         python=sys.executable,
         packages=situation.packages,
@@ -343,6 +348,12 @@ def _resolve_script(words: list[str], situation: Situation) -> ResolvedCommand:
     return ResolvedCommand(
         resolved.launch, tuple(skipped_commands(run, chosen, words, situation.environment)), (run.tree,)
     )
+
+
+def _job_variables(words: Sequence[str], situation: Situation) -> dict[str, str]:
+    """What Slurm sets for the script, if it has ``#SBATCH`` lines."""
+    script = next((word for word in words[words[0] in SHELLS :] if not word.startswith(("-", "+"))), None)
+    return job_variables(Path(situation.cwd, script), situation.environment) if script else {}
 
 
 def _check_encoding(words: Sequence[str], environment: Mapping[str, str], cwd: str) -> None:

@@ -81,7 +81,7 @@ def launches_of_command(
     ``environment`` holds variables set in the shell in which the command is typed.
     """
     folder = Path(os.path.abspath(cwd))
-    word_list, source = _parse_typed_command(words)
+    word_list, source = typed_words(words)
     place = Place(source, 0, len(source.data))
     given = {
         name: Variable((Piece(value, source, 0, 0),), exported=True) for name, value in (environment or {}).items()
@@ -90,7 +90,7 @@ def launches_of_command(
     return _launches_of_commands([command], source, {}, 0, set())
 
 
-def _parse_typed_command(words: Sequence[str]) -> tuple[list[ShellWord], SourceFile]:
+def typed_words(words: Sequence[str]) -> tuple[list[ShellWord], SourceFile]:
     """A command typed on the command line, as words with places in a source of their own."""
     shown = [quoted(word) for word in words]
     text = " ".join(shown)

@@ -46,5 +46,5 @@ PIP_READ_ONLY_SUBCOMMANDS = frozenset({"list", "show", "freeze", "--version", "-
 HARMLESS_MODULES = frozenset({"json.tool", "site", "sysconfig", "platform", "base64", "calendar"})
 """``python -m NAME`` for modules that only print: they really run."""
 
-REPLACED = WRAPPER_COMMANDS | (SKIPPED - DAEMONS) | DEVICES | SLEEPS | ARGUMENT_DEPENDENT_COMMANDS
+REPLACED = WRAPPER_COMMANDS | (SKIPPED - DAEMONS) | DEVICES | SLEEPS | ARGUMENT_DEPENDENT_COMMANDS | {"scontrol"}
 """By file name; Python and scripts with a Python shebang are replaced as well."""

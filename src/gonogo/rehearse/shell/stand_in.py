@@ -22,6 +22,7 @@ from gonogo.evidence.launch.command_words import SHELLS, is_python, python_comma
 from gonogo.evidence.launch.launchers import find_called_launcher
 from gonogo.evidence.launch.launchers.runners import ray_job
 from gonogo.rehearse.launch.launchers.captured_processes import is_python_script
+from gonogo.rehearse.launch.tasks import TASK_STARTERS, host_names, task_call
 from gonogo.rehearse.shell import commands
 from gonogo.rehearse.shell.consumers import is_read_by_shell
 from gonogo.rehearse.shell.session import ReplacedProgram, ShellSession
@@ -56,6 +57,9 @@ class StandIn:
             return print_smi_output(session, name, words[1:])
         if name in commands.WRAPPER_COMMANDS:
             return self._run_wrapped_command(words)
+        if name == "scontrol" and words[1:3] in (["show", "hostnames"], ["show", "hostname"]):
+            print(*host_names(words[3] if words[3:] else os.environ.get("SLURM_JOB_NODELIST", "")), sep="\n")
+            return 0
         if name in commands.SLEEPS:
             return 0
         if name in commands.ARGUMENT_DEPENDENT_COMMANDS:
@@ -113,10 +117,15 @@ class StandIn:
 
     def _run_wrapped_command(self, words: list[str]) -> int:
         """Handle ``srun … torchrun …``: skip the wrapper and handle the command among its arguments."""
+        tasks = None
+        if os.path.basename(words[0]) in TASK_STARTERS:
+            tasks = task_call(words, os.environ, self._session.settings.surroundings)
+            os.environ.update(tasks.variables)
         for index, word in enumerate(words[1:], 1):
             name = os.path.basename(word)
             if find_called_launcher(words[index:]) is not None or is_python(name) or name in SHELLS:
-                self._session.skip(words[:index])
+                if tasks is None or find_called_launcher(words[index:]) is not None:
+                    self._session.skip(words[:index])
                 self._path = os.path.abspath(word) if os.sep in word else name
                 return self.answer(words[index:])
             if os.path.basename(words[0]) == "uv" and name.endswith(".py") and os.path.isfile(word):
@@ -124,6 +133,8 @@ class StandIn:
                 return self._record_call("program", ["python", *words[index:]])
         if is_read_by_shell(1) and os.path.exists(self._path):
             self._exec_program(words, self._path)
+        if tasks is not None and tasks.words and is_read_by_shell(1) and shutil.which(tasks.words[0]) is not None:
+            self._exec_program(tasks.words)  # head=$(srun --ntasks=1 hostname)
         self._session.skip(words)
         return 0
 
