@@ -408,7 +408,7 @@ def test_what_the_user_has_to_provide_is_the_users_error(project: Project, monke
         (["python", "-m", "no_such_module"], {}, "can't find module no_such_module"),
         (["python", "-c", "print(1)"], {}, "put the code into a file"),
         (["python"], {}, "put the code into a file"),
-        (["mpirun", "-n", "8", "python", "train.py"], {}, r"can't rehearse `mpirun .*torchrun"),
+        (["horovodrun", "-np", "8", "python", "train.py"], {}, r"can't rehearse `horovodrun .*torchrun"),
         (["A=1"], {}, "can't rehearse"),
         (["./nothing.sh"], {}, r"the script \./nothing\.sh does not exist"),
         (
