@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 
 from gonogo.confinement.confinement import Confinement
+from gonogo.finding import Verdict
+from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.launch.launch import UNSPECIFIED_GPU_COUNT, LaunchMachine, ResolvedLaunch
 from gonogo.rehearse.launch.tasks import host_names, job_variables, task_call, task_processes
+from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.resolve import Situation, resolve
+from gonogo.rehearse.run import rehearse
 
 MACHINE = LaunchMachine("cuda", "NVIDIA H100 80GB HBM3", (9, 0), 85 << 30, 8)
 OF_A_JOB = ("SLURM_", "SLURMD_", "OMPI_", "PMI", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_")
@@ -168,3 +172,40 @@ def test_a_launcher_within_srun_decides_its_ranks_itself(tmp_path: Path) -> None
         tmp_path, "srun", "-N", "2", "-n", "2", "torchrun", "--nnodes=2", "--nproc_per_node=4", "train.py"
     )
     assert (launch.launcher, launch.world_size) == ("torchrun", 8)
+
+
+_TRAIN = """\
+import os
+import torch
+import torch.distributed as dist
+from mpi4py import MPI
+
+world = MPI.COMM_WORLD
+os.environ["MASTER_ADDR"] = world.bcast("head" if world.rank == 0 else None)
+os.environ["MASTER_PORT"] = str(29500)
+assert os.environ["MASTER_ADDR"] == "head"
+torch.cuda.set_device(world.rank % torch.cuda.device_count())
+dist.init_process_group("nccl", rank=world.rank, world_size=world.size)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8).cuda())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(4):
+    model(torch.randn(2, 8, device="cuda")).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(("ranks", "verdict"), [("0,3", Verdict.GO), ("3", Verdict.CANNOT_TELL)])
+def test_ranks_of_mpirun_that_meet_through_mpi4py(
+    ranks: str, verdict: Verdict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in list(os.environ):
+        if name.startswith(OF_A_JOB):
+            monkeypatch.delenv(name)
+    (tmp_path / "train.py").write_text(_TRAIN)
+    monkeypatch.chdir(tmp_path)
+    command = ["mpirun", "-np", "4", "python", "train.py"]
+    record = rehearse(RehearsalRequest(command, gpus="4xH100-80G", ranks=ranks, timeout=300.0), None)
+    assert rehearsal_report(record).verdict is verdict
+    unsupported = [str(one) for rank in record.ranks for one in rank.unsupported]
+    assert ["MPI.Comm.bcast" in one for one in unsupported] == ([True] if verdict is Verdict.CANNOT_TELL else [])

@@ -1,6 +1,6 @@
 """The network of a world: loopback and the machine's own addresses, so that programs can reach themselves by name.
 
-Each address is on a dummy interface with the same name as outside; there are no routes to other machines.
+Each address is on an idle interface with the same name as outside; there are no routes to other machines.
 """
 
 import _socket
@@ -11,6 +11,8 @@ import struct
 _AF_NETLINK, _RTM_NEWLINK, _RTM_NEWADDR, _RTM_GETADDR = 16, 16, 20, 22
 _REQUEST, _ACK, _CREATE, _DUMP = 1, 4, 0x400, 0x300
 _IFF_UP = 1
+_INTERFACE_KINDS = (b"dummy", b"bridge")
+"""A kernel may lack the first. ``hostname -I`` leaves out what is on loopback; a bridge without ports is as idle."""
 
 
 def addresses() -> list[tuple[str, int, bytes]]:
@@ -47,15 +49,15 @@ def bring_up(own: list[tuple[str, int, bytes]]) -> None:
         probe.close()
     with _Netlink() as netlink:
         for name in dict.fromkeys(name for name, _, _ in own):
-            kind = _netlink_attribute(1, b"dummy")  # IFLA_INFO_KIND
-            link = struct.pack("=BxHiII", 0, 0, 0, _IFF_UP, 0xFFFFFFFF)
-            link += _netlink_attribute(3, name.encode() + b"\0") + _netlink_attribute(
-                18, kind
-            )  # IFLA_IFNAME, IFLA_LINKINFO
-            try:
-                netlink.ask(_RTM_NEWLINK, _ACK | _CREATE, link)
-            except OSError:
-                pass  # its addresses are added to loopback
+            for kind in _INTERFACE_KINDS:
+                link = struct.pack("=BxHiII", 0, 0, 0, _IFF_UP, 0xFFFFFFFF)
+                link += _netlink_attribute(3, name.encode() + b"\0")  # IFLA_IFNAME
+                link += _netlink_attribute(18, _netlink_attribute(1, kind))  # IFLA_LINKINFO, IFLA_INFO_KIND
+                try:
+                    netlink.ask(_RTM_NEWLINK, _ACK | _CREATE, link)
+                    break
+                except OSError:
+                    continue  # of no kind: its addresses are added to loopback
         for name, family, address in own:
             try:
                 index = _socket.if_nametoindex(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from gonogo.evidence.environment.hardware import Accelerator
 from gonogo.evidence.prepared import read_prepared
 from gonogo.evidence.rehearsal.record import MissingInput
 from gonogo.virtual import kernels, private
-from gonogo.virtual.collectives import ddp, process_group
+from gonogo.virtual.collectives import ddp, mpi, process_group
 from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.cuda import facade
 from gonogo.virtual.cuda.state import VirtualCuda
@@ -86,6 +86,7 @@ def install(
     undo.append(process_group.install(assume, peers, kind, _shared_store_folder(plan)))
     undo.append(_hide_cpu_info())
     undo.append(ddp.install(assume))
+    undo.append(mpi.install(assume, UnsupportedOperator, _absent_packages(plan), peers))
     of_deepspeed = kernels.install(_on_tensor_written, UnsupportedOperator, assume)
     undo.append(of_deepspeed.undo)
     undo.append(_install_libraries(plan, assume))
@@ -139,15 +140,20 @@ def device_record(
 
 
 def _install_libraries(plan: WorkerPlan, assume: Assume) -> Callable[[], None]:
-    table = read_prepared(Path(plan.prepared)) if plan.prepared else None
     return libraries.install(
         NAMESPACE_HANDLERS,
         _on_tensor_written,
         assume,
         plan.accelerator.compute_capability,
         work.computed,
-        table.absent if table is not None else (),
+        _absent_packages(plan),
     )
+
+
+def _absent_packages(plan: WorkerPlan) -> Collection[str]:
+    """The packages that the run certainly lacks."""
+    table = read_prepared(Path(plan.prepared)) if plan.prepared else None
+    return table.absent if table is not None else ()
 
 
 def _install_accelerators(plan: WorkerPlan, mode: VirtualMode) -> VirtualCuda:
