@@ -142,8 +142,12 @@ def test_the_chinese_page_has_the_example_and_the_addresses_of_the_english_one()
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("log_words", "log_word", "log_word: there is no such key; known here: title, fallback,"),
-        ('certainty = "certain"', 'certanty = "certain"', "signs[0].certanty: there is no such key; known here: says,"),
+        ("log_words", "log_word", "log_word: a page has no such key here; the known keys are title, fallback,"),
+        (
+            'certainty = "certain"',
+            'certanty = "certain"',
+            "signs[0].certanty: a page has no such key here; the known keys are says,",
+        ),
         ('title.zh = "frobnicator 停止"\n', "", "title.zh: is missing"),
         ('"frobnicator 停止"', '" "', "title.zh: is empty"),
         ('title.en = "The frobnicator stops"\ntitle.zh = "frobnicator 停止"\n', "", "title: is missing"),
@@ -156,14 +160,18 @@ def test_the_chinese_page_has_the_example_and_the_addresses_of_the_english_one()
         (SIGNS, "", "+++: it declares nothing to look for"),
         ("# 中文\n", "", "+++: a page is a head between two +++ lines"),
         ("+++\n\n# English", "\n\n# English", "+++: a page is a head between two +++ lines"),
-        ("## 原因\n", "", "# 中文: its sections must be ## 现象, ## 原因, ## 解决办法, ## 何时安全, ## 来源"),
-        ("## Why\n", "", "# English: its sections must be ## What happens, ## Why,"),
-        ("frobnicator 停止。\n\n##", "\n##", "# 中文: begin with a line"),
+        (
+            "## 原因\n",
+            "",
+            "# 中文: the sections of this part must be ## 现象, ## 原因, ## 解决办法, ## 何时安全, ## 来源",
+        ),
+        ("## Why\n", "", "# English: the sections of this part must be ## What happens, ## Why,"),
+        ("frobnicator 停止。\n\n##", "\n##", "# 中文: this part must begin with a line"),
         ("- 一个讨论\n", "- 一个讨论\n- 又一个\n", "## Sources: 1 sources"),
         ("- https://example.com/frob: a thread", "- somewhere", "## Sources: 0 sources"),
         ("- 或等待\n", "", "## Cure: 2 items in English, 1 in Chinese"),
-        ("- Or wait", "- Or set {}", "## Cure: a brace would stand for a value"),
-        ("而且旧了", "而且{旧}了", "## Why: a brace would stand for a value"),
+        ("- Or wait", "- Or set {}", "## Cure: this section has a brace"),
+        ("而且旧了", "而且{旧}了", "## Why: this section has a brace"),
     ],
 )
 def test_a_bad_page_is_one_line_that_names_file_key_and_way_out(old: str, new: str, said: str) -> None:
@@ -175,7 +183,10 @@ def test_a_bad_page_is_one_line_that_names_file_key_and_way_out(old: str, new: s
     ("declared", "said"),
     [
         ('keys = ["a"]', "wrong: is missing"),
-        ('keys = ["a"]\nwrong = { abov = 1 }', "wrong.abov: there is no such key; known here: above, below,"),
+        (
+            'keys = ["a"]\nwrong = { abov = 1 }',
+            "wrong.abov: a page has no such key here; the known keys are above, below,",
+        ),
         ('keys = ["a"]\nwrong = true\nstages = [4]', "stages[0]: Invalid enum value 4"),
         ('keys = ["a"]\nwrong = true\nchange.to = 1', "change.title: is missing"),
         ('versions = [["numpy", ">=2"]]', "install: is missing"),
@@ -269,7 +280,7 @@ def test_a_bad_page_stops_a_call_with_one_line(checkout: Checkout) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("Frob-Stops.md", PAGE, "name it like zero3_moe_hang.md"),
+        ("Frob-Stops.md", PAGE, "name the page like zero3_moe_hang.md"),
         ("zero3_moe_hang.md", PAGE, "has the same name"),
         ("frob_stops.py", "", "there is no page frob_stops.md next to it"),
     ],

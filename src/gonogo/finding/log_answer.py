@@ -30,7 +30,7 @@ class Answer(msgspec.Struct, frozen=True):
     @property
     def sentence(self) -> Text:
         """``It failed because …, at …; change: …``."""
-        return translated("It failed{hedge} because {because}{at}{change}.").format(
+        return translated("The run failed{hedge} because {because}{at}{change}.").format(
             hedge=translated(", {hedge},").format(hedge=self.hedge) if self.hedge is not None else "",
             because=_strip_period(self.because),
             at=translated(", at {place}").format(place=self.at) if self.at is not None else "",

@@ -99,7 +99,7 @@ class ArgumentHazard(LoggedHazard):
         super().__init__(page)
         for key in ("program", "arguments"):
             if not hasattr(self, key):
-                page.refuse(key, translated("is missing: add it to the page's head"))
+                page.refuse(key, translated("this key is missing: add it to the page's head"))
         try:
             self._rules = [(rule, *read_expression(rule.when)) for rule in self.arguments]
         except ValueError as error:

@@ -152,7 +152,7 @@ class ConfigHazard(Hazard):
         super().__init__(page)
         for key in ("keys", "wrong"):
             if not hasattr(self, key):
-                page.refuse(key, translated("is missing: add it to the page's head"))
+                page.refuse(key, translated("this key is missing: add it to the page's head"))
         self._is_wrong: FieldTest = self.wrong if callable(self.wrong) else make_field_test(self.wrong)
 
     def context_for(self, setting: Setting) -> Words | None:

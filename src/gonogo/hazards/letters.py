@@ -37,7 +37,7 @@ SUFFICIENT_LITERAL_BYTES = 8
 """From this length in bytes on, literals are rare enough, and having few of them matters more."""
 MATCHES_ANY_LOG = LogLiterals({""})
 """Literals that every log contains."""
-_TEXT_FUNCTIONS = ("Text", "translated", "format", "group", "join", "mentions")
+_TEXT_FUNCTIONS = ("Text", "translated", "format", "group", "join", "join_texts", "mentions")
 """Calls whose strings are not searched in the log: texts of findings, groups of a match, the setup."""
 _CONTEXT_MODULE = "gonogo.evidence.log.context"
 """Its checks (whether this is a training log at all) only accompany evidence and are none themselves."""

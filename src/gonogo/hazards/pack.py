@@ -102,7 +102,7 @@ def read_pages(folder: Path = FOLDER) -> list[HazardPage]:
             file = path.parent / SHARED
             shared[path.parent] = read_shared(file.read_text(encoding="utf-8"), theme) if file.exists() else {}
         if not NAME.fullmatch(name):
-            HazardPage(name, theme, {}, "", "").refuse("", translated("name it like zero3_moe_hang.md"))
+            HazardPage(name, theme, {}, "", "").refuse("", translated("name the page like zero3_moe_hang.md"))
         has_code = path.with_suffix(".py").exists()
         page = read_page(path.read_text(encoding="utf-8"), name, theme, has_code=has_code, shared=shared[path.parent])
         if name in found:

@@ -34,6 +34,7 @@ import msgspec
 from gonogo.evidence.patterns import Pattern, lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
+from gonogo.finding.text import join_texts
 
 Head = TypeVar("Head", bound=msgspec.Struct)
 
@@ -111,7 +112,7 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
         """The page's first line and its section ``Why`` as one paragraph."""
         first = Text(*(self.text(language).partition("\n")[0] for language in ("en", "zh")))
         why = Text(*(_one_line(self.section("Why", language)) for language in ("en", "zh")))
-        return translated("{first} {why}").format(first=first, why=why)
+        return join_texts((first, why), " ", "")
 
     @property
     def cure(self) -> Text:
@@ -137,13 +138,14 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
                 self.refuse(
                     "## Why" if key == "cause" else "## Cure",
                     translated(
-                        "a brace would stand for a value in a finding: define {key} in the head, or use no braces"
+                        "this section has a brace, which would stand for a value in a finding: define {key} in the "
+                        "head, or use no braces"
                     ).format(key=key),
                 )
         for key, text in _texts_in(self.head):
             for language in ("en", "zh"):
                 if not text[language].strip():
-                    self.refuse(f"{key}.{language}", translated("is empty: write it"))
+                    self.refuse(f"{key}.{language}", translated("this text is empty: write it"))
 
     def _convert_head(self, kind: type[Head], value_of: Callable[[type, Any], Any]) -> Head:
         try:
@@ -154,7 +156,9 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
 
     def refuse(self, key: str, reason: Text) -> NoReturn:
         """Raise a UserError that names the page's file, the key and what is wrong."""
-        raise UserError(translated("{file}: {key}: {why}").format(file=self.file, key=key or "+++", why=reason))
+        raise UserError(
+            Text("{file}: {key}: {why}", "{file}：{key}：{why}").format(file=self.file, key=key or "+++", why=reason)
+        )
 
     def check_both_languages(self) -> None:
         """Raise UserError if a part lacks a section, or if the lists of the two parts differ in length."""
@@ -162,11 +166,11 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
             part = self.english if language == "en" else self.chinese
             wanted = [one.in_language(language) for one in HEADINGS if language == "en" or one != _EXAMPLE]
             if not part.partition("\n")[0].strip() or part.startswith("#"):
-                self.refuse(start, translated("begin with a line that says what it is"))
+                self.refuse(start, translated("this part must begin with a line that says what the hazard is"))
             if _SECTION.findall(part) != wanted:
                 self.refuse(
                     start,
-                    translated("its sections must be {wanted}, in this order").format(
+                    translated("the sections of this part must be {wanted}, in this order").format(
                         wanted=", ".join(f"## {one}" for one in wanted)
                     ),
                 )
@@ -175,8 +179,8 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
             self.refuse(
                 f"## {HEADINGS[-1].en}",
                 translated(
-                    "{count} sources `- https://…: what it shows`, but {listed} `- …` in the Chinese part: give "
-                    "at least one, and the same number there"
+                    "the English part lists {count} sources (`- https://…: what it shows`), and the Chinese part "
+                    "{listed} (`- …`): list at least one, and the same number in both"
                 ).format(count=len(self.sources), listed=listed),
             )
         cures = [len(_items(self.section(_CURE.en, language))) for language in ("en", "zh")]
@@ -194,14 +198,16 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
         where, said = (at[1], message[: at.start()]) if at else ("", message)
         named = re.search(r"`(\w+)`", said)
         if named and said.startswith("Object missing"):
-            self.refuse(".".join(filter(None, (where, named[1]))), translated("is missing: add it to the page's head"))
+            self.refuse(
+                ".".join(filter(None, (where, named[1]))), translated("this key is missing: add it to the page's head")
+            )
         if named and said.startswith("Object contains unknown"):
             known = _keys_at(kind, where)
             self.refuse(
                 ".".join(filter(None, (where, named[1]))),
-                translated("there is no such key; known here: {known}").format(known=", ".join(known)),
+                translated("a page has no such key here; the known keys are {known}").format(known=", ".join(known)),
             )
-        self.refuse(where, translated("{said}: fix the value").format(said=said))
+        self.refuse(where, translated("{said}: correct the value").format(said=said))
 
 
 def parse_toml(text: str) -> dict[str, Any]:

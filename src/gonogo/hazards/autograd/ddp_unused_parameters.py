@@ -51,7 +51,7 @@ class DdpUnusedParameters(Hazard):
                     certainty=Certainty.LIKELY,
                     cure=(
                         self.texts["cure"].format(layer=layer),
-                        translated("If it is used only in some steps: set find_unused_parameters=True"),
+                        translated("If the layer is used only in some steps, set find_unused_parameters=True"),
                     ),
                     spans=(owner.script.place(statement).span(), call.place.span(translated("wrapped here"))),
                     parameter=f"{layer}.weight",

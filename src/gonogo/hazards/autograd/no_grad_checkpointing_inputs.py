@@ -80,7 +80,7 @@ class NoGradCheckpointingInputs(Hazard):
             certainty=Certainty.LIKELY if script.guarded_by(wrap.node) else Certainty.CERTAIN,
             cure=self.cures,
             spans=(wrap.place.span(), given.span(translated("checkpointing is turned on here"))),
-            fixes=self.fix(translated("Make the inputs require a gradient"), edit) if edit is not None else None,
+            fixes=self.fix(translated("Make the inputs require gradients"), edit) if edit is not None else None,
         )
 
     def in_log(self, log: FailureLog) -> Findings:

@@ -25,7 +25,7 @@ class UnusedParameters(Hazard):
                     self.texts["cause_in_script"].format(owner=owner.name, layer=layer),
                     certainty=Certainty.LIKELY,
                     severity=Severity.WARNING,
-                    cure=translated("Do not build what the forward does not use, or use it"),
+                    cure=translated("Do not build a layer that forward does not use, or use the layer there"),
                     spans=(
                         owner.script.place(statement).span(),
                         script.place(call.node.func).span(translated("trained here")),

@@ -47,7 +47,7 @@ def listed(rows: Sequence[StateRow]) -> Text:
     for row in rows:
         kinds.setdefault(row.status, []).append(row)
     parts = [
-        translated("{count} {why} ({names})").format(
+        Text("{count} {why} ({names})", "{count} 个{why}（{names}）").format(
             count=len(same), why=_REASONS_BY_STATUS.get(status, Text(status, status)), names=named(same)
         )
         for status, same in kinds.items()
@@ -68,7 +68,9 @@ def _state_name(row: StateRow) -> Text:
         held = _OTHER_SHARD if row.holds == row.name else Text(row.holds, row.holds)
         return Text(f"{name.en} ← {held.en}", f"{name.zh} ← {held.zh}")
     if row.status == "other-dtype":
-        return translated("{name}: {before} → {now}").format(name=name, before=row.dtype_before, now=row.dtype)
+        return Text("{name}: {before} → {now}", "{name}：{before} → {now}").format(
+            name=name, before=row.dtype_before, now=row.dtype
+        )
     return name
 
 

@@ -38,8 +38,8 @@ _MESSAGES = {
 _QUANTIZED = re.compile(r"(?:-(?:unsloth|bnb|4bit|8bit|awq|gptq|int4|int8|fp8))+$")
 _CURES = {
     "other": translated(
-        "Load the base of the training ({before}); if it was merged or changed in memory, save it before an adapter is "
-        "trained on it, and load it from there"
+        "Load the base model that the adapter was trained on ({before}); if that was merged or changed "
+        "in memory, save it before an adapter is trained on it, and load it from there"
     ),
     "applied-before": translated("Save the merged model to another folder, and restore {after}"),
     "drawn": translated(

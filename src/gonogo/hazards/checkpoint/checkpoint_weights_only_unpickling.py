@@ -42,7 +42,7 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
                 certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
                 cure=self.cures,
                 spans=(load.place.span(), save.place.span(translated("saved here"))),
-                fixes=self.fix(translated("Load everything in the file (only if you trust it)"), edit, safe=False)
+                fixes=self.fix(translated("Load everything in the file (only if you trust the file)"), edit, safe=False)
                 if edit is not None
                 else None,
             )
@@ -79,7 +79,9 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
                 ),
                 self.texts["cure"],
             ),
-            confirm=() if names else (translated("The lines after it name a type that is not allowed"),),
+            confirm=()
+            if names
+            else (translated("The log lines after the error name a type that weights_only does not allow"),),
         )
 
 

@@ -58,7 +58,7 @@ class CheckpointWriteDiskFull(Hazard):
             severity=Severity.WARNING,
             cure=(translated("Write to a larger volume (--output_dir)"), self.texts["cure"]),
             spans=(arguments.get("output_dir").span() or run.launch.place.span(), environment.disk_free.span()),
-            confirm=translated("df -h on output_dir shows the same disk"),
+            confirm=translated("df -h shows that output_dir is on this disk"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:

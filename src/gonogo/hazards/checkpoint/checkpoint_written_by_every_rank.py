@@ -52,7 +52,7 @@ class CheckpointWrittenByEveryRank(Hazard):
                 self.texts["cause"],
                 cure=self.cures,
                 certainty=Certainty.LIKELY if several or has_several_processes(log) else Certainty.POSSIBLE,
-                confirm=translated("With one process it does not fail"),
+                confirm=translated("The run does not fail with one process"),
             )
             return
 

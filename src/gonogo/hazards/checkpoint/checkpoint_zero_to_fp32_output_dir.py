@@ -26,11 +26,11 @@ class CheckpointZeroToFp32OutputDir(Hazard):
         yield self.finding(
             self.texts["cause"].format(value=value),
             certainty=Certainty.CERTAIN if release else Certainty.LIKELY,
-            cure=translated("Name a folder: {program} {checkpoint} {folder}").format(
+            cure=translated("Pass an output folder: {program} {checkpoint} {folder}").format(
                 program=program, checkpoint=words[0].value or "…", folder=folder
             ),
             spans=(place.span(), run.environment.field("deepspeed").span()),
-            fixes=self.fix(translated("name a folder"), place.edit(folder), safe=False)
+            fixes=self.fix(translated("pass an output folder"), place.edit(folder), safe=False)
             if place.source.writable and place.text == value
             else None,
             confirm=translated("The checkpoint was saved by DeepSpeed 0.15.3 or later"),

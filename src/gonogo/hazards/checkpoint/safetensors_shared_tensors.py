@@ -51,7 +51,9 @@ class SafetensorsSharedTensors(Hazard):
             yield self.finding(
                 self.texts["save_file_cause"].format(
                     name=name,
-                    why=translated("tie_word_embeddings in its config.json") if by_config else translated("see below"),
+                    why=translated("tie_word_embeddings in its config.json")
+                    if by_config
+                    else translated("tied at the place shown below"),
                 ),
                 cure=_SAVE_MODEL_CURE,
                 spans=(
@@ -59,7 +61,7 @@ class SafetensorsSharedTensors(Hazard):
                     script.place(tied).span(translated("tied here")) if own and tied is not None else None,
                 ),
                 fixes=self.fix(
-                    translated("Save with save_model, which handles ties"),
+                    translated("Save with save_model, which handles tied weights"),
                     *(edit for edit in edits if edit is not None),
                 )
                 if all(edit is not None for edit in edits)

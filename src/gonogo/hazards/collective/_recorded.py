@@ -44,8 +44,8 @@ def describe_mismatch(mismatch: CollectiveMismatch) -> Text:
         rest = translated("there is no dump for {others}.").format(others=others)
     else:
         rest = translated("the dump of {others} has no call of this group.").format(others=others)
-    report = translated("{waiting} {rest}").format(waiting=waiting, rest=rest)
-    return translated("{report}{blocked}").format(report=report, blocked=_blocked_in(mismatch))
+    blocked = _blocked_in(mismatch)
+    return Text(f"{waiting.en} {rest.en}{blocked.en}", f"{waiting.zh}{rest.zh}{blocked.zh}")
 
 
 def _blocked_in(mismatch: CollectiveMismatch) -> Text:
@@ -77,7 +77,9 @@ def at(frames: Sequence[Frame]) -> Text:
 
 def span(mismatch: CollectiveMismatch) -> Span:
     """The dump of a rank that waits."""
-    call = translated("{call}, call {number}").format(call=_describe_call(mismatch.call), number=mismatch.call.sequence)
+    call = translated("this rank is in {call}, call {number} of its group").format(
+        call=_describe_call(mismatch.call), number=mismatch.call.sequence
+    )
     return Span(mismatch.path, 1, label=call)
 
 

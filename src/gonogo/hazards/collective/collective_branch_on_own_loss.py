@@ -69,7 +69,7 @@ class CollectiveBranchOnOwnLoss(Hazard):
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,
             cure=self.cures,
-            spans=(script.place(test).span(), call.place.span(translated("all ranks must get here"))),
+            spans=(script.place(test).span(), call.place.span(translated("all ranks must reach this call"))),
         )
 
 

@@ -55,7 +55,7 @@ class NcclTimeoutPreprocessing(Hazard):
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
                 cure=(
-                    translated("Give the others time: timeout=timedelta(hours=2)"),
+                    translated("Give the waiting ranks more time: timeout=timedelta(hours=2)"),
                     translated("Or prepare the data once before training, and load it from disk"),
                 ),
                 spans=(script.place(given).span(), alone.place.span(translated("one rank does this alone"))),

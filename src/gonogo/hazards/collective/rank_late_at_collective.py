@@ -11,6 +11,7 @@ from gonogo.evidence.log.stall import STALL_WORDS, find_stall
 from gonogo.evidence.rehearsal.failures import places
 from gonogo.finding.frame import Frame
 from gonogo.finding.ranks import capitalize_text, ranks_text
+from gonogo.finding.text import join_texts
 from gonogo.hazards.collective import _recorded as recorded
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Pattern, Severity, Span, Text, translated
 
@@ -64,10 +65,10 @@ class RankLateAtCollective(Hazard):
             return
         stack = stacks.get(late[0])
         if stack is not None:
-            told = translated(" {ranks} remain{s}{at}.").format(
-                ranks=capitalize_text(ranks_text(late[:1])), s="s", at=recorded.at(stack.frames)
+            place = translated(" {rank} remains{at}.").format(
+                rank=capitalize_text(ranks_text(late[:1])), at=recorded.at(stack.frames)
             )
-            cause = translated("{cause}{told}").format(cause=cause, told=told)
+            cause = join_texts((cause, place), "", "")
             spans = (span_of(stack.at), *spans)
         known = whereabouts(stack.frames) if stack is not None else None
         sure = held is None or held.recorded
@@ -110,12 +111,10 @@ class RankLateAtCollective(Hazard):
         lasting = ended or still.seconds >= _MIN_LASTING_SECONDS
         at = innermost_user_frame(frames)
         yield self.finding(
-            translated("{waits}{where}{long}").format(
-                waits=_describe_wait(still),
-                where=_describe_location(still, frames, frozen),
-                long=_describe_duration(still),
+            join_texts(
+                (_describe_wait(still), _describe_location(still, frames, frozen), _describe_duration(still)), "", ""
             ),
-            title=translated("{who} held up, and the others wait in {operator}").format(
+            title=translated("{who} held up, while the other ranks wait in {operator}").format(
                 who=Text(
                     f"{capitalize_text(ranks_text(still.late)).en} {'is' if len(still.late) == 1 else 'are'}",
                     ranks_text(still.late).zh,
@@ -134,7 +133,7 @@ class RankLateAtCollective(Hazard):
             module=seen.module if seen is not None else None,
             confirm=()
             if ended
-            else (translated("It stays stuck: py-spy dump --pid of that rank shows the same line minutes later"),),
+            else (translated("Minutes later, py-spy dump --pid of that rank still shows the same line"),),
         )
 
 
@@ -178,8 +177,8 @@ def _describe_duration(hang: Hang) -> Text:
     if not hang.seconds:
         return Text("", "")
     if not hang.median:
-        return translated(" It has lasted {seconds:.0f} s.").format(seconds=hang.seconds)
-    return translated(" It has lasted {seconds:.0f} s; before that, a step took {median:.2f} s.").format(
+        return translated(" The wait has lasted {seconds:.0f} s.").format(seconds=hang.seconds)
+    return translated(" The wait has lasted {seconds:.0f} s; before that, a step took {median:.2f} s.").format(
         seconds=hang.seconds, median=hang.median
     )
 

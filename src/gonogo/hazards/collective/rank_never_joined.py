@@ -3,6 +3,7 @@ from gonogo.evidence.guarded.standstill import find_hang
 from gonogo.evidence.guarded.whereabouts import innermost_user_frame
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.finding.ranks import capitalize_text, ranks_text
+from gonogo.finding.text import join_texts
 from gonogo.hazards.collective._store_barrier import store_barriers_in_log
 from gonogo.hazards.log_rule import match_of
 from gonogo.hazards.rule import Certainty, Finding, Findings, GuardedRun, Hazard, Severity, translated
@@ -51,19 +52,27 @@ class RankNeverJoined(Hazard):
             else None
         )
         yield self.finding(
-            translated("{ranks} of {world}: {state}. {place}").format(
-                ranks=capitalize_text(ranks_text(ranks)),
-                world=run.world_size,
-                state=translated("no process of that rank has written anything")
-                if never
-                else translated("started, but did not reach the first step within {seconds:.0f} s").format(
-                    seconds=waiting.waited if waiting is not None else 0.0
+            join_texts(
+                (
+                    (
+                        translated("No process of {ranks} (of {world}) has written anything.")
+                        if never
+                        else translated(
+                            "{ranks} of {world} started, but did not reach the first step within {seconds:.0f} s."
+                        )
+                    ).format(
+                        ranks=ranks_text(ranks) if never else capitalize_text(ranks_text(ranks)),
+                        world=run.world_size,
+                        seconds=waiting.waited if waiting is not None else 0.0,
+                    ),
+                    translated("The process was at {place} in {function}.").format(
+                        place=f"{at.path}:{at.line}", function=at.function
+                    )
+                    if at is not None
+                    else translated("The other ranks can't begin without it."),
                 ),
-                place=translated("It was at {place} in {function}.").format(
-                    place=f"{at.path}:{at.line}", function=at.function
-                )
-                if at is not None
-                else translated("The others can't begin without it."),
+                " ",
+                "",
             ),
             certainty=Certainty.LIKELY,
             severity=Severity.ERROR,

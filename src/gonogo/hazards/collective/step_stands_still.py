@@ -43,7 +43,7 @@ class StepStandsStill(Hazard):
                 seconds=still.seconds,
                 doing=Text(f": {known.doing.en}", f"：{known.doing.zh}") if known is not None else "",
             )
-        look = translated("Look at the line named first")
+        look = translated("Look first at the line of code that is named here")
         yield self.finding(
             cause,
             certainty=Certainty.LIKELY,

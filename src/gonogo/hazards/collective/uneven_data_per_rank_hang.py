@@ -72,7 +72,7 @@ class UnevenDataPerRankHang(Hazard):
             certainty=Certainty.LIKELY,
             cure=self.cures,
             ranks=tuple(sorted(left)),
-            confirm=translated("The loop runs until the data ends, not for a number of steps"),
+            confirm=translated("The loop runs until the data ends, not for a fixed number of steps"),
         )
 
     def in_script(self, script: Script, run: Run) -> Findings:

@@ -19,11 +19,11 @@ class AccelerateAccumulationGivenTwice(Hazard):
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,
                 cure=(
-                    translated('Write "gradient_accumulation_steps": "auto" in the DeepSpeed JSON')
+                    translated('Set "gradient_accumulation_steps" to "auto" in the DeepSpeed JSON')
                     if run.config is not None
                     and run.config.source is not None
                     and not is_config_from_accelerate_yaml(run)
-                    else translated("Write gradient_accumulation_steps: {asked} in accelerate's YAML").format(
+                    else translated("Set gradient_accumulation_steps to {asked} in accelerate's YAML").format(
                         asked=asked.value
                     ),
                     translated("Or create the Accelerator with {used}, if that is intended").format(used=used.value),

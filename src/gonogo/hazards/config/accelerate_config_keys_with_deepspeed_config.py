@@ -47,7 +47,7 @@ class AccelerateConfigKeysWithDeepspeedConfig(Hazard):
                     if in_json
                     else translated("Remove {names} from the YAML, and set it in {file}")
                 ).format(names=names, file=json_file.value),
-                translated("Or give no DeepSpeed JSON, and keep the YAML"),
+                translated("Or use no DeepSpeed JSON, and keep the settings in the YAML"),
             ),
             spans=(*(field.span() for _, field in wrong), json_file.span(translated("the DeepSpeed config"))),
             fixes=fix_with_edits(

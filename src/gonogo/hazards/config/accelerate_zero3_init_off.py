@@ -23,7 +23,7 @@ class AccelerateZero3InitOff(Hazard):
             cure=translated("Set zero3_init_flag: true"),
             spans=(flag.span(), stage.span(translated("ZeRO-3 is on")), version.span()),
             fixes=fix_with_edits(
-                translated("Set it to true"),
+                translated("Set zero3_init_flag to true"),
                 lambda: yaml.replacing("deepspeed_config", "zero3_init_flag", value=True),
                 safe=False,
             ),

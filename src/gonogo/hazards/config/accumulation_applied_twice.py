@@ -33,7 +33,7 @@ class AccumulationAppliedTwice(Hazard):
                     self.texts["loss_divided_twice_cause"].format(code=ast.unparse(divided)[:80], count=count),
                     severity=Severity.WARNING,
                     certainty=Certainty.LIKELY,
-                    cure=translated("Don't divide: engine.backward does it (or pass scale_wrt_gas=False)"),
+                    cure=translated("Don't divide the loss: engine.backward divides it (or pass scale_wrt_gas=False)"),
                     spans=(script.place(divided).span(), steps.span(label)),
                 )
 

@@ -29,7 +29,7 @@ class BestModelStrategiesDiffer(Hazard):
             yield self.finding(
                 self.texts["cause_in_environment"].format(evaluates=evaluates, saves=saves),
                 certainty=Certainty.CERTAIN if given or uses_stock_training_arguments(run) else Certainty.LIKELY,
-                cure=(translated('Write {name}="{value}"').format(name=name, value=value), self.texts["drop_cure"]),
+                cure=(translated('Set {name}="{value}"').format(name=name, value=value), self.texts["drop_cure"]),
                 spans=(wrong.span(), best.span(), other.span(label)),
             )
         elif evaluates == "steps":
@@ -55,7 +55,7 @@ class BestModelStrategiesDiffer(Hazard):
             if (not every.absent and not saved.absent) or uses_stock_training_arguments(run)
             else Certainty.LIKELY,
             cure=(
-                translated("Write save_steps={fits}, a multiple of {every}").format(
+                translated("Set save_steps={fits}, a multiple of {every}").format(
                     fits=f"{max(1, save_steps // steps) * steps:g}", every=f"{steps:g}"
                 ),
                 self.texts["drop_cure"],

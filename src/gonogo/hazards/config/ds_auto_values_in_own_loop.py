@@ -48,7 +48,7 @@ def _cures(invalid_keys: list[tuple[str, ...]], config: DeepSpeedConfig) -> Iter
         yield translated("Leave train_batch_size out: DeepSpeed computes it")
     switches = [".".join(keys) for keys in invalid_keys if keys[-1] == "enabled"]
     if switches:
-        yield translated("Write true or false for {names}").format(names=", ".join(switches))
+        yield translated("Set {names} to true or false").format(names=", ".join(switches))
     others = [".".join(keys) for keys in invalid_keys if keys != computed and keys[-1] != "enabled"]
     if others:
-        yield translated("Write the value itself for {names}").format(names=", ".join(others))
+        yield translated("Give {names} explicit values").format(names=", ".join(others))

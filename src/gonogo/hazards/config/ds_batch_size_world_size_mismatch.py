@@ -117,9 +117,9 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
         cause = self.texts["no_multiple_cause"] if batch_mismatch.world is None else self.texts["launch_size_cause"]
         spans = [batch_mismatch.train.span()]
         if batch_mismatch.micro is not None:
-            spans.append(batch_mismatch.micro.span(translated("the micro-batch")))
+            spans.append(batch_mismatch.micro.span(translated("the micro-batch size")))
         if batch_mismatch.accumulation is not None:
-            spans.append(batch_mismatch.accumulation.span(translated("the accumulation")))
+            spans.append(batch_mismatch.accumulation.span(translated("the accumulation steps")))
         if batch_mismatch.world is not None:
             label = translated("starts {world} process(es)").format(world=batch_mismatch.world)
             spans.append(world.span(label))

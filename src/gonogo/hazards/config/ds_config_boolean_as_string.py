@@ -38,7 +38,7 @@ class DsConfigBooleanAsString(Hazard):
                 ),
                 certainty=certainty,
                 severity=severity,
-                cure=translated("Write {word} without quotes").format(word=word),
+                cure=translated("Write {word} without the quotes").format(word=word),
                 spans=config_span(config, *keys),
                 fixes=fix_with_edits(
                     translated("remove the quotes"), partial(config.replacing, *keys, value=value), safe=not wrong

@@ -48,7 +48,7 @@ class DsConfigDeprecatedKey(Hazard):
                 cure=(
                     translated("Remove {old}").format(old=old)
                     if both
-                    else translated('Write "{new}": {value}').format(
+                    else translated('Use "{new}": {value} instead').format(
                         new=new, value=as_json(value_of(field.value)) if field.truth else as_json(field.value)
                     )
                 ),

@@ -51,9 +51,9 @@ class DsConfigFileNotFound(Hazard):
         yield self.finding(
             self.texts["cause_in_launch"].format(written=written, path=path),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY if alike else Certainty.POSSIBLE,
-            cure=(translated("Write {new}, which exists").format(new=new) if alike else self.texts["cure"]),
+            cure=(translated("Pass {new} instead: that file exists").format(new=new) if alike else self.texts["cure"]),
             spans=field.span(),
-            fixes=self.fix(translated("Name {new}").format(new=new), edit, safe=False) if edit else None,
+            fixes=self.fix(translated("Pass {new} instead").format(new=new), edit, safe=False) if edit else None,
             confirm=() if sure else (translated("ls PATH fails in the directory that the launch runs in"),),
         )
 

@@ -46,12 +46,12 @@ class DsConfigFloatPrefetchBucket(Hazard):
                 ),
                 certainty=Certainty.CERTAIN if checked else Certainty.LIKELY,
                 cure=(
-                    translated("Write {whole}, without a fraction").format(whole=int(value)),
+                    translated("Set it to {whole}, without a fraction").format(whole=int(value)),
                     translated('Or pip install "deepspeed<0.15"'),
                 ),
                 spans=(field.span(), run.environment.field("deepspeed").span(self.texts["integer_since_label"])),
                 fixes=fix_with_edits(
-                    translated("Round it down to {whole}").format(whole=int(value)),
+                    translated("Round the size down to {whole}").format(whole=int(value)),
                     partial(config.replacing, "zero_optimization", name, value=int(value)),
                 ),
                 confirm=(translated("DeepSpeed is 0.15 or later"),) if not checked else (),
@@ -75,13 +75,13 @@ class DsConfigFloatPrefetchBucket(Hazard):
                     self.texts["cause_in_script"].format(name=name, code=ast.unparse(value)[:80]),
                     certainty=Certainty.LIKELY,
                     severity=Severity.ERROR if checked else Severity.WARNING,
-                    cure=translated("Wrap it in int(...)"),
+                    cure=translated("Wrap the product in int(...)"),
                     spans=(
                         script.place(value).span(),
                         run.environment.field("deepspeed").span(self.texts["integer_since_label"]),
                     ),
                     fixes=fix_with_edits(
-                        translated("Wrap it in int(...)"),
+                        translated("Wrap the product in int(...)"),
                         partial(script.replacing, value, f"int({script.place(value).text})"),
                     ),
                     confirm=translated("DeepSpeed is 0.15 or later, and the hidden size is not a multiple of 10"),
@@ -141,12 +141,12 @@ class DsConfigFloatPrefetchBucket(Hazard):
             ),
             certainty=Certainty.CERTAIN if value is not None else Certainty.LIKELY,
             cure=(
-                translated("Write an integer, such as {whole}").format(whole=whole),
+                translated("Set it to an integer, such as {whole}").format(whole=whole),
                 translated('Or upgrade transformers (>=4.44), or pip install "deepspeed<0.15"'),
             ),
             spans=(field.span(), *(version.span() for version in versions)),
             fixes=fix_with_edits(
-                translated("Write {whole}").format(whole=whole),
+                translated("Set the size to {whole}").format(whole=whole),
                 lambda: config.replacing("zero_optimization", _KEY, value=whole),
                 safe=value is not None,
             ),

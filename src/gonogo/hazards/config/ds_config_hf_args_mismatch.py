@@ -121,7 +121,7 @@ class DsConfigHfArgsMismatch(Hazard):
 
     def _cure_in_yaml(self, correspondence: ArgumentCorrespondence) -> Text:
         if correspondence.keys in _YAML_KEYS:
-            return translated("Write {key}: {value} in accelerate's YAML, to match the arguments").format(
+            return translated("Set {key} to {value} in accelerate's YAML, to match the arguments").format(
                 key=correspondence.keys[0], value=as_json(correspondence.expected.value)
             )
         return self.texts["yaml_precision_cure"].format(kind=correspondence.keys[0])

@@ -59,14 +59,14 @@ class DsConfigKeyNotInVersion(Hazard):
                 version=describe_deepspeed_version(run),
                 key=dotted(keys),
                 seen=seen,
-                consequence=translated("it refuses extra keys there, and stops")
+                consequence=translated("DeepSpeed rejects unknown keys there, and the run stops")
                 if closed
                 else translated("the setting has no effect"),
             ),
             certainty=Certainty.LIKELY if closed is None else Certainty.CERTAIN,
             severity=Severity.ERROR if closed else Severity.WARNING if newer else Severity.NOTE,
             cure=(
-                translated("Write {instead} instead").format(instead=instead)
+                translated("Use {instead} instead").format(instead=instead)
                 if instead
                 else translated('Install "{want}"').format(want=want),
                 translated("Or remove the key"),

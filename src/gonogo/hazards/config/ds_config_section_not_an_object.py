@@ -34,11 +34,13 @@ class DsConfigSectionNotAnObject(Hazard):
             whole = _expand_shorthand(short, field.value)
             yield self.finding(
                 self.texts["cause"].format(key=dotted(keys), value=as_json(field.value)),
-                cure=translated('Write "{key}": {whole}').format(
+                cure=translated('Use an object instead: "{key}": {whole}').format(
                     key=keys[-1], whole=as_json(whole) if whole else _object_example(field.value)
                 ),
                 spans=config_span(config, *keys),
-                fixes=fix_with_edits(translated("write the object"), partial(config.replacing, *keys, value=whole))
+                fixes=fix_with_edits(
+                    translated("replace the value by an object"), partial(config.replacing, *keys, value=whole)
+                )
                 if whole
                 else (),
             )

@@ -31,13 +31,13 @@ class DsConfigUnknownDtype(Hazard):
                     key=dotted(keys), value=as_json(field.value), known=", ".join(_SHORT_DTYPE_NAMES)
                 ),
                 cure=(
-                    translated('Write "{short}"').format(short=short)
+                    translated('Use "{short}" instead').format(short=short)
                     if short
-                    else translated("Write one of {known}").format(known=", ".join(_SHORT_DTYPE_NAMES))
+                    else translated("Use one of {known} instead").format(known=", ".join(_SHORT_DTYPE_NAMES))
                 ),
                 spans=config_span(config, *keys),
                 fixes=fix_with_edits(
-                    translated("write {short}").format(short=short), partial(config.replacing, *keys, value=short)
+                    translated("use {short} instead").format(short=short), partial(config.replacing, *keys, value=short)
                 )
                 if short
                 else (),

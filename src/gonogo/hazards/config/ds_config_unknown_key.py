@@ -39,7 +39,7 @@ class DsConfigUnknownKey(Hazard):
             and config.raw(*keys[:-1], intended_key).absent
             and place.source.writable
         ):
-            title = translated("write {meant}").format(meant=intended_key)
+            title = translated("rename the key to {meant}").format(meant=intended_key)
             fixes = (self.fix(title, place.edit(f'"{intended_key}"'), safe=False),)
         elif intended_key is None:
             fixes = fix_with_edits(translated("remove the key"), lambda: config.removing(*keys))
@@ -53,7 +53,9 @@ class DsConfigUnknownKey(Hazard):
             certainty=Certainty.CERTAIN if closed else Certainty.POSSIBLE if closed is None else Certainty.LIKELY,
             severity=Severity.ERROR if closed is not False else Severity.WARNING if suggestion else Severity.NOTE,
             cure=(
-                translated('Did you mean "{near}"?').format(near=suggestion) if suggestion else translated("Remove it")
+                translated('Did you mean "{near}"?').format(near=suggestion)
+                if suggestion
+                else translated("Remove the key")
             ),
             spans=config_span(config, *keys),
             confirm=(translated("Check which DeepSpeed version the run uses"),) if closed is None else (),

@@ -59,11 +59,11 @@ class DsConfigValueRefused(Hazard):
                 continue
             sure = closed and (not fraction or deepspeed_version_matches(run, ">=0.15"))
             yield self.finding(
-                translated('"{key}" is {value}, but DeepSpeed takes {wanted}: the run stops at the start.').format(
+                translated('"{key}" is {value}, but DeepSpeed requires {wanted}: the run stops at startup.').format(
                     key=dotted(keys), value=as_json(field.value), wanted=wanted
                 ),
                 certainty=Certainty.CERTAIN if sure else Certainty.POSSIBLE if closed is None else Certainty.LIKELY,
-                cure=translated("Write {wanted}").format(wanted=_as_integer_text(field, info) or wanted),
+                cure=translated("Set it to {wanted}").format(wanted=_as_integer_text(field, info) or wanted),
                 spans=config_span(config, *keys),
                 confirm=() if sure else (translated("Check which DeepSpeed version the run uses"),),
             )
@@ -90,13 +90,13 @@ def _expected_value_text(info: KeyInfo, value: Any) -> Text | None:
     limits = ", ".join(f"{_SIGN_BY_BOUND[name]} {limit:g}" for name, limit in info.bounds.items())
     if number is None or not _is_in_bounds(number, info):
         kind = _INTEGER_TEXT if info.type == "int" else _NUMBER
-        return translated("{kind} {limits}").format(kind=kind, limits=limits) if limits else kind
+        return Text("{kind} {limits}", " {limits} 的{kind}").format(kind=kind, limits=limits) if limits else kind
     return None
 
 
 def _one_of(values: tuple[Any, ...]) -> Text:
     listed = [as_json(one) for one in values]
-    return translated("one of {en}").format(en=", ".join(listed), zh="、".join(listed))
+    return translated("one of {values}").format(values=Text(", ".join(listed), "、".join(listed)))
 
 
 def _is_boolean(value: Any) -> bool:

@@ -81,7 +81,7 @@ class DsConfigValueStringType(Hazard):
                 self.texts["cause_in_config"],
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,
-                cure=translated('Write "stage": 3 without quotes'),
+                cure=translated('Write "stage": 3, without quotes'),
                 spans=stage.span(),
                 fixes=fix_with_edits(translated("Remove the quotes"), lambda: config.replacing(*_STAGE_KEYS, value=3)),
             )

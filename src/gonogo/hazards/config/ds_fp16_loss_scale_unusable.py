@@ -56,10 +56,10 @@ class DsFp16LossScaleUnusable(Hazard):
                 cause.format(value=value, skipped=int(value) - 16),
                 certainty=Certainty.CERTAIN if enabled else Certainty.LIKELY,
                 severity=severity,
-                cure=translated('Write "{key}": {good}').format(key=key, good=good),
+                cure=translated('Set "{key}" to {good}').format(key=key, good=good),
                 spans=config_span(config, "fp16", key),
                 fixes=fix_with_edits(
-                    translated("write {good}").format(good=good),
+                    translated("set the value to {good}").format(good=good),
                     partial(config.replacing, "fp16", key, value=good),
                     safe=False,
                 ),

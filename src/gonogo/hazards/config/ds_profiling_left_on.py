@@ -2,7 +2,7 @@ from functools import partial
 
 from gonogo.hazards.facts.deepspeed_settings import config_span, is_on
 from gonogo.hazards.facts.training_framework import fix_with_edits
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, translated
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text, translated
 
 
 class DsProfilingLeftOn(Hazard):
@@ -14,13 +14,15 @@ class DsProfilingLeftOn(Hazard):
         if not keys:
             return
         yield self.finding(
-            translated("These settings measure at every step, which costs time: {en}.").format(
-                en=", ".join(one[0] for one in keys), zh="、".join(one[0] for one in keys)
+            translated("These profiling settings slow down every step: {settings}.").format(
+                settings=Text(", ".join(one[0] for one in keys), "、".join(one[0] for one in keys))
             ),
             severity=Severity.NOTE,
-            cure=translated("Switch it off for the real run"),
+            cure=translated("Turn profiling off for the real run"),
             spans=tuple(config_span(config, *one) for one in keys),
             fixes=fix_with_edits(
-                translated("switch it off"), *(partial(config.replacing, *one, value=False) for one in keys), safe=False
+                translated("turn profiling off"),
+                *(partial(config.replacing, *one, value=False) for one in keys),
+                safe=False,
             ),
         )

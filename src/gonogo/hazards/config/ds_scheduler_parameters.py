@@ -50,7 +50,7 @@ class DsSchedulerParameters(Hazard):
             )
             yield self.finding(
                 translated("{name} needs total_num_steps, but it is not set.").format(name=name),
-                cure=translated('Write "total_num_steps" with the number of steps, or "auto" under transformers'),
+                cure=translated('Set "total_num_steps" to the number of steps, or to "auto" under transformers'),
                 spans=config_key_span(config, "scheduler", "params") or config_span(config, "scheduler", "type"),
                 fixes=filled_in if uses_accelerate(run) else (),
             )
@@ -76,8 +76,8 @@ class DsSchedulerParameters(Hazard):
                 translated("warmup_num_steps is {value}; {version} accepts only integers above 0.").format(
                     value=steps, version=describe_deepspeed_version(run)
                 ),
-                cure=translated("Write 1 for next to no warm-up")
+                cure=translated("Set warmup_num_steps to 1 for almost no warm-up")
                 if steps < 1
-                else translated("Write {steps}").format(steps=int(steps)),
+                else translated("Set warmup_num_steps to {steps}").format(steps=int(steps)),
                 spans=config_span(config, "scheduler", "params", "warmup_num_steps"),
             )

@@ -39,7 +39,9 @@ class DsSchedulerUnknown(Hazard):
             cure=(
                 translated('Install "deepspeed>=0.12.4"')
                 if late
-                else translated("Write {near}").format(near=near or ", ".join(_DEEPSPEED_SCHEDULERS)),
+                else translated("Use a scheduler that DeepSpeed has: {near}").format(
+                    near=near or ", ".join(_DEEPSPEED_SCHEDULERS)
+                ),
                 translated('Or remove "scheduler", and choose it with --lr_scheduler_type'),
             ),
             spans=config_span(config, "scheduler", "type"),

@@ -27,7 +27,7 @@ class StaleAccelerateDefaultConfig(Hazard):
                 certainty=Certainty.LIKELY,
                 cure=self.cures[::-1],
                 spans=(launch.place.span(), asked.span(deepspeed)),
-                confirm=translated("That file is meant for a different run"),
+                confirm=translated("accelerate's default config was written for a different run"),
             )
         elif kind is None and "num_processes" not in launch.launcher_options:
             yield self.finding(

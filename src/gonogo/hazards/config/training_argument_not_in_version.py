@@ -197,7 +197,9 @@ class TrainingArgumentNotInVersion(Hazard):
             spans=(span, version.span(translated("this version"))),
             fixes=fix,
             parameter=name,
-            confirm=() if is_certain else (translated("Nothing in between renames or discards the argument"),),
+            confirm=()
+            if is_certain
+            else (translated("No code renames or discards the argument before TrainingArguments gets it"),),
         )
 
 

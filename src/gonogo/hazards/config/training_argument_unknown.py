@@ -70,8 +70,8 @@ def _nearest_name_text(suggestion: str | None, prefix: str) -> Text:
 
 def _rename_cure(suggestion: str | None, prefix: str) -> Text:
     if suggestion is not None:
-        return translated("Write {name}").format(name=prefix + suggestion)
-    return _ADD_FIELD_CURE if prefix else translated("Remove it")
+        return translated("Use {name} instead").format(name=prefix + suggestion)
+    return _ADD_FIELD_CURE if prefix else translated("Remove the argument")
 
 
 def _certainty(run: Run, suggestion: str | None) -> Certainty:

@@ -33,7 +33,8 @@ class DataLoaderShuffleWithSampler(Hazard):
                 ),
                 spans=(*places, own.span(translated("decides the order")) if own is not None else None),
                 fixes=self.fix(
-                    translated("Drop what the sampler replaces"), *(edit for edit in edits if edit is not None)
+                    translated("Drop the arguments that the sampler replaces"),
+                    *(edit for edit in edits if edit is not None),
                 )
                 if len(edits) == 1 and edits[0] is not None
                 else None,

@@ -36,7 +36,7 @@ class DataSameOnEveryRank(Hazard):
                 self.texts["cause"],
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
-                cure=translated("Shard it: DataLoader(..., sampler=DistributedSampler(dataset)) without shuffle"),
+                cure=translated("Shard the data: DataLoader(..., sampler=DistributedSampler(dataset)) without shuffle"),
                 spans=(loader.place.span(), wrap.place.span(translated("trained by several processes"))),
             )
             return

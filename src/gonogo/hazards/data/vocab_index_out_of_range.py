@@ -41,7 +41,7 @@ _COMMON_SPECIAL_TOKENS = frozenset(
 )
 
 
-_GATHER_TITLE = translated("An index is outside what torch.gather or scatter takes from")
+_GATHER_TITLE = translated("An index is out of range for the tensor of torch.gather or scatter")
 
 
 class VocabIndexOutOfRange(Hazard):
@@ -89,7 +89,7 @@ class VocabIndexOutOfRange(Hazard):
         yield self.log_finding(
             evidence,
             self._cause(log),
-            title=translated("An index is outside what torch.gather or scatter takes from")
+            title=translated("An index is out of range for the tensor of torch.gather or scatter")
             if _is_gather(log)
             else None,
             certainty=certainty,

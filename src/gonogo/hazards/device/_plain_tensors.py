@@ -91,7 +91,7 @@ def plain_tensor_finding(hazard: Hazard, kept: PlainTensor) -> Finding:
             ),
         ),
         spans=(script.place(kept.statement).span(), script.place(kept.use).span(translated("used here"))),
-        fixes=hazard.fix(translated("Make it a buffer"), edit, safe=False) if edit else None,
+        fixes=hazard.fix(translated("Register the tensor as a buffer"), edit, safe=False) if edit else None,
     )
 
 

@@ -47,7 +47,9 @@ class DdpModuleOnCpu(Hazard):
                 self.texts["cause_in_script"].format(device=device, name=node.id),
                 cure=self.cures,
                 spans=(script.place(call.node).span(), made[0].place.span(translated("created here, on the CPU"))),
-                fixes=self.fix(translated("Move it before DDP"), edit) if edit is not None else None,
+                fixes=self.fix(translated("Move the model to the GPU before DDP wraps it"), edit)
+                if edit is not None
+                else None,
             )
 
     def in_log(self, log: FailureLog) -> Findings:

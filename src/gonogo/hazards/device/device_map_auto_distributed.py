@@ -129,7 +129,7 @@ class DeviceMapAutoDistributed(Hazard):
         return self.log_finding(
             evidence,
             self.texts["log_cause"].format(
-                devices=translated("{devices}").format(devices=abbreviate_devices(devices))
+                devices=Text(abbreviate_devices(devices), f" {abbreviate_devices(devices)}")
                 if devices
                 else translated("several GPUs")
             ),

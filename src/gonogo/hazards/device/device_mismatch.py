@@ -47,8 +47,8 @@ _OWNER_CURES: dict[Owner, tuple[Text, ...]] = {
     ),
     Owner.SUBMODULE: (
         translated(
-            "Leave the part out where it is not trained, or upgrade the package that defines it; ZeRO-2 builds it "
-            "without zero.Init"
+            "Do not build the part if it is not trained, or upgrade the package that defines it; ZeRO-2 "
+            "builds it without zero.Init"
         ),
     ),
     Owner.ROTARY: (

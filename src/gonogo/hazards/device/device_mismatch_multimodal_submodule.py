@@ -108,7 +108,7 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
             )
 
     def _cures(self, submodule: str) -> tuple[Text, ...]:
-        zero2 = translated("Or stay with ZeRO-2, which builds the model without zero.Init")
+        zero2 = translated("Or use ZeRO-2, which builds the model without zero.Init")
         if SPEECH_OUTPUT_PATTERN.search(submodule):
             return (
                 self.texts["untrained_part_cure"],

@@ -66,12 +66,12 @@ class GpuFaultReported(Hazard):
             if what is not None:
                 yield self.log_finding(
                     found,
-                    translated("Xid {number}: {what}. Usually the program's fault, not the GPU's.").format(
+                    translated("Xid {number}: {what}. This is usually the program's fault, not the GPU's.").format(
                         number=found.match.group("number"), what=what
                     ),
                     cure=translated("Look for the error of the rank that ran there; if there is none, test the GPU"),
                     certainty=Certainty.POSSIBLE,
-                    confirm=translated("It recurs on another GPU: then the program is the cause"),
+                    confirm=translated("The same fault on another GPU shows that the program is the cause"),
                 )
                 return
         if counted is not None:

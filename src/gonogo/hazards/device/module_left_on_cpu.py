@@ -24,7 +24,7 @@ class ModuleLeftOnCpu(Hazard):
             severity=Severity.WARNING,
             cure=(
                 self.texts["cure_in_rehearsal"].format(module=first.left_on_cpu[0].name.rpartition(".")[0] or "…"),
-                translated("Leave the part out if no batch uses it"),
+                translated("Do not build the module if no batch uses it"),
             ),
             ranks=tuple(rank.rank for rank in left),
             module=first.left_on_cpu[0].name.rpartition(".")[0] or None,
@@ -54,7 +54,7 @@ class ModuleLeftOnCpu(Hazard):
                     self.texts["cure_in_guarded_run"].format(
                         module=(names[0].rpartition(".")[0] if names else "") or "…"
                     ),
-                    translated("Leave the part out if no batch uses it"),
+                    translated("Do not build the module if no batch uses it"),
                 ),
                 spans=rank_file_span(rank),
                 ranks=tuple(

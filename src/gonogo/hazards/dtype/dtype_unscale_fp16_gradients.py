@@ -36,7 +36,7 @@ class DtypeUnscaleFp16Gradients(Hazard):
                     fp16.span(translated("fp16 mixed precision")),
                     trainer.script.place(trainer.node.func).span(translated("trained here")),
                 ),
-                fixes=self.fix(translated("Load in fp32: twice the memory for the weights"), edit, safe=False)
+                fixes=self.fix(translated("Load in fp32, which doubles the memory for the weights"), edit, safe=False)
                 if edit is not None and script.imports("torch")
                 else None,
             )

@@ -81,9 +81,11 @@ class LossNotFinite(Hazard):
                 )
                 if first_nonfinite.elements
                 else "",
-                inputs=translated(" Its input was finite: the problem arose there.")
+                inputs=translated(" Its input was finite, so the problem arose in that module.")
                 if first_nonfinite.inputs_finite
-                else translated(" Its input was not finite either: look at the batch, or at the weights before it.")
+                else translated(
+                    " Its input was not finite either: look at the batch, or at the weights before that module."
+                )
                 if first_nonfinite.inputs_finite is False
                 else "",
             ),

@@ -28,9 +28,9 @@ class Numpy2WithOlderTorch(UnfitVersions):
         yield self.finding(
             self.texts["cause_in_environment"].format(torch=torch.version, specifier=f"numpy{numpy.specifier}"),
             certainty=Certainty.LIKELY,
-            cure=translated("Write numpy<2 in the requirements list"),
+            cure=translated("Add numpy<2 to the requirements"),
             spans=(numpy.place.span(), torch.place.span()),
-            fixes=self.fix(translated("Limit numpy"), edit, safe=False)
+            fixes=self.fix(translated("Require numpy<2"), edit, safe=False)
             if (edit := numpy.replacing("<2")) is not None
             else (),
             confirm=translated("pip install reports numpy-2"),
@@ -51,7 +51,7 @@ class Numpy2WithOlderTorch(UnfitVersions):
         yield self.finding(
             self.texts["brought_by_another_cause"].format(torch=torch.version, names=few(others)),
             certainty=Certainty.LIKELY,
-            cure=translated("Write numpy<2 in the requirements list"),
+            cure=translated("Add numpy<2 to the requirements"),
             spans=(torch.place.span(),),
             confirm=translated("pip install reports numpy-2"),
         )

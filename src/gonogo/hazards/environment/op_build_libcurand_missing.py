@@ -61,7 +61,10 @@ class OpBuildLibcurandMissing(Hazard):
                 self.texts["unknown_reason_cause"],
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE,
-                confirm=(FIND_BUILD_ERROR_CURE, translated('The build error then says "cannot find -lcurand".')),
+                confirm=(
+                    FIND_BUILD_ERROR_CURE,
+                    translated('If this is the cause, the build error says "cannot find -lcurand".'),
+                ),
             )
 
 

@@ -37,5 +37,8 @@ class OpBuildNinjaMissing(Hazard):
                 cure=self.cures,
                 certainty=Certainty.POSSIBLE,
                 severity=Severity.WARNING,  # the rarest of the causes: listed after the others
-                confirm=(FIND_BUILD_ERROR_CURE, translated('The build error then says "Ninja is required".')),
+                confirm=(
+                    FIND_BUILD_ERROR_CURE,
+                    translated('If this is the cause, the build error says "Ninja is required".'),
+                ),
             )

@@ -78,7 +78,7 @@ class OpBuildNvccArchUnsupported(Hazard):
                 certainty=Certainty.LIKELY if old else Certainty.POSSIBLE,
                 confirm=(
                     FIND_BUILD_ERROR_CURE,
-                    translated('The build error then says "Unsupported gpu architecture".'),
+                    translated('If this is the cause, the build error says "Unsupported gpu architecture".'),
                 ),
             )
 

@@ -47,5 +47,8 @@ class OpBuildPythonHMissing(Hazard):
                 self.texts["cause_in_log"],
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE,
-                confirm=(FIND_BUILD_ERROR_CURE, translated('The build error then mentions "Python.h".')),
+                confirm=(
+                    FIND_BUILD_ERROR_CURE,
+                    translated('If this is the cause, the build error mentions "Python.h".'),
+                ),
             )

@@ -252,7 +252,7 @@ class PythonPackageVersionMismatch(Hazard):
         own = misfit.at.package if misfit.at is not None else ""
         if misfit.asks and misfit.asks not in (misfit.lacks, "torch"):
             return (
-                translated("{asks} {does}, and {subject} does not fit it.").format(
+                translated("{asks} {does}, which does not match this version of {subject}.").format(
                     asks=f"{misfit.asks} {misfit.asks_version}".strip(), does=_use_of(misfit, name), subject=subject
                 ),
                 (
@@ -270,15 +270,15 @@ class PythonPackageVersionMismatch(Hazard):
         lacks = f"{misfit.lacks} {misfit.lacks_version}".strip()
         if own == misfit.lacks:
             return (
-                translated("{lacks} itself {does}: its parts do not fit each other.").format(
+                translated("{lacks} itself {does}: its files come from different releases.").format(
                     lacks=lacks, does=_use_of(misfit, name)
                 ),
                 (self.texts["other_release_cure"].format(package=misfit.lacks, subject=subject),),
             )
         return (
-            translated("{lacks} does not fit the code that {does}: that code is from another release.").format(
-                lacks=lacks, does=_use_of(misfit, name)
-            ),
+            translated(
+                "{lacks} does not match the code that {does}: that code was written for another release."
+            ).format(lacks=lacks, does=_use_of(misfit, name)),
             (self.texts["matching_release_cure"].format(lacks=misfit.lacks, name=name or misfit.subject),),
         )
 

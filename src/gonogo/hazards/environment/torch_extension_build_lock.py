@@ -22,7 +22,7 @@ class TorchExtensionBuildLock(Hazard):
             severity=Severity.ERROR if built else Severity.WARNING,
             cure=self.cures,
             spans=tuple(one.span for one in built),
-            confirm=translated("No process is compiling"),
+            confirm=translated("No process is compiling the extension"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:

@@ -27,7 +27,7 @@ class TransformersVersionModelTypeUnknown(Hazard):
         if known is None:
             return
         if not known.oldest and environment.within("transformers", f"<{known.first}"):
-            since, wanted = translated("supports from {first} on"), f">={known.first}"
+            since, wanted = translated("has supported only since {first}"), f">={known.first}"
         elif known.removed is not None and environment.within("transformers", f">={known.removed}"):
             since = translated("dropped in {removed}")
             wanted = f">={known.first},<{known.removed}"

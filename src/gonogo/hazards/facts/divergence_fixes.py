@@ -27,7 +27,7 @@ _PAD_TO_LONGEST = translated(
     "Let all ranks read as many batches as the longest loader has: the shorter ones start over"
 )
 _ITERATE_SORTED = translated("Iterate over the entries in sorted order, the same on every rank")
-_BATCH_SEND_RECV = translated("Send and receive at once: batch_isend_irecv")
+_BATCH_SEND_RECV = translated("Send and receive together, with batch_isend_irecv")
 _CREATE_ALL_GROUPS = translated("Create all groups on every rank: new_subgroups_by_enumeration")
 
 

@@ -30,7 +30,7 @@ _RESTARTING_ARGUMENTS = ("overwrite_output_dir",)
 """Arguments with which a script does not look for the last checkpoint."""
 _RESUME_MODES = ("trainer.resume_mode", "resume_mode")
 """verl's, whose default is ``auto``."""
-_LEAVE_OUT = translated("Leave {name} out: with it, a resume has no {state}")
+_LEAVE_OUT = translated("Remove {name}: with it, a resumed run has no {state}")
 _STATES = {
     OPTIMIZER: translated("optimizer state"),
     SCHEDULER: translated("scheduler state"),
@@ -38,7 +38,7 @@ _STATES = {
 }
 _PASS_CHECKPOINT = translated("Pass on the checkpoint to resume from: {name}={value}")
 _GATHER_WEIGHTS = translated("Gather the weights for the save: stage3_gather_16bit_weights_on_model_save=true")
-_KEEP_MODULES = translated("Have the adapter save them: modules_to_save={names}")
+_KEEP_MODULES = translated("Have the adapter save these modules: modules_to_save={names}")
 
 
 def restoring_fixes(hazard: Hazard, state: str, run: Run) -> Iterator[Fix]:

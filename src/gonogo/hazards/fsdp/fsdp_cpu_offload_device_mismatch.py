@@ -64,7 +64,9 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
                         translated("Or leave cpu_offload out"),
                     ),
                     spans=(script.place(move).span(), wrap.place.span(translated("wrapped with offload here"))),
-                    fixes=self.fix(translated("Leave it where FSDP keeps it"), edit) if edit is not None else None,
+                    fixes=self.fix(translated("Leave the parameters where FSDP keeps them"), edit)
+                    if edit is not None
+                    else None,
                 )
 
     def in_log(self, log: FailureLog) -> Findings:

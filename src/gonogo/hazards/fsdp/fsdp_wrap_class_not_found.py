@@ -54,7 +54,7 @@ class FsdpWrapClassNotFound(Hazard):
             ),
             cure=translated("Set fsdp_transformer_layer_cls_to_wrap to {own}").format(own=owns[0]),
             spans=given.span(),
-            fixes=self.fix(translated("Name the model's own layer"), edit) if edit is not None else None,
+            fixes=self.fix(translated("Use the model's own layer class"), edit) if edit is not None else None,
         )
 
     def in_log(self, log: FailureLog) -> Findings:

@@ -59,7 +59,7 @@ class LaunchAllocatorOptionUnknown(Hazard):
                 else:
                     continue
                 if right:
-                    cure = translated("Write {right}").format(right=right)
+                    cure = translated("Write {right} instead").format(right=right)
                 word = _place_of(field, part)
                 yield self.finding(
                     translated("{variable}={value}: {what}; the first CUDA call raises an error.").format(
@@ -71,7 +71,9 @@ class LaunchAllocatorOptionUnknown(Hazard):
                         word.span() if word is not None else field.span(),
                         run.environment.field("torch").span() if since else None,
                     ),
-                    fixes=self.fix(translated("write {right}").format(right=right), word.edit(right), safe=False)
+                    fixes=self.fix(
+                        translated("write {right} instead").format(right=right), word.edit(right), safe=False
+                    )
                     if right and word is not None
                     else None,
                 )

@@ -40,7 +40,7 @@ class LaunchBrokenContinuation(Hazard):
             return
         first = breaks[0]
         edits = list(_merge_edits(edit for one in breaks for edit in one.edits))
-        cut_off = translated("cut off: runs as the command `{word}`")
+        cut_off = translated("this line is cut off, and the shell runs it as the command `{word}`")
         yield self.finding(
             self.texts["cause"].format(
                 line=first.place.line,

@@ -32,14 +32,14 @@ class LaunchDeprecatedVariable(Hazard):
                 ),
                 severity=Severity.NOTE,
                 cure=(
-                    translated("Write {new}").format(new=new)
+                    translated("Set {new} instead").format(new=new)
                     if name in _SAME_MEANING
                     else translated("Set {new} to the folder for the caches (models are in its hub subfolder)").format(
                         new=new
                     )
                 ),
                 spans=field.span(),
-                fixes=self.fix(translated("write {name}").format(name=new), word.edit(new))
+                fixes=self.fix(translated("rename it to {name}").format(name=new), word.edit(new))
                 if known and name in _SAME_MEANING and word is not None
                 else None,
             )

@@ -35,12 +35,12 @@ class LaunchMisspeltShellVariable(Hazard):
                 yield self.finding(
                     self.texts["cause"].format(name=name, meant=meant, path=source.path, line=source.line_of(at)),
                     certainty=_certainty(line.code[: match.start()]),
-                    cure=translated("Write ${meant}").format(meant=meant),
+                    cure=translated("Use ${meant} instead").format(meant=meant),
                     spans=(
                         word.span(translated("set nowhere")),
                         source.place(at, at + len(meant)).span(translated("set here")),
                     ),
-                    fixes=self.fix(translated("write ${name}").format(name=meant), word.edit(meant), safe=False),
+                    fixes=self.fix(translated("use ${name} instead").format(name=meant), word.edit(meant), safe=False),
                 )
             if not line.continues and line.end >= launch.place.end:
                 return

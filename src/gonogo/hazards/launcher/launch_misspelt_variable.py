@@ -70,9 +70,11 @@ class LaunchMisspeltVariable(Hazard):
             yield self.finding(
                 self.texts["cause"].format(name=name, value=field.get("…"), meant=meant),
                 severity=Severity.WARNING,
-                cure=translated("Write {meant}").format(meant=meant),
+                cure=translated("Correct the name to {meant}").format(meant=meant),
                 spans=field.span(translated("no program reads this name")),
-                fixes=self.fix(translated("write {name}").format(name=meant), word.edit(meant), safe=False)
+                fixes=self.fix(
+                    translated("correct the name to {name}").format(name=meant), word.edit(meant), safe=False
+                )
                 if word is not None and not launch.variable(meant).known
                 else None,
             )

@@ -40,7 +40,9 @@ class LaunchOptionGivenTwice(Hazard):
                     name=name, count=len(values), earlier=", ".join(values[:-1]), last=values[-1]
                 ),
                 severity=Severity.WARNING,
-                cure=translated("Keep one: {all}").format(all=Text(" or ".join(given), " 或 ".join(given))),
+                cure=translated("Keep only one of them: {all}").format(
+                    all=Text(" or ".join(given), " 或 ".join(given))
+                ),
                 spans=(fields[0].span(translated("has no effect")), fields[-1].span(translated("takes effect"))),
             )
 

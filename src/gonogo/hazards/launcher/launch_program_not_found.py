@@ -32,7 +32,7 @@ class LaunchProgramNotFound(Hazard):
             ),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
             cure=(
-                translated("Write {near}").format(near=near)
+                translated("Correct the path to {near}").format(near=near)
                 if near
                 else translated("Correct the path; it is relative to the folder that the script runs in")
             ),

@@ -34,7 +34,7 @@ class LaunchSlurmTasksMultiply(Hazard):
             cure=self.cures,
             spans=(
                 field.span(Text(f"{tasks} tasks per node", f"每个节点 {tasks} 个 task")),
-                place.span(translated("and these for each task")) if place else None,
+                place.span(translated("and each task starts this many processes")) if place else None,
                 launch.place.span(),
             ),
         )

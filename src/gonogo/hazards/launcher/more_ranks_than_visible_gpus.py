@@ -66,7 +66,7 @@ class MoreRanksThanVisibleGpus(Hazard):
         yield self.finding(
             self.texts["cause_in_launch"].format(launcher=launch.launcher, processes=processes, gpus=gpus, has=has),
             certainty=Certainty.LIKELY if field.reason is not None else Certainty.CERTAIN,
-            cure=translated("Start {gpus} processes per node{option}, or give it {processes} GPUs").format(
+            cure=translated("Start {gpus} processes per node{option}, or give the run {processes} GPUs").format(
                 gpus=gpus,
                 processes=processes,
                 option=Text(f" (--{counted} {gpus})", f"（--{counted} {gpus}）")

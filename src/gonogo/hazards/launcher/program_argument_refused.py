@@ -92,7 +92,7 @@ class ProgramArgumentRefused(Hazard):
             near = nearest(word, parser.option_strings, cutoff=0.8)
             says = translated("The program's parser has no option {word}.").format(word=word)
             if near is not None:
-                return says, translated("Write {name}").format(name=near), None
+                return says, translated("Use {name} instead").format(name=near), None
             return says, self.texts["remove"], None
         declarations = parser.declaring(word)
         if len(declarations) != 1 or not parser.single:
@@ -138,10 +138,10 @@ def _refused_value(word: str, value: str, declared: DeclaredOption) -> tuple[Tex
         try:
             _NUMBERS[name](value)
         except ValueError:
-            says = translated("{word} is read as {type}, which {value} is not.").format(
+            says = translated("{word} is parsed as {type}, but {value} is no valid {type}.").format(
                 word=word, type=name, value=value
             )
-            return says, translated("Write a number that {type} can read").format(type=name), declared
+            return says, translated("Give a number that {type}(...) accepts").format(type=name), declared
     choices = call.keyword("choices") if call.has("choices") else None
     if choices is None or not choices.known or name not in (None, "str", "int"):
         return None
@@ -150,8 +150,8 @@ def _refused_value(word: str, value: str, declared: DeclaredOption) -> tuple[Tex
     if value in {str(one) for one in choices.value}:
         return None
     listed = ", ".join(str(one) for one in choices.value)
-    says = translated("{word} is {value}, which is none of its choices.").format(word=word, value=value)
-    return says, translated("Write one of {choices}").format(choices=listed), declared
+    says = translated("{word} is {value}, which is not among its choices.").format(word=word, value=value)
+    return says, translated("Use one of {choices}").format(choices=listed), declared
 
 
 def _written(option: Option) -> str | None:

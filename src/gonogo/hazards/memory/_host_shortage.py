@@ -15,8 +15,10 @@ def certainty(node: NodeHostMemory, limit: int) -> Certainty:
 
 def estimate_basis(node: NodeHostMemory) -> Text:
     if not node.estimated:
-        return translated("All of them were run.")
-    return translated("{run} of them {were} run; the other {rest} are assumed to hold {each} each.").format(
+        return translated("All ranks of the node were rehearsed.")
+    return translated(
+        "{run} of the node's ranks {were} rehearsed; the other {rest} are assumed to hold {each} each."
+    ).format(
         run=len(node.run),
         were="was" if len(node.run) == 1 else "were",
         rest=node.ranks - len(node.run),

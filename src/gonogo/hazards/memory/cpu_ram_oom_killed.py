@@ -183,7 +183,7 @@ class CpuRamOomKilled(Hazard):
         offloads = log.setup.offloads("optimizer") or log.setup.offloads("param")
         yield self.log_finding(
             evidence,
-            translated("{what}{offload}{loading}").format(
+            Text("{what}{offload}{loading}", "{what}{offload}{loading}").format(
                 what=self.texts["host_memory_exhausted"]
                 if said
                 else self.texts["terminated_in_pod"]

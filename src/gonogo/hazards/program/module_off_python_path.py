@@ -38,7 +38,9 @@ def _folder_text(folder: str) -> Text:
 
 
 def _cures(launch: Launch, off_path: ImportOutsideSysPath, value: str) -> tuple[Text, ...]:
-    first = translated("Start it with PYTHONPATH={value} (there is nothing to install)").format(value=quoted(value))
+    first = translated("Start the program with PYTHONPATH={value} (there is nothing to install)").format(
+        value=quoted(value)
+    )
     program = launch.program.string
     if (
         off_path.folder != os.path.realpath(launch.cwd)

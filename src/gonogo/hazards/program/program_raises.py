@@ -105,7 +105,7 @@ class ProgramRaises(Hazard):
         users = error.last_user_frame
         yield self.log_finding(
             error,
-            translated("{message}{users}").format(
+            Text("{message}{users}", "异常：{message}{users}").format(
                 message=_message_line(error),
                 users=Text(
                     f" (your code: {users.path}:{users.line} in {users.function or '?'})",

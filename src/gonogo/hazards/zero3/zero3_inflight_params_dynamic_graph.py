@@ -36,7 +36,7 @@ class Zero3InflightParamsDynamicGraph(Hazard):
                 ),
                 spans=(
                     script.place(node).span(),
-                    script.place(chance).span(translated("decided at random")),
+                    script.place(chance).span(translated("chance decides whether this runs")),
                     stage_span(run),
                 ),
             )

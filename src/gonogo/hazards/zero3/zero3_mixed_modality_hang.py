@@ -73,7 +73,7 @@ class Zero3MixedModalityHang(Hazard):
                 cure=self.cures,
                 spans=(
                     script.place(node).span(),
-                    script.place(test).span(translated("decided by the batch")),
+                    script.place(test).span(translated("the batch decides whether this runs")),
                     stage_span(run),
                 ),
                 confirm=translated("Some batches have no images (audio, video)"),

@@ -41,7 +41,9 @@ class ZeroClipGradNormOfTorch(Hazard):
                 cure=self._cure(clipping, limit),
                 spans=(
                     call.place.span(),
-                    clipping.span(translated("this does the clipping")) if clipping.number else stage_span(run),
+                    clipping.span(translated("this setting clips the gradients"))
+                    if clipping.number
+                    else stage_span(run),
                 ),
                 fixes=self._fixes(script, run, call, limit),
             )

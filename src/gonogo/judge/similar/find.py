@@ -8,8 +8,9 @@ from functools import cache
 
 from gonogo.evidence.library import is_library
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.finding import Text, translated
+from gonogo.finding import Text
 from gonogo.finding.log_answer import SimilarThread
+from gonogo.finding.text import join_texts
 from gonogo.hazards.index import hazard_of
 from gonogo.judge.similar.cases import case_index
 from gonogo.judge.similar.features import Features, features_of, traceback_features
@@ -97,6 +98,6 @@ def _to_similar_thread(thread: IssueThread, similarity: float) -> SimilarThread:
     if hazard is not None and settled is None:
         settled = hazard.title
     elif hazard is not None and settled is not None and not thread.title:
-        settled = translated("{title}: {shows}").format(title=hazard.title, shows=settled)
+        settled = join_texts((hazard.title, settled), ": ", "：")
     name = hazard.name if hazard is not None else ""
     return SimilarThread(thread.address, thread.title, settled, name, round(similarity, 2))
