@@ -15,7 +15,7 @@ import msgspec
 
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
-from gonogo.hazards.build_cache import fingerprint, kept
+from gonogo.hazards.build_cache import fingerprint, load_or_build
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.loader import load_hazard
 from gonogo.hazards.page import HazardPage, read_page, read_shared
@@ -63,7 +63,7 @@ def pack() -> Pack:
     try:
         data = SHIPPED.read_bytes()
     except FileNotFoundError:
-        data = kept("pages", fingerprint(*_SOURCE_FOLDERS), lambda: msgspec.msgpack.encode(make()))
+        data = load_or_build("pages", fingerprint(*_SOURCE_FOLDERS), lambda: msgspec.msgpack.encode(make()))
     return msgspec.msgpack.decode(data, type=Pack)
 
 

@@ -89,7 +89,7 @@ class NoGradCheckpointingInputs(Hazard):
         warned = log.has(_NO_INPUT_GRAD_WARNING)
         without_error = evidence is None and not log.errors
         if without_error:
-            evidence = _unresolved_warning(log)
+            evidence = _warning_without_later_step(log)
         if evidence is None or any(_NO_TRAINABLE_PARAMETERS_PATTERN.search(line.text) for line in log.lines):
             return
         setup = log.setup
@@ -109,8 +109,8 @@ class NoGradCheckpointingInputs(Hazard):
         )
 
 
-def _unresolved_warning(log: FailureLog) -> LogLine | None:
-    """torch's warning with no training step after it, if the log shows no error."""
+def _warning_without_later_step(log: FailureLog) -> LogLine | None:
+    """torch's warning about inputs without gradients, if the log shows no error and no training step after it."""
     warning = next((line for line in log.lines if _NO_INPUT_GRAD_WARNING in line.text), None)
     stepped = warning is not None and any(
         _LOGGED_LOSS_PATTERN.search(line.text) for line in log.lines_after(warning, 200)

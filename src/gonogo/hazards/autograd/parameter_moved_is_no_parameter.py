@@ -5,6 +5,8 @@ from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, translated
 
 
 class ParameterMovedIsNoParameter(Hazard):
+    """``nn.Parameter(…).cuda()`` is a plain tensor: the module doesn't register it, and nothing trains it."""
+
     def in_script(self, script: Script, run: Run) -> Findings:
         """``self.x = nn.Parameter(…).cuda()`` in a module."""
         if b"Parameter(" not in script.source.data:

@@ -37,7 +37,7 @@ class CheckpointZeroToFp32OutputDir(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The name of a weights file used as a folder that doesn't exist, or that is one."""
+        """An error about an output folder that has the name of a weights file, and doesn't exist or is a file."""
         by_script = log.passes("zero_to_fp32", "convert_zero_checkpoint") or log.find(_SCRIPT_NAME_PATTERN) is not None
         by_script = by_script or log.setup.mentions(_SCRIPT_NAME_PATTERN.text)
         release = log.setup.release("deepspeed")

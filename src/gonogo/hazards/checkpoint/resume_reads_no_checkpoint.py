@@ -20,5 +20,5 @@ class ResumeReadsNoCheckpoint(Hazard):
         )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
-        """What keeps the program from looking for the checkpoint, or from being told of it."""
+        """Remove what keeps the program from looking for the checkpoint, or pass it the checkpoint's path."""
         yield from reading_fixes(self, run)

@@ -18,6 +18,8 @@ _MEANINGS = {
 
 
 class FailureElsewhere(Hazard):
+    """The log has only consequences of a failure: its cause is in the log of the rank that ended first."""
+
     log_words = (
         *STALL_WORDS,
         "Root Cause",

@@ -10,7 +10,7 @@ _OTHER_REASON = Pattern(r"invalid argument|Permission denied|No such file|Operat
 
 class NcclShmNoSpace(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """docker run without --shm-size and --ipc=host, with several ranks and no data loader workers to blame."""
+        """docker run without --shm-size and --ipc=host, with several ranks and without data loader workers."""
         small = small_shared_memory(launch)
         count = whole_number(launch.processes_per_node)
         if (

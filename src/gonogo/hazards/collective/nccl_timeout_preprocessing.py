@@ -64,7 +64,9 @@ class NcclTimeoutPreprocessing(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A timeout before training, with a progress bar or frames of data preparation, or an early barrier."""
         stall = find_stall(log)
-        evidence, bar, certainty = _truncated_while_preparing(log) if stall is None else _timeout_evidence(log, stall)
+        evidence, bar, certainty = (
+            _find_cut_while_preparing(log) if stall is None else _find_timeout_evidence(log, stall)
+        )
         if evidence is None:
             return
         yield self.log_finding(
@@ -77,7 +79,9 @@ class NcclTimeoutPreprocessing(Hazard):
         )
 
 
-def _timeout_evidence(log: FailureLog, stall: Stall) -> tuple[LineMatch | LogLine | None, LogLine | None, Certainty]:
+def _find_timeout_evidence(
+    log: FailureLog, stall: Stall
+) -> tuple[LineMatch | LogLine | None, LogLine | None, Certainty]:
     """The timeout, the progress bar of the preparation, and the certainty."""
     activity = last_activity(log, stall.line)
     bar = activity if activity is not None and is_data_preparation(activity) else None
@@ -92,7 +96,7 @@ def _timeout_evidence(log: FailureLog, stall: Stall) -> tuple[LineMatch | LogLin
     return None, None, Certainty.POSSIBLE
 
 
-def _truncated_while_preparing(log: FailureLog) -> tuple[LineMatch | None, None, Certainty]:
+def _find_cut_while_preparing(log: FailureLog) -> tuple[LineMatch | None, None, Certainty]:
     """A truncated traceback after a progress bar of data preparation that ran as long as a default timeout."""
     if not log.cut or log.errors or outside_training(log):
         return None, None, Certainty.POSSIBLE

@@ -49,7 +49,7 @@ class NcclTooOldForBlackwell(LoggedHazard):
         )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """Several such GPUs, several processes, and too old an NCCL."""
+        """Several Blackwell GPUs, several processes, and an NCCL that is too old for them."""
         cards = [gpu.name for gpu in environment.gpus if _BLACKWELL.search(gpu.name)]
         if len(cards) < 2 or run.launch is None or run.world_size == 1:
             return

@@ -30,8 +30,8 @@ class RankLateAtCollective(Hazard):
     log_words = (*STALL_WORDS, "MainThread", "launched up to operation", "aving", "aiting for", "pload")
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A rank that the others wait for by recorder dumps or stacks, or what it was doing before a timeout."""
-        yield from self._findings_in_dumps(log)
+        """A rank that the others wait for, according to dumps or stacks, or what it was doing before a timeout."""
+        yield from self._dump_findings(log)
         yield from self._fewer_collectives_findings(log)
         stall = find_stall(log)
         if stall is None or not stall.time_outs or stall.another_failure or stall.diverged:
@@ -48,25 +48,25 @@ class RankLateAtCollective(Hazard):
                 confirm=translated("py-spy dump --pid of rank 0 while the others wait shows it doing that work"),
             )
 
-    def _findings_in_dumps(self, log: FailureLog) -> Findings:
+    def _dump_findings(self, log: FailureLog) -> Findings:
         stacks = {stack.rank: stack for stack in parse_py_spy_stacks(log.lines)}
         held = find_mismatch(log.dumps)
         spans: tuple[Span, ...] = ()
         if held is not None and held.kind == "missing":
-            late, cause, spans = held.others, recorded.describe_mismatch(held), (recorded.span(held),)
+            late, cause, spans = held.others, recorded.describe_mismatch(held), (recorded.span_in_waiting_dump(held),)
         elif held is None and 0 < len(late := tuple(_ranks_outside_collectives(stacks))) < len(stacks):
             waiting = sorted(set(stacks) - set(late))
             cause = translated("{ranks} wait{s} in a collective{at}.").format(
                 ranks=capitalize_text(ranks_text(waiting)),
                 s="s" if len(waiting) == 1 else "",
-                at=recorded.at(stacks[waiting[0]].frames),
+                at=recorded.describe_location(stacks[waiting[0]].frames),
             )
         else:
             return
         stack = stacks.get(late[0])
         if stack is not None:
             place = translated(" {rank} remains{at}.").format(
-                rank=capitalize_text(ranks_text(late[:1])), at=recorded.at(stack.frames)
+                rank=capitalize_text(ranks_text(late[:1])), at=recorded.describe_location(stack.frames)
             )
             cause = join_texts((cause, place), "", "")
             spans = (span_of(stack.at), *spans)
@@ -82,7 +82,7 @@ class RankLateAtCollective(Hazard):
         )
 
     def _fewer_collectives_findings(self, log: FailureLog) -> Findings:
-        counted = behind(log)
+        counted = find_lagging_ranks(log)
         if counted is None:
             return
         found, ranks, lacking = counted
@@ -128,7 +128,7 @@ class RankLateAtCollective(Hazard):
                 *((known.cure,) if known and known.cure else ()),
                 self.texts["timeout_cure"],
             ),
-            spans=_spans(still, at),
+            spans=_late_and_waiting_spans(still, at),
             ranks=still.late,
             module=seen.module if seen is not None else None,
             confirm=()
@@ -183,7 +183,7 @@ def _describe_duration(hang: Hang) -> Text:
     )
 
 
-def _spans(hang: Hang, own_call_frame: Frame | None) -> tuple[Span, ...]:
+def _late_and_waiting_spans(hang: Hang, own_call_frame: Frame | None) -> tuple[Span, ...]:
     held = translated("{ranks} {be} here").format(
         ranks=ranks_text(hang.late), be="is" if len(hang.late) == 1 else "are"
     )
@@ -195,7 +195,7 @@ def _spans(hang: Hang, own_call_frame: Frame | None) -> tuple[Span, ...]:
     )
 
 
-def behind(log: FailureLog) -> tuple[LineMatch, tuple[int, ...], int] | None:
+def find_lagging_ranks(log: FailureLog) -> tuple[LineMatch, tuple[int, ...], int] | None:
     """The line with the lowest count, its ranks (empty if none are listed), and by how many operations it lags."""
     counts = [(int(found.match.group(3)), found) for found in log.find_all(_OPERATION_COUNT_PATTERN)]
     if len({count for count, _ in counts}) < 2:

@@ -4,7 +4,7 @@ from gonogo.evidence.guarded.whereabouts import innermost_user_frame
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.finding.ranks import capitalize_text, ranks_text
 from gonogo.finding.text import join_texts
-from gonogo.hazards.collective._store_barrier import store_barriers_in_log
+from gonogo.hazards.collective._store_barrier import store_barrier_messages
 from gonogo.hazards.log_rule import match_of
 from gonogo.hazards.rule import Certainty, Finding, Findings, GuardedRun, Hazard, Severity, translated
 
@@ -12,7 +12,7 @@ from gonogo.hazards.rule import Certainty, Finding, Findings, GuardedRun, Hazard
 class RankNeverJoined(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A store barrier that timed out before all processes had joined."""
-        short = next((one for one in store_barriers_in_log(log) if one.timed_out and one.joined < one.world), None)
+        short = next((one for one in store_barrier_messages(log) if one.timed_out and one.joined < one.world), None)
         if short is not None:
             yield self._missing_processes_finding(short.evidence, short.joined, short.world, Certainty.LIKELY)
         elif (
@@ -24,6 +24,7 @@ class RankNeverJoined(Hazard):
     def _missing_processes_finding(
         self, evidence: LoggedError | LineMatch, joined_count: int, world: int, certainty: Certainty
     ) -> Finding:
+        """A finding about processes that had not joined the process group when the store barrier timed out."""
         return self.log_finding(
             evidence,
             translated("{joined} of {world} processes joined the rendezvous before the timeout.").format(

@@ -18,6 +18,8 @@ _TRANSPORT_CURES = (
 
 
 class StepStandsStill(Hazard):
+    """A step makes no progress, though no rank waits for another one that is late."""
+
     def in_guarded_run(self, run: GuardedRun) -> Findings:
         """A hang in which no rank waits for another."""
         still = find_hang(run)

@@ -18,7 +18,7 @@ Keys = tuple[str, ...]
 
 class AccelerateConfigKeysWithDeepspeedConfig(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """The refused keys of the YAML, all in one finding."""
+        """One finding for all keys of accelerate's YAML that it refuses beside a DeepSpeed JSON."""
         yaml = run.accelerate
         if yaml is None or not yaml.deepspeed_on:
             return

@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard,
 
 class BestModelStrategiesDiffer(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """Strategies and steps that transformers rejects by its own comparison."""
+        """Evaluation and save strategies, or steps, that transformers rejects with load_best_model_at_end."""
         arguments = run.arguments
         best = arguments.get("load_best_model_at_end")
         if best.truth is not True or not uses_trainer(run):

@@ -4,7 +4,7 @@ from functools import partial
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
-from gonogo.hazards.config._optimizers import kind_of
+from gonogo.hazards.config._optimizers import optimizer_or_scheduler_kind
 from gonogo.hazards.facts.training_framework import fix_with_edits
 from gonogo.hazards.rule import Call, Certainty, DeepSpeedConfig, Findings, Hazard, Run, Script, Severity, translated
 
@@ -59,7 +59,7 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
             return
         for call in script.calls("accelerate.Accelerator.prepare"):
             for argument in call.node.args:
-                name = kind_of(script, argument)
+                name = optimizer_or_scheduler_kind(script, argument)
                 if name not in given:
                     continue
                 yield self.finding(

@@ -8,7 +8,7 @@ from gonogo.evidence.log.match import matched_text
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
 from gonogo.evidence.training_arguments import Arguments
-from gonogo.hazards.config._mismatch_lines import Mismatch, mismatches, mismatches_in_log
+from gonogo.hazards.config._mismatch_lines import MismatchLine, mismatch_lines_in_log, mismatch_lines_in_message
 from gonogo.hazards.facts.training_framework import (
     as_json,
     fix_with_edits,
@@ -38,7 +38,7 @@ class DsConfigHfArgsMismatch(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """transformers' list of mismatches; lines with equal values are another hazard."""
         for failed in failed_ranks(record):
-            differing = [line for line in mismatches(failed.failure.message) if not line.alike]
+            differing = [line for line in mismatch_lines_in_message(failed.failure.message) if not line.alike]
             if differing:
                 other = _compared_source(failed.failure.message)
                 yield self.finding(
@@ -59,7 +59,7 @@ class DsConfigHfArgsMismatch(Hazard):
         if not differing:
             return
         lines = [
-            Mismatch(".".join(pair.keys), as_json(field.value), pair.argument, as_json(pair.expected.value))
+            MismatchLine(".".join(pair.keys), as_json(field.value), pair.argument, as_json(pair.expected.value))
             for pair, field in differing
         ]
         yaml = run.accelerate if is_config_from_accelerate_yaml(run) else None
@@ -80,7 +80,7 @@ class DsConfigHfArgsMismatch(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The list with a line whose values really differ, or the error if the list is cut off."""
-        found = mismatches_in_log(log)
+        found = mismatch_lines_in_log(log)
         if found is None:
             if cut := find_truncated_error(log, ("transformers/", "trainer_config_finalize"), max_frames=1):
                 yield self.log_finding(cut, self._cause([]), cure=self._cure([]), certainty=Certainty.LIKELY)
@@ -97,7 +97,7 @@ class DsConfigHfArgsMismatch(Hazard):
                 certainty=Certainty.CERTAIN if differing else Certainty.LIKELY,
             )
 
-    def _cause(self, differing: list[Mismatch], other: Text = _TRAINING_ARGUMENTS_LABEL) -> Text:
+    def _cause(self, differing: list[MismatchLine], other: Text = _TRAINING_ARGUMENTS_LABEL) -> Text:
         if not differing:
             return self.texts["settings_differ_cause"].format(other=other)
         listed = "; ".join(f"{line.ds_key}={line.ds_value} / {line.hf_key}={line.hf_value}" for line in differing)
@@ -105,7 +105,7 @@ class DsConfigHfArgsMismatch(Hazard):
             count=len(differing), other=other, listed=listed
         )
 
-    def _cure(self, differing: list[Mismatch], other: Text = _TRAINING_ARGUMENTS_LABEL) -> tuple[Text, ...]:
+    def _cure(self, differing: list[MismatchLine], other: Text = _TRAINING_ARGUMENTS_LABEL) -> tuple[Text, ...]:
         if not differing:
             return (
                 translated('Set the keys that differ to "auto" in the DeepSpeed config: {other} then decides').format(

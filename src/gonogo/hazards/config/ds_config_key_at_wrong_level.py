@@ -1,7 +1,7 @@
 from collections.abc import Mapping
 
 from gonogo.evidence.config.deepspeed_keys import known, nearest
-from gonogo.hazards.config._keys import is_closed, unknown_keys
+from gonogo.hazards.config._keys import rejects_unknown_keys, unknown_keys
 from gonogo.hazards.facts.deepspeed_settings import config_key_span, dotted
 from gonogo.hazards.facts.training_framework import fix_with_edits
 from gonogo.hazards.rule import (
@@ -28,7 +28,7 @@ class DsConfigKeyAtWrongLevel(Hazard):
             if near is None or near.rpartition(".")[2] != keys[-1]:
                 continue
             right = tuple(near.split("."))
-            closed = is_closed(known(keys[:-1]), run) if len(keys) > 1 else False
+            closed = rejects_unknown_keys(known(keys[:-1]), run) if len(keys) > 1 else False
             if field.value == "auto" and closed:
                 closed = False
             yield self._build_finding(config, keys, right, closed)

@@ -1,7 +1,7 @@
 from collections.abc import Mapping
 
 from gonogo.evidence.config.deepspeed_keys import KeyInfo
-from gonogo.hazards.config._keys import is_closed, is_key_known, rows
+from gonogo.hazards.config._keys import is_key_known, keys_with_infos, rejects_unknown_keys
 from gonogo.hazards.facts.deepspeed_settings import (
     config_key_span,
     config_span,
@@ -23,7 +23,7 @@ class DsConfigKeyNotInVersion(Hazard):
         if run.environment.version("deepspeed") is None and "deepspeed" not in run.environment.packages:
             return
         lacking: tuple[str, ...] | None = None
-        for keys, field, info, parent in rows(config):
+        for keys, field, info, parent in keys_with_infos(config):
             if (
                 info is None
                 or info.free
@@ -38,7 +38,7 @@ class DsConfigKeyNotInVersion(Hazard):
             ):
                 continue
             lacking = keys
-            closed = is_closed(parent, run) if len(keys) > 1 else False
+            closed = rejects_unknown_keys(parent, run) if len(keys) > 1 else False
             if (field.value == "auto" and closed) or (not closed and field.value in (False, None, "auto")):
                 continue
             yield self._build_finding(config, run, keys, info, closed)

@@ -1,5 +1,5 @@
 from gonogo.evidence.config.deepspeed_keys import known, nearest
-from gonogo.hazards.config._keys import is_closed, unknown_keys
+from gonogo.hazards.config._keys import rejects_unknown_keys, unknown_keys
 from gonogo.hazards.facts.deepspeed_settings import config_span, deepspeed_version_matches, dotted
 from gonogo.hazards.facts.training_framework import fix_with_edits
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Fix, Hazard, Run, Severity, translated
@@ -14,7 +14,7 @@ class DsConfigUnknownKey(Hazard):
                 continue  # the right name at the wrong level
             if keys[0] == "bf16" and (*("fp16",), *keys[1:]) and known(("fp16", *keys[1:])) is not None:
                 continue  # fp16's settings in bf16
-            closed = is_closed(known(keys[:-1]), run) if len(keys) > 1 else False
+            closed = rejects_unknown_keys(known(keys[:-1]), run) if len(keys) > 1 else False
             if keys[0] == "compile" and closed and not deepspeed_version_matches(run, ">=0.16.9"):
                 closed = None  # releases between did not read the section
             if field.value == "auto" and closed:

@@ -2,7 +2,7 @@ from functools import partial
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
-from gonogo.hazards.config._mismatch_lines import Mismatch, mismatches, mismatches_in_log
+from gonogo.hazards.config._mismatch_lines import MismatchLine, mismatch_lines_in_log, mismatch_lines_in_message
 from gonogo.hazards.facts.training_framework import as_json, fix_with_edits, uses_accelerate, uses_trainer
 from gonogo.hazards.rule import (
     Certainty,
@@ -38,7 +38,7 @@ class DsConfigValueStringType(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A line of transformers' list with equal values."""
         for failed in failed_ranks(record):
-            alike = [line for line in mismatches(failed.failure.message) if line.alike]
+            alike = [line for line in mismatch_lines_in_message(failed.failure.message) if line.alike]
             if not alike:
                 continue
             yield self.finding(
@@ -88,7 +88,7 @@ class DsConfigValueStringType(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A line of transformers' list with equivalent values."""
-        found = mismatches_in_log(log)
+        found = mismatch_lines_in_log(log)
         alike = [line for line in found[1] if line.alike] if found else []
         if found and alike:
             yield self.log_finding(found[0], self._cause(alike), cure=_cure(alike))
@@ -106,7 +106,7 @@ class DsConfigValueStringType(Hazard):
                 )
                 return
 
-    def _cause(self, string_mismatches: list[Mismatch]) -> Text:
+    def _cause(self, string_mismatches: list[MismatchLine]) -> Text:
         return self.texts["equal_looking_cause"].format(
             listed=", ".join(f'{line.ds_key} = "{line.ds_value}"' for line in string_mismatches)
         )
@@ -118,7 +118,7 @@ def _innermost_code(error: LoggedError) -> str:
     return f"{frame.path} {frame.code}".replace("\\", "/") if frame else ""
 
 
-def _cure(string_mismatches: list[Mismatch]) -> tuple[Text, ...]:
+def _cure(string_mismatches: list[MismatchLine]) -> tuple[Text, ...]:
     return tuple(
         translated('Write "{key}": {value} without quotes, or "auto"').format(
             key=line.ds_key.rpartition(".")[2], value=line.ds_value

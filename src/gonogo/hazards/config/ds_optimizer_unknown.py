@@ -1,4 +1,4 @@
-from gonogo.hazards.config_rule import ConfigHazard, Setting, Words
+from gonogo.hazards.config_rule import ConfigHazard, SettingInConfig, Words
 from gonogo.hazards.facts.nearest import nearest
 from gonogo.hazards.facts.training_framework import mentions
 from gonogo.hazards.rule import Certainty, Field, Text
@@ -35,11 +35,11 @@ class DsOptimizerUnknown(ConfigHazard):
         f"{{value}} 既不是 DeepSpeed 的优化器（{'、'.join(_OPTIMIZER_NAMES)}），也不是 torch.optim 的类。",
     )
 
-    def context_for(self, setting: Setting) -> Words | None:
-        """The optimizer that was probably meant."""
+    def placeholder_values(self, setting: SettingInConfig) -> Words | None:
+        """``near`` and ``instead``: the optimizer that was probably meant."""
         near = _closest_optimizer(setting.field.string or "")
         return {"near": near, "instead": near or "AdamW"}
 
-    def certainty_for(self, setting: Setting) -> Certainty:
+    def certainty_for(self, setting: SettingInConfig) -> Certainty:
         """Only likely if the code calls deepspeed.initialize, whose optimizer argument replaces the config's."""
         return Certainty.LIKELY if mentions(setting.run, "deepspeed.initialize") else Certainty.CERTAIN

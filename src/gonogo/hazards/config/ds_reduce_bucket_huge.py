@@ -1,11 +1,11 @@
-from gonogo.hazards.config_rule import ConfigHazard, Setting, Words
+from gonogo.hazards.config_rule import ConfigHazard, SettingInConfig, Words
 from gonogo.hazards.facts.deepspeed_settings import ZERO, config_span, gib
 from gonogo.hazards.rule import DeepSpeedConfig, Span
 
 
 class DsReduceBucketHuge(ConfigHazard):
-    def context_for(self, setting: Setting) -> Words | None:
-        """The size of the buffers in bytes if it exceeds 4 GiB."""
+    def placeholder_values(self, setting: SettingInConfig) -> Words | None:
+        """The size of the buffers in bytes; None if they take at most 4 GiB."""
         twice = _has_two_buffers(setting.config)
         each = 4 if twice else 2
         taken = (setting.field.number or 0) * each
@@ -13,8 +13,8 @@ class DsReduceBucketHuge(ConfigHazard):
             return None
         return {"two": self.texts["two_buffers_text"] if twice else "", "taken": gib(taken), "small": gib(5e8 * each)}
 
-    def spans_beside(self, setting: Setting) -> tuple[Span | None, ...]:
-        """The setting because of which there are two buffers."""
+    def related_spans(self, setting: SettingInConfig) -> tuple[Span | None, ...]:
+        """The overlap_comm setting, if it makes DeepSpeed allocate two buffers."""
         return (config_span(setting.config, ZERO, "overlap_comm") if _has_two_buffers(setting.config) else None,)
 
 

@@ -1,6 +1,6 @@
-from gonogo.hazards.config._argument_names import known_argument_names, releases
-from gonogo.hazards.config._parsed_arguments import ParsedClasses, parsed_classes
-from gonogo.hazards.config._renaming import renaming_keyword, renaming_option
+from gonogo.hazards.config._argument_names import first_and_last_release, known_argument_names
+from gonogo.hazards.config._parsed_arguments import ParsedArgumentClasses, parsed_argument_classes
+from gonogo.hazards.config._renaming import keyword_rename_fixes, option_rename_fixes
 from gonogo.hazards.facts.nearest import nearest
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Script, Text, translated
 
@@ -24,7 +24,7 @@ class TrainingArgumentUnknown(Hazard):
                     certainty=_certainty(run, near),
                     cure=_rename_cure(near, ""),
                     spans=place.span(),
-                    fixes=renaming_keyword(call, name, near, safe=False) if near else (),
+                    fixes=keyword_rename_fixes(call, name, near, safe=False) if near else (),
                     parameter=name,
                     confirm=() if _certainty(run, near) is Certainty.CERTAIN else (self.texts["confirm"],),
                 )
@@ -33,7 +33,7 @@ class TrainingArgumentUnknown(Hazard):
         """Options that no visible dataclass and no release of TrainingArguments has."""
         if launch.framework is not None or launch.program_kind != "script":
             return
-        parsed = parsed_classes(run)
+        parsed = parsed_argument_classes(run)
         if parsed is None:
             return
         known = _known_arguments(parsed)
@@ -52,7 +52,7 @@ class TrainingArgumentUnknown(Hazard):
                 certainty=_certainty(run, near),
                 cure=_rename_cure(near, "--"),
                 spans=(place.span(), parsed.call.place.span(parser)),
-                fixes=renaming_option(launch, name, near, safe=False) if near else (),
+                fixes=option_rename_fixes(launch, name, near, safe=False) if near else (),
                 parameter=name,
                 confirm=() if _certainty(run, near) is Certainty.CERTAIN else (self.texts["confirm"],),
             )
@@ -76,12 +76,14 @@ def _rename_cure(suggestion: str | None, prefix: str) -> Text:
 
 def _certainty(run: Run, suggestion: str | None) -> Certainty:
     """Certain for a misspelt known name, and for a release in the table."""
-    if suggestion is not None or run.environment.within("transformers", f">={releases()[0]},<={releases()[1]}.99"):
+    if suggestion is not None or run.environment.within(
+        "transformers", f">={first_and_last_release()[0]},<={first_and_last_release()[1]}.99"
+    ):
         return Certainty.CERTAIN
     return Certainty.LIKELY
 
 
-def _known_arguments(parsed_types: ParsedClasses) -> frozenset[str]:
+def _known_arguments(parsed_types: ParsedArgumentClasses) -> frozenset[str]:
     names = set(parsed_types.own_fields) | known_argument_names()
     if parsed_types.seq2seq:
         names |= known_argument_names("Seq2SeqTrainingArguments")

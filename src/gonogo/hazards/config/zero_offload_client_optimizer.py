@@ -3,7 +3,7 @@ import ast
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
-from gonogo.hazards.config._optimizers import kind_of
+from gonogo.hazards.config._optimizers import optimizer_or_scheduler_kind
 from gonogo.hazards.facts.training_framework import fix_with_edits, uses_trainer
 from gonogo.hazards.rule import (
     Certainty,
@@ -65,7 +65,7 @@ class ZeroOffloadClientOptimizer(Hazard):
             kinds = script.kinds_of(node) if node is not None else ()
             if node is None or not kinds or any(name.endswith(_CPU_OPTIMIZERS) for name in kinds):
                 continue
-            if kind_of(script, node) != "optimizer":
+            if optimizer_or_scheduler_kind(script, node) != "optimizer":
                 continue
             offload = config.offload("optimizer")
             yield self.finding(

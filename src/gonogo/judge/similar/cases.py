@@ -15,7 +15,7 @@ from gonogo.evidence.log.failure_log import read_logs
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import Setup
-from gonogo.hazards.build_cache import CHECKOUT, PACKAGE, fingerprint, kept
+from gonogo.hazards.build_cache import CHECKOUT, PACKAGE, fingerprint, load_or_build
 from gonogo.hazards.index import all_hazards
 from gonogo.judge.similar.features import Features, traceback_features
 from gonogo.judge.similar.index import IssueThread, ThreadIndex, packed
@@ -34,7 +34,7 @@ def case_index() -> ThreadIndex:
         if not CASES.is_dir():
             return ThreadIndex(packed([]))
         of = fingerprint(CASES, suffixes=(".log",)) + fingerprint(PACKAGE / "evidence" / "log", PACKAGE / "diagnose")
-        return ThreadIndex(kept("cases", of, build))
+        return ThreadIndex(load_or_build("cases", of, build))
 
 
 def build() -> bytes:
