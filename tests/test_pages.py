@@ -148,9 +148,9 @@ def test_the_chinese_page_has_the_example_and_the_addresses_of_the_english_one()
             'certanty = "certain"',
             "signs[0].certanty: a page has no such key here; the known keys are says,",
         ),
-        ('title.zh = "frobnicator 停止"\n', "", "title.zh: is missing"),
-        ('"frobnicator 停止"', '" "', "title.zh: is empty"),
-        ('title.en = "The frobnicator stops"\ntitle.zh = "frobnicator 停止"\n', "", "title: is missing"),
+        ('title.zh = "frobnicator 停止"\n', "", "title.zh: this key is missing"),
+        ('"frobnicator 停止"', '" "', "title.zh: this text is empty"),
+        ('title.en = "The frobnicator stops"\ntitle.zh = "frobnicator 停止"\n', "", "title: this key is missing"),
         ('"certain"', '"sure"', "signs[0].certainty: Invalid enum value 'sure'"),
         ("(?P<step>\\d+)", "(?P<step>\\d+", "signs[0].says: RE2 takes no such pattern"),
         ("(?P<step>\\d+)", "(?=\\d+)", "signs[0].says: RE2 takes no such pattern"),
@@ -167,8 +167,8 @@ def test_the_chinese_page_has_the_example_and_the_addresses_of_the_english_one()
         ),
         ("## Why\n", "", "# English: the sections of this part must be ## What happens, ## Why,"),
         ("frobnicator 停止。\n\n##", "\n##", "# 中文: this part must begin with a line"),
-        ("- 一个讨论\n", "- 一个讨论\n- 又一个\n", "## Sources: 1 sources"),
-        ("- https://example.com/frob: a thread", "- somewhere", "## Sources: 0 sources"),
+        ("- 一个讨论\n", "- 一个讨论\n- 又一个\n", "## Sources: the English part lists 1 sources"),
+        ("- https://example.com/frob: a thread", "- somewhere", "## Sources: the English part lists 0 sources"),
         ("- 或等待\n", "", "## Cure: 2 items in English, 1 in Chinese"),
         ("- Or wait", "- Or set {}", "## Cure: this section has a brace"),
         ("而且旧了", "而且{旧}了", "## Why: this section has a brace"),
@@ -182,16 +182,16 @@ def test_a_bad_page_is_one_line_that_names_file_key_and_way_out(old: str, new: s
 @pytest.mark.parametrize(
     ("declared", "said"),
     [
-        ('keys = ["a"]', "wrong: is missing"),
+        ('keys = ["a"]', "wrong: this key is missing"),
         (
             'keys = ["a"]\nwrong = { abov = 1 }',
             "wrong.abov: a page has no such key here; the known keys are above, below,",
         ),
         ('keys = ["a"]\nwrong = true\nstages = [4]', "stages[0]: Invalid enum value 4"),
-        ('keys = ["a"]\nwrong = true\nchange.to = 1', "change.title: is missing"),
-        ('versions = [["numpy", ">=2"]]', "install: is missing"),
-        ('package = "torch"', "effect: is missing"),
-        ('packages = ["triton"]\neffect.en = "it fails"', "effect.zh: is missing"),
+        ('keys = ["a"]\nwrong = true\nchange.to = 1', "change.title: this key is missing"),
+        ('versions = [["numpy", ">=2"]]', "install: this key is missing"),
+        ('package = "torch"', "effect: this key is missing"),
+        ('packages = ["triton"]\neffect.en = "it fails"', "effect.zh: this key is missing"),
         ('refusal.says = "no"\nsigns = 1', "signs: Expected `array`, got `int`"),
     ],
 )
@@ -273,7 +273,7 @@ def test_a_bad_page_stops_a_call_with_one_line(checkout: Checkout) -> None:
     checkout.add(text=PAGE.replace("certainty", "certanty"))
     done = checkout.run("check", ".")
     assert done.returncode == 2
-    assert done.stderr.startswith("gonogo: hazards/loop/frobnicator_stops.md: signs[0].certanty: there is no such key")
+    assert done.stderr.startswith("gonogo: hazards/loop/frobnicator_stops.md: signs[0].certanty: a page has no such key")
     assert len(done.stderr.splitlines()) == 1
 
 

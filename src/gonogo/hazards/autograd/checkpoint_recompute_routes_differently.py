@@ -9,7 +9,7 @@ _ROWS_PER_DIFFERENCE = 5
 
 class CheckpointRecomputeRoutesDifferently(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
-        """Other row counts in the recomputation: likely if they differ by little, possible if only the log names experts."""
+        """Other row counts when recomputed: likely if they differ by little, possible if only the log names experts."""
         if outside_training(log):
             return
         for error in log.errors:
