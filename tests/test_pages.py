@@ -273,7 +273,9 @@ def test_a_bad_page_stops_a_call_with_one_line(checkout: Checkout) -> None:
     checkout.add(text=PAGE.replace("certainty", "certanty"))
     done = checkout.run("check", ".")
     assert done.returncode == 2
-    assert done.stderr.startswith("gonogo: hazards/loop/frobnicator_stops.md: signs[0].certanty: a page has no such key")
+    assert done.stderr.startswith(
+        "gonogo: hazards/loop/frobnicator_stops.md: signs[0].certanty: a page has no such key"
+    )
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -40,7 +40,7 @@ _TRAIN, _MICRO, _ACCUMULATION = "train_batch_size", "train_micro_batch_size_per_
 
 
 class _MismatchedSizes(msgspec.Struct, frozen=True):
-    """The sizes as DeepSpeed reads them. ``world`` is None if no number of processes would work."""
+    """Batch sizes that don't match, as DeepSpeed reads them. ``world`` is None if no number of processes would work."""
 
     train: Field
     micro: Field | None
@@ -60,7 +60,7 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
             seen = int(numbers.group(4)) if numbers else record.world_size
             cure = [
                 translated('Set train_batch_size to {value}, or to "auto" under the Trainer, or leave it out').format(
-                    value=_correct_train_batch_size(numbers, record.world_size)
+                    value=_train_batch_size_text(numbers, record.world_size)
                 )
             ]
             if seen != record.world_size:
@@ -78,7 +78,7 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
         """Sizes that don't multiply out for the launch's number of processes, or for any number."""
         broken = _mismatched_sizes(config, run)
         if broken is not None:
-            yield self._refused_sizes(broken, config, run)
+            yield self._refused_sizes_finding(broken, config, run)
 
     log_words = (
         *_BATCH_SIZE_MESSAGES,
@@ -110,8 +110,8 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
             cure.insert(0, self.texts["one_process_cure"])
         yield self.log_finding(evidence, cause, cure=tuple(cure))
 
-    def _refused_sizes(self, batch_mismatch: _MismatchedSizes, config: DeepSpeedConfig, run: Run) -> Finding:
-        """The finding, at ``train_batch_size``."""
+    def _refused_sizes_finding(self, batch_mismatch: _MismatchedSizes, config: DeepSpeedConfig, run: Run) -> Finding:
+        """The finding about sizes in the config, placed at ``train_batch_size``."""
         changed = mentions(run, '"train_batch_size"', "'train_batch_size'")
         world = run.launch.world_size if run.launch is not None else Field.missing()
         cause = self.texts["no_multiple_cause"] if batch_mismatch.world is None else self.texts["launch_size_cause"]
@@ -149,7 +149,7 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
         return self.texts["leave_out_cure"]
 
 
-def _correct_train_batch_size(match: re.Match[str] | None, world_size: int) -> str:
+def _train_batch_size_text(match: re.Match[str] | None, world_size: int) -> str:
     """The train_batch_size that the other two numbers give with the real world size."""
     if match is None:
         return "train_micro_batch_size_per_gpu * gradient_accumulation_steps * " + str(world_size)
@@ -158,9 +158,9 @@ def _correct_train_batch_size(match: re.Match[str] | None, world_size: int) -> s
 
 
 def _mismatched_sizes(config: DeepSpeedConfig, run: Run) -> _MismatchedSizes | None:
-    """The sizes if DeepSpeed rejects them; None if it accepts them or if that is unknown."""
+    """The batch sizes if DeepSpeed rejects them; None if it accepts them or if that is unknown."""
     train = number_in(config, _TRAIN)
-    if train is None or not _all_ranks_share_data(config, run):
+    if train is None or not _splits_batch_among_all_ranks(config, run):
         return None
     micro, accumulation = config.get(_MICRO), config.get(_ACCUMULATION)
     if uses_trainer(run) is not False and (config.is_auto(_MICRO) or config.is_auto(_ACCUMULATION)):
@@ -176,7 +176,7 @@ def _mismatched_sizes(config: DeepSpeedConfig, run: Run) -> _MismatchedSizes | N
         return None
     if world is None and uses_trainer(run) is None and run.launch is not None:
         return None
-    wrong = _violated_equation(train.value, micro_size, accumulation_size, world)
+    wrong = _batch_size_inequality(train.value, micro_size, accumulation_size, world)
     if wrong is None:
         return None
     given = (
@@ -194,7 +194,7 @@ def _positive_or_zero(field: Field) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
-def _violated_equation(train: int, micro: int, accumulation: int, world: int | None) -> str | None:
+def _batch_size_inequality(train: int, micro: int, accumulation: int, world: int | None) -> str | None:
     """The inequality that DeepSpeed would print; None if the sizes are valid (``_set_batch_related_parameters``)."""
     if world is None:
         least = (micro or 1) * (accumulation or 1)
@@ -209,8 +209,8 @@ def _violated_equation(train: int, micro: int, accumulation: int, world: int | N
     return f"{train} != {micro} * {accumulation} * {world}"
 
 
-def _all_ranks_share_data(config: DeepSpeedConfig, run: Run) -> bool:
-    """Whether each process takes its own share of a batch: not with pipelines, tensor or sequence parallelism."""
+def _splits_batch_among_all_ranks(config: DeepSpeedConfig, run: Run) -> bool:
+    """Whether each process gets its own part of a batch: not with pipelines, tensor or sequence parallelism."""
     for keys in (("tensor_parallel",), ("sequence_parallel_size",), ("pipeline",), ("autotuning", "enabled")):
         field = config.raw(*keys)
         if field.unknown or (field.known and field.value not in (False, None, 1)):

@@ -27,7 +27,7 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
             return
         yield from self._prepare_call_findings(script, run.config)
         for call in script.calls(*_TRAINER_CLASSES):
-            yield from self._check_trainer_call(call, run)
+            yield from self._trainer_call_findings(call, run)
 
     def in_log(self, log: FailureLog) -> Findings:
         """accelerate's error, or the Trainer's for an optimizer object passed under DeepSpeed."""
@@ -77,7 +77,7 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
                     ),
                 )
 
-    def _check_trainer_call(self, call: Call, run: Run) -> Findings:
+    def _trainer_call_findings(self, call: Call, run: Run) -> Findings:
         node = call.keyword_node("optimizers")
         if node is None or not run.deepspeed_on:
             return

@@ -25,7 +25,7 @@ def _replace_key(config: DeepSpeedConfig, old: str, new: str, value: Any) -> Edi
 
 class DsConfigDeprecatedKey(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Old keys: an error if the new key is given too, else a warning or note with the new form."""
+        """Deprecated keys: an error if the new key is given too, else a warning or note with the new form."""
         for old, (new, value_of) in _REPLACEMENTS.items():
             field = config.raw(ZERO, old)
             if not field.known:

@@ -57,7 +57,7 @@ class DsConfigFloatPrefetchBucket(Hazard):
                 confirm=(translated("DeepSpeed is 0.15 or later"),) if not checked else (),
             )
         if checked and config.zero_stage == 3 and uses_trainer(run) is not False:
-            yield from self._computed(config, run)
+            yield from self._computed_size_findings(config, run)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """A config built in code whose size is ``0.9 * hidden_size * hidden_size``."""
@@ -124,7 +124,7 @@ class DsConfigFloatPrefetchBucket(Hazard):
             else (translated("The full error names stage3_prefetch_bucket_size"),),
         )
 
-    def _computed(self, config: DeepSpeedConfig, run: Run) -> Findings:
+    def _computed_size_findings(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """transformers before 4.44 computes 0.9 * hidden_size², which is an integer only for some sizes."""
         if not config.is_auto("zero_optimization", _KEY) or not run.environment.within("transformers", "<4.44"):
             return

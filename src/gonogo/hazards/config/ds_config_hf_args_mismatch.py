@@ -40,7 +40,7 @@ class DsConfigHfArgsMismatch(Hazard):
         for failed in failed_ranks(record):
             differing = [line for line in mismatch_lines_in_message(failed.failure.message) if not line.alike]
             if differing:
-                other = _compared_source(failed.failure.message)
+                other = _compared_source_text(failed.failure.message)
                 yield self.finding(
                     self._cause(differing, other),
                     cure=self._cure(differing, other),
@@ -53,7 +53,7 @@ class DsConfigHfArgsMismatch(Hazard):
         if not uses_trainer(run) or run.launch is None:
             return
         differing = list(_mismatched_settings(config, run))
-        sure = [found for found in differing if _is_sure(found[0], run)]
+        sure = [found for found in differing if _is_argument_value_certain(found[0], run)]
         # trl's classes have defaults of their own, which change from release to release.
         differing = sure or ([] if any(script.imports("trl") for script in run.scripts) else differing)
         if not differing:
@@ -67,14 +67,14 @@ class DsConfigHfArgsMismatch(Hazard):
             self._cause(lines),
             title=self.texts["yaml_title"] if yaml is not None else None,
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
-            cure=self._cure(lines) if yaml is None else tuple(self._cure_in_yaml(pair) for pair, _ in differing),
-            spans=tuple(_spans(differing, run.arguments)),
+            cure=self._cure(lines) if yaml is None else tuple(self._yaml_cure(pair) for pair, _ in differing),
+            spans=tuple(_mismatch_spans(differing, run.arguments)),
             fixes=fix_with_edits(
                 translated('Set these keys to "auto"'),
                 *(partial(config.replacing, *pair.keys, value="auto") for pair, _ in differing),
             )
             if yaml is None
-            else _fixes_in_yaml(yaml, [pair for pair, _ in differing]),
+            else _yaml_fixes(yaml, [pair for pair, _ in differing]),
             confirm=() if sure else (self.texts["confirm"],),
         )
 
@@ -88,7 +88,7 @@ class DsConfigHfArgsMismatch(Hazard):
         evidence, lines = found
         differing = [line for line in lines if not line.alike]
         if differing or not lines:
-            other = _compared_source(matched_text(log, evidence))
+            other = _compared_source_text(matched_text(log, evidence))
             yield self.log_finding(
                 evidence,
                 self._cause(differing, other),
@@ -119,7 +119,7 @@ class DsConfigHfArgsMismatch(Hazard):
             return (first,)
         return (first, self.texts["too_few_processes_cure"])
 
-    def _cure_in_yaml(self, correspondence: ArgumentCorrespondence) -> Text:
+    def _yaml_cure(self, correspondence: ArgumentCorrespondence) -> Text:
         if correspondence.keys in _YAML_KEYS:
             return translated("Set {key} to {value} in accelerate's YAML, to match the arguments").format(
                 key=correspondence.keys[0], value=as_json(correspondence.expected.value)
@@ -127,7 +127,7 @@ class DsConfigHfArgsMismatch(Hazard):
         return self.texts["yaml_precision_cure"].format(kind=correspondence.keys[0])
 
 
-def _compared_source(message: str) -> Text:
+def _compared_source_text(message: str) -> Text:
     """What the config is compared with: accelerate runs the same check on its own YAML and options."""
     return _ACCELERATE if "mismatch kwargs" in message else _TRAINING_ARGUMENTS_LABEL
 
@@ -136,7 +136,7 @@ def _compared_source(message: str) -> Text:
 _YAML_KEYS = {("gradient_accumulation_steps",), ("gradient_clipping",)}
 
 
-def _fixes_in_yaml(yaml: AccelerateConfig, correspondences: list[ArgumentCorrespondence]) -> tuple[Fix, ...]:
+def _yaml_fixes(yaml: AccelerateConfig, correspondences: list[ArgumentCorrespondence]) -> tuple[Fix, ...]:
     """Write the arguments' values into the YAML; no fix if other settings differ as well."""
     if any(pair.keys not in _YAML_KEYS for pair in correspondences):
         return ()
@@ -187,7 +187,7 @@ def _has_warmup_in_config_only(warmup_steps: Field, run: Run) -> bool:
     return all(run.arguments.get(name).absent for name in ("warmup_steps", "warmup_ratio"))
 
 
-def _is_sure(correspondence: ArgumentCorrespondence, run: Run) -> bool:
+def _is_argument_value_certain(correspondence: ArgumentCorrespondence, run: Run) -> bool:
     """Whether the argument certainly has that value: it is given, or is transformers' own default."""
     absent = [name for name in correspondence.names if run.arguments.get(name).absent and name in TRANSFORMERS_DEFAULTS]
     if not absent:
@@ -198,7 +198,9 @@ def _is_sure(correspondence: ArgumentCorrespondence, run: Run) -> bool:
     return bool(correspondence.expected.value is True and len(absent) < len(correspondence.names))
 
 
-def _spans(differing_pairs: list[tuple[ArgumentCorrespondence, Field]], arguments: Arguments) -> Iterator[Span | None]:
+def _mismatch_spans(
+    differing_pairs: list[tuple[ArgumentCorrespondence, Field]], arguments: Arguments
+) -> Iterator[Span | None]:
     for _, field in differing_pairs:
         yield field.span()
     for name in dict.fromkeys(name for pair, _ in differing_pairs for name in pair.names):

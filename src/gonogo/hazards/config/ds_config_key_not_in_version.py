@@ -13,7 +13,8 @@ from gonogo.hazards.facts.training_framework import fix_with_edits
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Hazard, Run, Severity, translated
 
 
-def _refused_by_name(info: KeyInfo, run: Run) -> bool:
+def _is_rejected_by_name(info: KeyInfo, run: Run) -> bool:
+    """Whether DeepSpeed has an error of its own for this removed key: another hazard."""
     return bool(info.refused) and deepspeed_version_matches(run, f">={info.refused}") is True
 
 
@@ -33,7 +34,7 @@ class DsConfigKeyNotInVersion(Hazard):
                 continue
             if (
                 is_key_known(info, run) is not False
-                or _refused_by_name(info, run)
+                or _is_rejected_by_name(info, run)
                 or (info.deprecated and not info.until)
             ):
                 continue

@@ -13,7 +13,7 @@ _TORCH_DTYPE_NAMES = frozenset(
 
 class DsConfigUnknownDtype(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Names that are not among the allowed values of their key."""
+        """Dtype names that are not among the allowed values of their key."""
         for keys in (
             ("communication_data_type",),
             ("seq_parallel_communication_data_type",),

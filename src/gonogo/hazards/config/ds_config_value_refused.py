@@ -75,11 +75,11 @@ def _is_positive(value: Any) -> bool:
 
 
 def _expected_value_text(info: KeyInfo, value: Any) -> Text | None:
-    """What pydantic expects instead of the value; None if it accepts it."""
+    """What pydantic requires instead of the value; None if it accepts the value."""
     if value is None:
         return None if info.default is None else _EXPECTED_TEXTS_BY_TYPE.get(info.type)
     if info.values:
-        return None if value in info.values else _one_of(info.values)
+        return None if value in info.values else _one_of_text(info.values)
     if info.type == "bool":
         return None if _is_boolean(value) else _BOOLEAN_TEXT
     if info.type == "str":
@@ -94,7 +94,7 @@ def _expected_value_text(info: KeyInfo, value: Any) -> Text | None:
     return None
 
 
-def _one_of(values: tuple[Any, ...]) -> Text:
+def _one_of_text(values: tuple[Any, ...]) -> Text:
     listed = [as_json(one) for one in values]
     return translated("one of {values}").format(values=Text(", ".join(listed), "、".join(listed)))
 

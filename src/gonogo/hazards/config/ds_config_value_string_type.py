@@ -55,7 +55,9 @@ class DsConfigValueStringType(Hazard):
         ]
         if trainer:
             wrong += [
-                (keys, field, flag) for keys in _FLAGS if (flag := _string_flag(field := config.raw(*keys))) is not None
+                (keys, field, flag)
+                for keys in _FLAGS
+                if (flag := _boolean_from_string(field := config.raw(*keys))) is not None
             ]
         if wrong:
             certain = trainer or any(keys in _BATCH_KEYS for keys, _, _ in wrong)
@@ -94,7 +96,7 @@ class DsConfigValueStringType(Hazard):
             yield self.log_finding(found[0], self._cause(alike), cure=_cure(alike))
             return
         for error in log.errors_of("TypeError", says=self.patterns["comparison_error"]):
-            if error.innermost and any(part in _innermost_code(error) for part in _NUMBER_READING_PATHS):
+            if error.innermost and any(part in _innermost_frame_text(error) for part in _NUMBER_READING_PATHS):
                 yield self.log_finding(
                     error,
                     self.texts["cause_in_log"],
@@ -112,7 +114,7 @@ class DsConfigValueStringType(Hazard):
         )
 
 
-def _innermost_code(error: LoggedError) -> str:
+def _innermost_frame_text(error: LoggedError) -> str:
     """The innermost frame's path and code."""
     frame = error.innermost
     return f"{frame.path} {frame.code}".replace("\\", "/") if frame else ""
@@ -134,5 +136,5 @@ def _number_from_string(field: Field) -> int | float | None:
     return number if number is not None and number == number and abs(number) != float("inf") else None
 
 
-def _string_flag(field: Field) -> bool | None:
+def _boolean_from_string(field: Field) -> bool | None:
     return field.truth if field.known and isinstance(field.value, str) else None

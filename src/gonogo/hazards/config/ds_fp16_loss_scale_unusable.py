@@ -8,6 +8,8 @@ from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Ru
 
 
 class _UnusableValue(NamedTuple):
+    """A test for unusable values of a loss-scale setting, with the cause, the severity and a usable value."""
+
     key: str
     test: Callable[[float], bool]
     good: int

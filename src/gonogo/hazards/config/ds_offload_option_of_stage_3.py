@@ -5,7 +5,7 @@ from gonogo.hazards.rule import DeepSpeedConfig, Finding, Findings, Hazard, Run,
 
 class DsOffloadOptionOfStage3(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Either option at a stage that is known and not 3."""
+        """An offload option that only stage 3 uses, at a stage that is known and not 3."""
         stage = config.zero_stage
         if stage is None or stage == 3:
             return

@@ -30,7 +30,7 @@ _PARAMETER_ALIASES = {
 }
 
 
-def _certainty(run: Run) -> Certainty:
+def _judge_certainty(run: Run) -> Certainty:
     """Only likely if the code calls deepspeed.initialize, whose optimizer argument replaces the config's."""
     return Certainty.LIKELY if mentions(run, "deepspeed.initialize") else Certainty.CERTAIN
 
@@ -61,7 +61,7 @@ class DsOptimizerUnknownParameter(Hazard):
                 cure = Text(f'Write "{meant}"', f"写 “{meant}”")
             yield self.finding(
                 self.texts["cause_in_config"].format(optimizer=optimizer_type(config), key=key),
-                certainty=_certainty(run),
+                certainty=_judge_certainty(run),
                 cure=cure,
                 spans=config_span(config, *keys),
                 fixes=_rename_fixes(config, keys, meant) if meant and meant not in params.value else (),
@@ -77,7 +77,7 @@ class DsOptimizerUnknownParameter(Hazard):
             title, cure = translated("use gradient_clipping"), self.texts["gradient_clipping_cure"]
         return self.finding(
             self.texts["max_grad_norm_cause"],
-            certainty=_certainty(run),
+            certainty=_judge_certainty(run),
             cure=cure.format(value=as_json(clipping.get(value))),
             spans=(config_span(config, *keys), config_span(config, "gradient_clipping")),
             fixes=fix_with_edits(title, *makers, safe=False),

@@ -7,7 +7,7 @@ from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity
 
 class DsProfilingLeftOn(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """All profiling options that are on, in one note."""
+        """One note about all profiling options that are on."""
         switches = ("wall_clock_breakdown", "memory_breakdown", "dump_state")
         keys: list[tuple[str, ...]] = [(name,) for name in switches if config.raw(name).truth]
         keys += [(name, "enabled") for name in ("flops_profiler", "comms_logger") if is_on(config, name)]

@@ -51,13 +51,13 @@ class StaleAccelerateDefaultConfig(Hazard):
             evidence,
             self.texts["cause_in_log"],
             cure=self.cures,
-            certainty=_certainty(asked, named is not None),
+            certainty=_judge_certainty(asked, named is not None),
             extra_evidence=(named,) if named else (),
             confirm=self.texts["confirm"],
         )
 
 
-def _certainty(requests_fsdp: bool | None, is_named: bool) -> Certainty:
+def _judge_certainty(requests_fsdp: bool | None, is_named: bool) -> Certainty:
     """The certainty: certain if the run doesn't ask for FSDP and its log names the default file."""
     if is_named and not requests_fsdp:
         return Certainty.CERTAIN

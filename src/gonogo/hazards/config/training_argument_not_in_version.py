@@ -38,7 +38,7 @@ _ARGUMENT_CLASSES = {
 _LEAVE_OUT = translated("Leave it out")
 
 
-def _is_from_other_library(error: LoggedError) -> bool:
+def _is_passed_by_library(error: LoggedError) -> bool:
     """Whether the argument was passed on by a library built on transformers."""
     last = error.innermost
     return last is not None and is_library(last.path) and not any(part in last.path for part in _HUGGING_FACE_PATHS)
@@ -60,7 +60,7 @@ class TrainingArgumentNotInVersion(Hazard):
             match = self.patterns["unexpected_keyword"].search(text)
             if match is None:
                 continue
-            if isinstance(evidence, LoggedError) and _is_from_other_library(evidence):
+            if isinstance(evidence, LoggedError) and _is_passed_by_library(evidence):
                 return  # packages of different ages, not an argument of the program
             kind, name = str(match.group(1)), str(match.group(2))
             known = "Trainer" if kind.endswith("Trainer") else "TrainingArguments"
@@ -100,9 +100,9 @@ class TrainingArgumentNotInVersion(Hazard):
                 if place is None:
                     continue
                 if why is None:
-                    yield from self._in_newer_releases(keyword, kind, place.span(), run.environment)
+                    yield from self._newer_release_findings(keyword, kind, place.span(), run.environment)
                     continue
-                yield self._finding(
+                yield self._build_finding(
                     keyword,
                     kind,
                     why,
@@ -131,9 +131,9 @@ class TrainingArgumentNotInVersion(Hazard):
             span = place.span() if place is not None else field.span()
             if why is None:
                 if parsed is not None:
-                    yield from self._in_newer_releases(name, "TrainingArguments", span, run.environment)
+                    yield from self._newer_release_findings(name, "TrainingArguments", span, run.environment)
                 continue
-            yield self._finding(
+            yield self._build_finding(
                 name,
                 "TrainingArguments",
                 why,
@@ -143,8 +143,8 @@ class TrainingArgumentNotInVersion(Hazard):
                 fix=_option_fix(launch, name, run.environment),
             )
 
-    def _in_newer_releases(self, name: str, kind: str, span: Span | None, environment: Environment) -> Findings:
-        """The argument is gone in releases that the project's files allow, and pip installs the newest."""
+    def _newer_release_findings(self, name: str, kind: str, span: Span | None, environment: Environment) -> Findings:
+        """A finding if releases that the project's files allow no longer have the argument: pip installs the newest."""
         until = possible_removal_release(kind, name, environment)
         if until is None:
             return
@@ -167,7 +167,7 @@ class TrainingArgumentNotInVersion(Hazard):
             confirm=self.texts["newer_confirm"].format(border=until),
         )
 
-    def _finding(
+    def _build_finding(
         self,
         name: str,
         kind: str,

@@ -21,12 +21,12 @@ class TrainingArgumentUnknown(Hazard):
                     translated("TrainingArguments has no argument {name} and raises TypeError.{near}").format(
                         name=name, near=_nearest_name_text(near, "")
                     ),
-                    certainty=_certainty(run, near),
+                    certainty=_judge_certainty(run, near),
                     cure=_rename_cure(near, ""),
                     spans=place.span(),
                     fixes=keyword_rename_fixes(call, name, near, safe=False) if near else (),
                     parameter=name,
-                    confirm=() if _certainty(run, near) is Certainty.CERTAIN else (self.texts["confirm"],),
+                    confirm=() if _judge_certainty(run, near) is Certainty.CERTAIN else (self.texts["confirm"],),
                 )
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
@@ -49,12 +49,12 @@ class TrainingArgumentUnknown(Hazard):
                 translated("No argument class that the program parses has an option --{name}.{near}").format(
                     name=name, near=_nearest_name_text(near, "--")
                 ),
-                certainty=_certainty(run, near),
+                certainty=_judge_certainty(run, near),
                 cure=_rename_cure(near, "--"),
                 spans=(place.span(), parsed.call.place.span(parser)),
                 fixes=option_rename_fixes(launch, name, near, safe=False) if near else (),
                 parameter=name,
-                confirm=() if _certainty(run, near) is Certainty.CERTAIN else (self.texts["confirm"],),
+                confirm=() if _judge_certainty(run, near) is Certainty.CERTAIN else (self.texts["confirm"],),
             )
 
 
@@ -74,7 +74,7 @@ def _rename_cure(suggestion: str | None, prefix: str) -> Text:
     return _ADD_FIELD_CURE if prefix else translated("Remove the argument")
 
 
-def _certainty(run: Run, suggestion: str | None) -> Certainty:
+def _judge_certainty(run: Run, suggestion: str | None) -> Certainty:
     """Certain for a misspelt known name, and for a release in the table."""
     if suggestion is not None or run.environment.within(
         "transformers", f">={first_and_last_release()[0]},<={first_and_last_release()[1]}.99"

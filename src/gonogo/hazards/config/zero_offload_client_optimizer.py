@@ -35,7 +35,7 @@ _ADAMW_BLOCK = {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps"
 class ZeroOffloadClientOptimizer(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Offload without an optimizer section, under a Trainer that passes its own optimizer."""
-        if not _offloads_optimizer(config) or not config.raw("optimizer").absent or not uses_trainer(run):
+        if not _requires_deepspeed_cpu_optimizer(config) or not config.raw("optimizer").absent or not uses_trainer(run):
             return
         versions = run.environment
         if versions.within("transformers", "<4.30") is not True or versions.within("deepspeed", ">=0.9") is not True:
@@ -58,7 +58,7 @@ class ZeroOffloadClientOptimizer(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """``deepspeed.initialize(optimizer=...)`` with an optimizer of torch's, under offload."""
         config = run.config
-        if config is None or not _offloads_optimizer(config):
+        if config is None or not _requires_deepspeed_cpu_optimizer(config):
             return
         for call in script.calls("deepspeed.initialize"):
             node = call.keyword_node("optimizer")
@@ -123,7 +123,7 @@ def _disable_force_edit(config: DeepSpeedConfig) -> Edit:
     return config.inserting("zero_force_ds_cpu_optimizer", value=False)
 
 
-def _offloads_optimizer(config: DeepSpeedConfig) -> bool:
-    """Whether DeepSpeed updates on the CPU and insists on its own optimizer."""
+def _requires_deepspeed_cpu_optimizer(config: DeepSpeedConfig) -> bool:
+    """Whether the optimizer is offloaded and DeepSpeed accepts only its own CPU optimizer."""
     forced = config.raw("zero_force_ds_cpu_optimizer")
     return config.offload("optimizer").get() in ("cpu", "nvme") and (forced.absent or forced.truth is True)

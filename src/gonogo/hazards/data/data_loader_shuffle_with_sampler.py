@@ -10,7 +10,7 @@ _EXCLUDED_ARGUMENTS = {"sampler": ("shuffle",), "batch_sampler": ("shuffle", "ba
 
 class DataLoaderShuffleWithSampler(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """DataLoaders that certainly get both."""
+        """DataLoaders that certainly get a sampler and an argument that excludes it, such as shuffle=True."""
         if b"sampler" not in script.source.data:
             return
         optional = _names_that_may_be_none(script)

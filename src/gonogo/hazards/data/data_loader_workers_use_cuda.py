@@ -29,8 +29,8 @@ class DataLoaderWorkersUseCuda(Hazard):
             return
         for owner in script.subclasses("torch.utils.data.Dataset"):
             method = owner.methods.get("__getitem__")
-            move = _move_to_gpu_call(script, method) if method is not None else None
-            workers = _workers_of(script, run, owner.name)
+            move = _find_move_to_gpu(script, method) if method is not None else None
+            workers = _worker_count_of_dataset(script, run, owner.name)
             if move is None or workers is None:
                 continue
             yield self.finding(
@@ -54,7 +54,7 @@ class DataLoaderWorkersUseCuda(Hazard):
             )
 
 
-def _move_to_gpu_call(script: Script, method: ast.AST) -> ast.Call | None:
+def _find_move_to_gpu(script: Script, method: ast.AST) -> ast.Call | None:
     """The call in a method that moves something to the GPU, by a constant."""
     for node in ast.walk(method):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
@@ -68,7 +68,7 @@ def _move_to_gpu_call(script: Script, method: ast.AST) -> ast.Call | None:
     return None
 
 
-def _workers_of(script: Script, run: Run, dataset: str) -> Field | None:
+def _worker_count_of_dataset(script: Script, run: Run, dataset: str) -> Field | None:
     """The number of workers that read datasets of that class; None if there are none or it is unknown."""
     for loader in script.calls("torch.utils.data.DataLoader"):
         data = first_argument(loader, "dataset")

@@ -30,7 +30,7 @@ class DataSameOnEveryRank(Hazard):
             if any(loader.passed(name) is not None for name in ("sampler", "batch_sampler", "worker_init_fn")):
                 continue
             data = first_argument(loader, "dataset")
-            if data is None or mentions_rank(script, data) or _uses_ranks(script, data):
+            if data is None or mentions_rank(script, data) or _depends_on_rank(script, data):
                 continue
             yield self.finding(
                 self.texts["cause"],
@@ -42,6 +42,6 @@ class DataSameOnEveryRank(Hazard):
             return
 
 
-def _uses_ranks(script: Script, data: ast.expr) -> bool:
+def _depends_on_rank(script: Script, data: ast.expr) -> bool:
     """Whether the code that makes the dataset knows the ranks."""
     return any(contains_rank_name(one.node) or uses_name(one.node, "world") for one in makers(script, data))

@@ -19,7 +19,7 @@ class DataSamplerEpochNeverSet(Hazard):
             made = [one for one in makers(script, node) if one.method == "DistributedSampler"]
             if not made or made[0].keyword("shuffle").truth is False or made[0].has_star:
                 continue
-            epochs = _epoch_loop(script, loader)
+            epochs = _find_epoch_loop(script, loader)
             if epochs is None:
                 continue
             edit = script.inserting_before(epochs.body[0], f"{node.id}.set_epoch({ast.unparse(epochs.target)})")
@@ -35,7 +35,7 @@ class DataSamplerEpochNeverSet(Hazard):
             )
 
 
-def _epoch_loop(script: Script, loader: Call) -> ast.For | None:
+def _find_epoch_loop(script: Script, loader: Call) -> ast.For | None:
     """The loop over epochs in the same function that iterates over the loader, or None."""
     statement = script.statement(loader.node)
     target = statement.targets[0] if isinstance(statement, ast.Assign) else None
@@ -46,12 +46,12 @@ def _epoch_loop(script: Script, loader: Call) -> ast.For | None:
             continue
         same = script.enclosing_function(loop) is script.enclosing_function(loader.node)
         used = any(isinstance(node, ast.Name) and node.id == target.id for one in loop.body for node in ast.walk(one))
-        if same and used and loop.lineno > loader.line and not _once(script, loop):
+        if same and used and loop.lineno > loader.line and not _runs_once(script, loop):
             return loop
     return None
 
 
-def _once(script: Script, loop: ast.For) -> bool:
+def _runs_once(script: Script, loop: ast.For) -> bool:
     """Whether a loop runs once, as ``for epoch in range(1)``."""
     call = loop.iter
     if not isinstance(call, ast.Call) or len(call.args) != 1:

@@ -58,7 +58,7 @@ class DatasetCollationFormat(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The tokenizer's error, or the collator's about samples that can't be stacked."""
+        """The tokenizer's error, or the collator's error about samples that can't be stacked."""
         if outside_training(log):
             return
         evidence = first_match(log, "Unable to create tensor, you should", "activate truncation and/or padding with")
@@ -67,7 +67,7 @@ class DatasetCollationFormat(Hazard):
             None,
         )
         if evidence is None:
-            cause = cause or _truncated_in_padding(log)
+            cause = cause or _find_cut_in_padding(log)
             if cause is None:
                 return
             certainty = Certainty.LIKELY
@@ -98,7 +98,7 @@ def _is_in_collation(error: LoggedError) -> bool:
     return error.passes(*_COLLATION_FRAMES, *_TENSOR_CONVERSION_FRAMES)
 
 
-def _truncated_in_padding(log: FailureLog) -> LoggedError | None:
+def _find_cut_in_padding(log: FailureLog) -> LoggedError | None:
     cut = find_truncated_error(
         log, *((path, name) for path in _TOKENIZER_FILES for name in _PADDING_FUNCTIONS), max_frames=2
     )

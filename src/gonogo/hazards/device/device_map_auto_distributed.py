@@ -73,9 +73,9 @@ class DeviceMapAutoDistributed(Hazard):
         """An error of accelerate or DDP; a mismatch between accelerators; else a spread model that ran through."""
         explained: set[int] = set()
         for failed in failed_ranks(record):
-            if _is_refusal(failed.failure) or _is_spread_over_accelerators(failed, record):
+            if _is_device_map_refusal(failed.failure) or _is_spread_over_accelerators(failed, record):
                 explained.update(failed.ranks)
-                yield self._finding(record, failed.first, failed.ranks, failed.failure)
+                yield self._build_finding(record, failed.first, failed.ranks, failed.failure)
         spread = [
             rank
             for rank in record.ranks
@@ -84,7 +84,7 @@ class DeviceMapAutoDistributed(Hazard):
             and len(device_map_accelerators(rank.device_map)) > 1
         ]
         if spread:
-            yield self._finding(record, spread[0], tuple(rank.rank for rank in spread), None)
+            yield self._build_finding(record, spread[0], tuple(rank.rank for rank in spread), None)
 
     def in_log(self, log: FailureLog) -> Findings:
         """An error of accelerate or DDP; a mismatch between accelerators on one of several ranks."""
@@ -138,7 +138,7 @@ class DeviceMapAutoDistributed(Hazard):
             confirm=translated("Look for device_map in the from_pretrained call; print(model.hf_device_map)"),
         )
 
-    def _finding(
+    def _build_finding(
         self, record: RehearsalRecord, rank: RankRecord, ranks: tuple[int, ...], failure: Failure | None
     ) -> Finding:
         devices = device_map_accelerators(rank.device_map)
@@ -174,7 +174,7 @@ def _is_in_data_parallel(mismatch: LoggedMismatch) -> bool:
     return mismatch.passes("data_parallel.py", "parallel_apply.py", "replicate.py")
 
 
-def _is_refusal(failure: Failure) -> bool:
+def _is_device_map_refusal(failure: Failure) -> bool:
     """Whether accelerate or DDP rejected the model."""
     if _REFUSED_BY_ACCELERATE in failure.message:
         return True

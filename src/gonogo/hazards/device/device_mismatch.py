@@ -169,7 +169,7 @@ def _cures(failed_group: FailedRanks, odd_operand: Operand | None, caller: Frame
             )
         )
     if caller is not None and caller.owner == "library" and cures[0] is not move_input:
-        package = _package(caller.path, failed_group.first.versions)
+        package = _package_of_file(caller.path, failed_group.first.versions)
         version = failed_group.first.versions.get(package or "")
         cures.append(
             translated(
@@ -180,10 +180,10 @@ def _cures(failed_group: FailedRanks, odd_operand: Operand | None, caller: Frame
     return tuple(cures)
 
 
-def _package(path: str, stack: Mapping[str, str]) -> str | None:
+def _package_of_file(path: str, packages: Mapping[str, str]) -> str | None:
     """The package of a library's file: by a folder named like a package of the stack, else by site-packages."""
     path = path.replace("\\", "/")
     _, installed, inside = path.rpartition("-packages/")
     if installed:
         return inside.partition("/")[0].removesuffix(".py")
-    return next((folder for folder in reversed(path.split("/")[:-1]) if folder in stack), None)
+    return next((folder for folder in reversed(path.split("/")[:-1]) if folder in packages), None)

@@ -29,11 +29,11 @@ class DeviceMismatchAdapterParam(Hazard):
         adalora = log.find(_ADALORA_PATTERN) is not None or log.setup.mentions(r"(?i)adalora")
         adapts = log.find(_ADAPTER_PATTERN) is not None or log.setup.mentions(r"(?i)lora|peft")
         for mismatch in training_mismatches(log):
-            certainty = _certainty(mismatch, adalora, adapts)
+            certainty = _judge_certainty(mismatch, adalora, adapts)
             if certainty is not None:
-                yield self._finding(mismatch, certainty, is_adalora=adalora)
+                yield self._build_finding(mismatch, certainty, is_adalora=adalora)
 
-    def _finding(self, mismatch: LoggedMismatch, certainty: Certainty, *, is_adalora: bool) -> Finding:
+    def _build_finding(self, mismatch: LoggedMismatch, certainty: Certainty, *, is_adalora: bool) -> Finding:
         return self.log_finding(
             mismatch.evidence,
             self.texts["cause"].format(
@@ -48,7 +48,7 @@ class DeviceMismatchAdapterParam(Hazard):
         )
 
 
-def _certainty(mismatch: LoggedMismatch, is_adalora: bool, has_adapter: bool) -> Certainty | None:
+def _judge_certainty(mismatch: LoggedMismatch, is_adalora: bool, has_adapter: bool) -> Certainty | None:
     if mismatch.owner is Owner.ADAPTER:
         return Certainty.CERTAIN if is_adalora else Certainty.LIKELY
     if is_adalora and mismatch.involves_cpu and not mismatch.is_between_accelerators and not mismatch.on_host:

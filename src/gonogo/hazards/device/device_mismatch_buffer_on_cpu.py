@@ -22,9 +22,9 @@ class DeviceMismatchBufferOnCpu(Hazard):
         """A mismatch with the CPU at a line of the model's code that uses what is, or should be, a buffer."""
         for mismatch in training_mismatches(log):
             if mismatch.owner is Owner.BUFFER:
-                yield self._finding(mismatch, _buffer_name(mismatch))
+                yield self._build_finding(mismatch, _buffer_name(mismatch))
 
-    def _finding(self, mismatch: LoggedMismatch, name: str | None) -> Finding:
+    def _build_finding(self, mismatch: LoggedMismatch, name: str | None) -> Finding:
         return self.log_finding(
             mismatch.evidence,
             translated("{mismatch}. The line uses {name}, which was not moved to the GPU with the model.").format(

@@ -9,7 +9,12 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.evidence.script.script import ClassInfo
 from gonogo.hazards.device._batch_to_engine import move_batch_to_engine
-from gonogo.hazards.device._plain_tensors import MODULES, factory, is_moved_later, on_accelerator
+from gonogo.hazards.device._plain_tensors import (
+    MODULES,
+    creates_tensors_on_cpu,
+    find_tensor_factory_call,
+    is_moved_later,
+)
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, is_model_code, training_mismatches
 from gonogo.hazards.rule import (
     Certainty,
@@ -77,7 +82,7 @@ class DeviceMismatchInputNotMoved(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch whose CPU operand is not a weight, judged by the operator's argument or the calling line."""
         for mismatch in training_mismatches(log):
-            certainty = _certainty(mismatch)
+            certainty = _judge_certainty(mismatch)
             if certainty is None:
                 continue
             name = _input_name(mismatch)
@@ -103,7 +108,7 @@ class DeviceMismatchInputNotMoved(Hazard):
             )
 
 
-def _certainty(mismatch: LoggedMismatch) -> Certainty | None:
+def _judge_certainty(mismatch: LoggedMismatch) -> Certainty | None:
     if not mismatch.involves_cpu:
         return None
     if mismatch.owner is Owner.INPUT:
@@ -125,11 +130,11 @@ def _input_name(mismatch: LoggedMismatch) -> str | None:
 
 def _tensors_created_in_forward(script: Script, run: Run) -> Iterator[_CreatedTensor]:
     """The tensors that forwards create without a device, each once."""
-    if b"def forward" in script.source.data and on_accelerator(script, run):
-        yield from script.once(_tensors_created_in)
+    if b"def forward" in script.source.data and creates_tensors_on_cpu(script, run):
+        yield from script.once(_tensors_created_in_script)
 
 
-def _tensors_created_in(script: Script) -> tuple[_CreatedTensor, ...]:
+def _tensors_created_in_script(script: Script) -> tuple[_CreatedTensor, ...]:
     """The tensors of one script."""
     return tuple(_tensors_created_by_modules(script))
 
@@ -142,9 +147,9 @@ def _tensors_created_by_modules(script: Script) -> Iterator[_CreatedTensor]:
         layers = _layer_attributes(script, owner)
         inputs = _forward_input_names(forward)
         for call in (node for node in ast.walk(forward) if isinstance(node, ast.Call)):
-            if script.enclosing_function(call) is not forward or factory(script, call) is not call:
+            if script.enclosing_function(call) is not forward or find_tensor_factory_call(script, call) is not call:
                 continue
-            found = _computation_with(script, forward, call, layers, inputs)
+            found = _find_computation_with(script, forward, call, layers, inputs)
             if found is not None:
                 beside = next((name for name in inputs if _is_tensor(forward, name)), "")
                 yield _CreatedTensor(owner.name, call, found[0], found[1], beside)
@@ -177,7 +182,7 @@ def _is_tensor(forward: ast.AST, name: str) -> bool:
     return shown
 
 
-def _computation_with(
+def _find_computation_with(
     script: Script, forward: ast.AST, call: ast.Call, layers: set[str], inputs: tuple[str, ...]
 ) -> tuple[ast.AST, str] | None:
     """The node that computes with the tensor, and a shortened version of its code."""
@@ -187,7 +192,7 @@ def _computation_with(
         if isinstance(parent, ast.Attribute) and parent.attr in ("to", "cuda", "type_as", "tolist", "item", "numpy"):
             return None
         node, parent = parent, script.parent(parent)
-    direct = _layer_call(script, node, parent, layers, inputs)
+    direct = _find_layer_call(script, node, parent, layers, inputs)
     if direct is not None:
         return direct
     if not isinstance(parent, ast.Assign) or len(parent.targets) != 1 or not isinstance(parent.targets[0], ast.Name):
@@ -206,7 +211,7 @@ def _computation_with(
                 if isinstance(around, ast.Attribute) and around.attr in ("shape", "size", "device"):
                     break
                 inner, around = around, script.parent(around)
-            found = _layer_call(script, inner, around, layers, inputs)
+            found = _find_layer_call(script, inner, around, layers, inputs)
             if found is not None:
                 return found
     return None
@@ -218,7 +223,7 @@ def _is_argument(parent: ast.AST, node: ast.AST) -> bool:
     return isinstance(parent, ast.Subscript) and node is parent.slice
 
 
-def _layer_call(
+def _find_layer_call(
     script: Script, node: ast.AST, parent: ast.AST | None, layers: set[str], inputs: tuple[str, ...]
 ) -> tuple[ast.AST, str] | None:
     if isinstance(parent, ast.Call) and node in parent.args:

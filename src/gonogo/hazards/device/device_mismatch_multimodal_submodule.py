@@ -33,16 +33,16 @@ _OMNI_TEXT = r"(?i)omni"
 
 class DeviceMismatchMultimodalSubmodule(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """A mismatch with the CPU inside such a part, in a library's code, under ZeRO-3."""
+        """A mismatch with the CPU inside a vision, audio or speech part, in a library's code, under ZeRO-3."""
         for failed in failed_ranks(record):
             failure = failed.failure
             mismatch = device_mismatch(failure)
             caller = last_frame_outside_torch(failure)
             if mismatch is None or not mismatch.involves_cpu or failed.zero_stage != 3:
                 continue
-            if caller is None or not _is_library(caller):
+            if caller is None or not _is_library_frame(caller):
                 continue  # the user's own code created the tensor: the general device mismatch explains the move
-            submodule = _submodule(failure)
+            submodule = _submodule_name(failure)
             if submodule is None:
                 continue
             operands = describe(o for device in mismatch.devices for o in operands_on(failure, device))
@@ -69,7 +69,7 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
             return
         if not launch.variable("ENABLE_AUDIO_OUTPUT").absent or run.model.value("enable_audio_output") is False:
             return
-        certainty, where = _speech_part_use(run)
+        certainty, where = _find_full_omni_model(run)
         if certainty is None:
             return
         fixes: tuple[Fix, ...] = ()
@@ -85,11 +85,11 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A mismatch with the CPU inside such a submodule, or of an Omni model under ZeRO-3 if no frame says more."""
+        """A mismatch with the CPU inside a multimodal part, or of an Omni model under ZeRO-3 if no frame says more."""
         omni = log.find(_OMNI) is not None or log.setup.mentions(_OMNI_TEXT)
         zero3 = under_zero3(log)
         for mismatch in training_mismatches(log):
-            certainty = _certainty(mismatch, omni, zero3)
+            certainty = _judge_certainty(mismatch, omni, zero3)
             if certainty is None:
                 continue
             part = mismatch.part or "talker"
@@ -118,7 +118,7 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
         return (self.texts["upgrade_part_cure"].format(part=_shorten_class_chain(submodule)), zero2)
 
 
-def _certainty(mismatch: LoggedMismatch, is_omni: bool, uses_zero3: bool | None) -> Certainty | None:
+def _judge_certainty(mismatch: LoggedMismatch, is_omni: bool, uses_zero3: bool | None) -> Certainty | None:
     if not mismatch.involves_cpu or mismatch.is_between_accelerators:
         return None
     if mismatch.owner is Owner.SUBMODULE:
@@ -134,20 +134,20 @@ def _certainty(mismatch: LoggedMismatch, is_omni: bool, uses_zero3: bool | None)
     return None
 
 
-def _is_library(frame: Frame) -> bool:
+def _is_library_frame(frame: Frame) -> bool:
     """Whether a frame is a library's: remote code (``transformers_modules``) counts, though in the user's cache."""
     return frame.owner == "library" or "transformers_modules" in frame.path
 
 
-def _submodule(failure: Failure) -> str | None:
+def _submodule_name(failure: Failure) -> str | None:
     """The submodule's name: the module that ran, else from the innermost library line that builds such a part."""
     for name in (failure.module, failure.module_class):
-        if name and _find_part(name):
+        if name and _find_multimodal_part(name):
             return failure.module or name
     if failure.module is not None:
         return None
     for frame in reversed(failure.frames):
-        if _is_library(frame) and (found := _find_part(f"{frame.function} {frame.text}")):
+        if _is_library_frame(frame) and (found := _find_multimodal_part(f"{frame.function} {frame.text}")):
             assigned = frame.text.partition("=")[0].strip()
             return assigned.removeprefix("self.") if assigned.startswith("self.") else found.group(0)
     return None
@@ -156,18 +156,18 @@ def _submodule(failure: Failure) -> str | None:
 def _shorten_class_chain(submodule: str) -> str:
     """Shorten a chain of classes to the first multimodal part and the innermost class: ``Talker > … > Filter``."""
     chain = submodule.split(" > ")
-    telling = next((index for index, name in enumerate(chain) if _find_part(name)), 0)
+    telling = next((index for index, name in enumerate(chain) if _find_multimodal_part(name)), 0)
     return " > ".join(chain[telling:] if len(chain) - telling < 3 else (chain[telling], "…", chain[-1]))
 
 
-def _find_part(text: str) -> re.Match[str] | None:
+def _find_multimodal_part(text: str) -> re.Match[str] | None:
     return SPEECH_OUTPUT_PATTERN.search(text) or MULTIMODAL_ENCODER_PATTERN.search(text)
 
 
 _OMNI_CLASSES = ("transformers.Qwen2_5OmniForConditionalGeneration.from_pretrained", "transformers.Qwen2_5OmniModel.*")
 
 
-def _speech_part_use(run: Run) -> tuple[Certainty | None, Span | None]:
+def _find_full_omni_model(run: Run) -> tuple[Certainty | None, Span | None]:
     """The certainty that the run builds the whole Omni model, and where; None if it does not or is unknown."""
     if run.framework == "ms-swift":
         return Certainty.LIKELY, None

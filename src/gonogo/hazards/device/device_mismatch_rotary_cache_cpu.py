@@ -18,16 +18,16 @@ class DeviceMismatchRotaryCacheCpu(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch with the CPU in a rotary embedding, or an indexed CPU tensor that no frame places elsewhere."""
         for mismatch in training_mismatches(log):
-            certainty = _certainty(mismatch, log)
+            certainty = _judge_certainty(mismatch, log)
             if certainty is not None:
-                yield self._finding(mismatch.evidence, mismatch.sentence, certainty, mismatch.module)
+                yield self._build_finding(mismatch.evidence, mismatch.sentence, certainty, mismatch.module)
         if not log.errors and (
             cut := find_truncated_error(log, ("", "apply_rot"), ("", "cos[position_ids]"), max_frames=1)
         ):
             both = translated("The log ends in the rotary embedding")
-            yield self._finding(cut, both, Certainty.LIKELY if under_zero3(log) else Certainty.POSSIBLE, None)
+            yield self._build_finding(cut, both, Certainty.LIKELY if under_zero3(log) else Certainty.POSSIBLE, None)
 
-    def _finding(
+    def _build_finding(
         self, evidence: LoggedError | LineMatch, where: Text, certainty: Certainty, module: str | None
     ) -> Finding:
         return self.log_finding(
@@ -40,7 +40,7 @@ class DeviceMismatchRotaryCacheCpu(Hazard):
         )
 
 
-def _certainty(mismatch: LoggedMismatch, log: FailureLog) -> Certainty | None:
+def _judge_certainty(mismatch: LoggedMismatch, log: FailureLog) -> Certainty | None:
     if mismatch.owner is Owner.ROTARY:
         sure = bool(mismatch.frames) and "cpu" in mismatch.devices
         return Certainty.CERTAIN if sure else Certainty.LIKELY

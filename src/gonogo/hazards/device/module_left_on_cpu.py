@@ -10,7 +10,7 @@ from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Rehears
 
 class ModuleLeftOnCpu(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """The parameters and buffers that the record lists, unless a device mismatch has already ended the rank."""
+        """Parameters and buffers that were still on the CPU, unless a device mismatch ended the rank."""
         left = [rank for rank in record.ranks if rank.left_on_cpu and not _has_device_mismatch(rank)]
         if not left:
             return

@@ -6,7 +6,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text, 
 
 class VisibleDevicesSetInScript(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A constant with fewer GPUs than processes per node, set on the way to training."""
+        """A constant CUDA_VISIBLE_DEVICES with fewer GPUs than processes per node, set on the way to training."""
         if b"CUDA_VISIBLE_DEVICES" not in script.source.data or run.launch is None:
             return
         processes = run.launch.processes_per_node.number

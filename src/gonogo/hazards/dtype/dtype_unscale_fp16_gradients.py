@@ -23,7 +23,7 @@ class DtypeUnscaleFp16Gradients(Hazard):
         for trainer, load in trained_pretrained_calls(script):
             keyword = "dtype" if load.passed("dtype") is not None else "torch_dtype"
             node = load.keyword_node(keyword)
-            if node is None or not is_trainer(trainer) or not _is_half(script, node):
+            if node is None or not is_trainer(trainer) or not _is_fp16_dtype(script, node):
                 continue
             edit = script.setting_keyword(load, keyword, "torch.float32")
             place = load.keyword_place(keyword)
@@ -51,5 +51,5 @@ class DtypeUnscaleFp16Gradients(Hazard):
             yield self.log_finding(evidence, self.texts["cause_in_log"], certainty=certainty, cure=self.cures)
 
 
-def _is_half(script: Script, node: ast.expr) -> bool:
+def _is_fp16_dtype(script: Script, node: ast.expr) -> bool:
     return script.qualified(node) in ("torch.float16", "torch.half") or script.field(node).value == "float16"

@@ -93,18 +93,18 @@ class FlashAttnFp32Input(Hazard):
             )
             certainty = Certainty.LIKELY
         if evidence is None and not log.errors:
-            evidence = _truncated_in_kernel(log)
+            evidence = _find_cut_in_kernel_call(log)
         if evidence is None:
             return
         yield self.log_finding(
             evidence,
             self.texts["cause_in_log"],
             cure=self.cures,
-            certainty=Certainty.POSSIBLE if _is_server(log) else certainty,
+            certainty=Certainty.POSSIBLE if _is_inference_server(log) else certainty,
         )
 
 
-def _truncated_in_kernel(log: FailureLog) -> LoggedError | None:
+def _find_cut_in_kernel_call(log: FailureLog) -> LoggedError | None:
     """A truncated traceback at the kernel's call, which checks the dtype first."""
     cut = find_truncated_error(
         log, ("flash_attn", "flash_attn_cuda.fwd"), ("flash_attn", "flash_attn_gpu.fwd"), max_frames=1
@@ -114,6 +114,6 @@ def _truncated_in_kernel(log: FailureLog) -> LoggedError | None:
     )
 
 
-def _is_server(log: FailureLog) -> bool:
+def _is_inference_server(log: FailureLog) -> bool:
     """True for an inference server; a script that only generates is treated like training."""
     return outside_training(log) and not log.passes("generation/utils.py", "in generate")

@@ -20,7 +20,7 @@ _HALF_PRECISION_PATTERN = Pattern(r"\bfp16['\"]?\s*[:=]\s*['\"]?[Tt]rue|float16|
 
 class LossNotFinite(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
-        """Errors that follow from it: sampling from NaN, anomaly detection; less certain: a loss printed as nan."""
+        """Errors that NaNs cause: sampling, anomaly detection; less certain: a loss that is printed as nan."""
         if outside_training(log):
             return
         evidence = next(log.errors_of(says=_ANOMALY), None) or log.find(_ANOMALY)

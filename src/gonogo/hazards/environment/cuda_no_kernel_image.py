@@ -44,7 +44,7 @@ class CudaNoKernelImage(Hazard):
                 evidence,
                 self.texts["cause_in_log"],
                 cure=self.cures,
-                certainty=Certainty.POSSIBLE if outside else _certainty(log, evidence),
+                certainty=Certainty.POSSIBLE if outside else _judge_certainty(log, evidence),
                 extra_evidence=(warned,) if warned else (),
             )
         elif evidence := first(log, self.patterns["unsupported_gpu_warning"]):
@@ -69,7 +69,7 @@ _ASYNCHRONOUS_ERROR_PATTERN = Pattern(r"CUDA (?:kernel )?errors might be asynchr
 _OTHER_ERROR_PATTERN = Pattern(r"NCCL WARN|NCCL error|ncclUnhandledCudaError|undefined symbol|NCCL version mismatch")
 
 
-def _certainty(log: FailureLog, evidence: LineMatch | LoggedError) -> Certainty:
+def _judge_certainty(log: FailureLog, evidence: LineMatch | LoggedError) -> Certainty:
     """Only likely if CUDA may be reporting late an error of an earlier library call."""
     at = evidence.raised.at if isinstance(evidence, LoggedError) else evidence.line
     before = {(line.path, line.number) for line in log.lines_before(at, len(log.lines))}

@@ -146,7 +146,7 @@ class PythonPackageVersionMismatch(Hazard):
         """What one package lacks in another; more certain if a library's own frame raised the error."""
         outside = outside_training(log)
         for error in log.errors:
-            certainty = _certainty(error)
+            certainty = _judge_certainty(error)
             if certainty is not None:
                 yield self._build_finding(log, error, Certainty.POSSIBLE if outside else certainty)
         if (said := release_mismatch_line(log)) is not None:
@@ -344,7 +344,7 @@ _MISMATCH_ERROR_TYPES = (
 )
 
 
-def _certainty(error: LoggedError) -> Certainty | None:
+def _judge_certainty(error: LoggedError) -> Certainty | None:
     """The certainty that an exception is about versions; None if it is not."""
     message, last = error.message, error.innermost
     if last is not None and last.path.startswith("<") and error.type in ("ImportError", "ModuleNotFoundError"):

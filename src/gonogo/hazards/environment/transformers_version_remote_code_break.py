@@ -69,7 +69,7 @@ class TransformersVersionRemoteCodeBreak(Hazard):
         """An error raised in the model's remote code, or one that such code is known for."""
         outside = outside_training(log)
         for error in log.errors_of(*_REMOTE_CODE_ERROR_TYPES):
-            certainty = _certainty(error)
+            certainty = _judge_certainty(error)
             if certainty is None or self.patterns["other_cause"].search(error.message):
                 continue
             if outside or (certainty is Certainty.LIKELY and _UNSURE.search(error.message)):
@@ -123,7 +123,7 @@ def _truncated_while_loading(error: LoggedError) -> bool:
     return made and error.passes("from_pretrained", "_from_pretrained", "tokenization_utils")
 
 
-def _certainty(error: LoggedError) -> Certainty | None:
+def _judge_certainty(error: LoggedError) -> Certainty | None:
     last = error.innermost
     in_model = last is not None and _REMOTE_CODE_PACKAGE in last.path
     if in_model and error.type == "KeyError":

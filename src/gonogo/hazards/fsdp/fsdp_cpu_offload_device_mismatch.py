@@ -74,18 +74,18 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
         if outside_training(log):
             return
         for error in log.errors:
-            certainty = _certainty(error, log)
+            certainty = _judge_certainty(error, log)
             if certainty is not None:
-                yield self._finding(error, certainty)
+                yield self._build_finding(error, certainty)
         for pattern in (_OFFLOADED_PARAMETERS_PATTERN, _TENSOR_ASSIGNMENT_PATTERN):
             if not any(pattern.search(error.message) for error in log.errors) and (line := log.find(pattern)):
-                yield self._finding(
+                yield self._build_finding(
                     line, Certainty.CERTAIN if pattern is _OFFLOADED_PARAMETERS_PATTERN else Certainty.LIKELY
                 )
         if not log.errors and (
             cut := find_truncated_error(log, ("fsdp", "foreach_reduce"), ("", "_init_param_attributes"), max_frames=1)
         ):
-            yield self._finding(cut, Certainty.LIKELY)
+            yield self._build_finding(cut, Certainty.LIKELY)
         for mismatch in training_mismatches(log):
             if (
                 mismatch.involves_cpu
@@ -93,13 +93,13 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
                 and not _TENSOR_ASSIGNMENT_PATTERN.search(_mismatch_message(mismatch))
             ):
                 if mismatch.passes(*_FSDP_OFFLOAD_FRAMES):
-                    yield self._finding(mismatch.evidence, Certainty.LIKELY)
+                    yield self._build_finding(mismatch.evidence, Certainty.LIKELY)
                 elif mismatch.passes(*_FSDP_FRAMES) or (not mismatch.frames and uses_fsdp(log)):
                     offloads = log.find(_OFFLOAD_PATTERN) is not None or log.setup.mentions(_OFFLOAD_PATTERN.text)
                     likely = offloads and (not mismatch.frames or "clip_grad" in str(mismatch.frames[-1]))
-                    yield self._finding(mismatch.evidence, Certainty.LIKELY if likely else Certainty.POSSIBLE)
+                    yield self._build_finding(mismatch.evidence, Certainty.LIKELY if likely else Certainty.POSSIBLE)
 
-    def _finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
+    def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             self.texts["cause"],
@@ -114,7 +114,7 @@ def _mismatch_message(mismatch: LoggedMismatch) -> str:
     return evidence.message if isinstance(evidence, LoggedError) else evidence.text
 
 
-def _certainty(error: LoggedError, log: FailureLog) -> Certainty | None:
+def _judge_certainty(error: LoggedError, log: FailureLog) -> Certainty | None:
     if _OFFLOADED_PARAMETERS_PATTERN.search(error.message):
         return Certainty.CERTAIN
     inside = error.passes(*_FSDP_FRAMES)

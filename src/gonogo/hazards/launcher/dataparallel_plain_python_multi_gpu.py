@@ -64,7 +64,7 @@ class DataparallelPlainPythonMultiGpu(Hazard):
         found = self._find_explicit_error(log) or self._find_consequential_error(log)
         if found is not None:
             evidence, certainty = found
-            yield self._finding(evidence, certainty)
+            yield self._build_finding(evidence, certainty)
 
     def _find_explicit_error(self, log: FailureLog) -> tuple[LoggedError | LineMatch, Certainty] | None:
         for error in log.errors_of(says=REPLICA_ERROR_PATTERN):
@@ -122,7 +122,7 @@ class DataparallelPlainPythonMultiGpu(Hazard):
                 return mismatch.evidence, Certainty.LIKELY if sure else Certainty.POSSIBLE
         return None
 
-    def _finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
+    def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             self.texts["cause"],

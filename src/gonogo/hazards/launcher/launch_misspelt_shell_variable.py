@@ -34,7 +34,7 @@ class LaunchMisspeltShellVariable(Hazard):
                 at = source.data.find(meant.encode())
                 yield self.finding(
                     self.texts["cause"].format(name=name, meant=meant, path=source.path, line=source.line_of(at)),
-                    certainty=_certainty(line.code[: match.start()]),
+                    certainty=_judge_certainty(line.code[: match.start()]),
                     cure=translated("Use ${meant} instead").format(meant=meant),
                     spans=(
                         word.span(translated("set nowhere")),
@@ -46,7 +46,7 @@ class LaunchMisspeltShellVariable(Hazard):
                 return
 
 
-def _certainty(before: str) -> Certainty:
+def _judge_certainty(before: str) -> Certainty:
     """Whether the run stops: an argument that vanishes or a path that starts at ``/`` stops it.
 
     Of ``--output_dir runs/$tag/$task`` a usable path is left, of another folder.

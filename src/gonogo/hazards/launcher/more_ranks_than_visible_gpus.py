@@ -112,12 +112,12 @@ class MoreRanksThanVisibleGpus(Hazard):
                 counts=counts if known else ""
             ),
             cure=self.cures,
-            certainty=_certainty_of_ordinal(log, evidence, too_many),
+            certainty=_certainty_of_too_few_gpus(log, evidence, too_many),
             confirm=_CONFIRM,
         )
 
 
-def _certainty_of_ordinal(
+def _certainty_of_too_few_gpus(
     log: FailureLog, evidence: LoggedError | LineMatch, exceeds_visible_gpus: bool | None
 ) -> Certainty:
     text = evidence.message if isinstance(evidence, LoggedError) else evidence.text

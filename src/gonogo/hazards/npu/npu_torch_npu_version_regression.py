@@ -27,7 +27,7 @@ class NpuTorchNpuVersionRegression(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch between NPUs in ``npu_dtype_cast``; less certain while loading a model, without an operator."""
         for mismatch in training_mismatches(log):
-            certainty = _certainty(mismatch, log)
+            certainty = _judge_certainty(mismatch, log)
             if certainty is None:
                 continue
             version = log.setup.version_texts.get("torch-npu")
@@ -40,7 +40,7 @@ class NpuTorchNpuVersionRegression(Hazard):
             )
 
 
-def _certainty(mismatch: LoggedMismatch, log: FailureLog) -> Certainty | None:
+def _judge_certainty(mismatch: LoggedMismatch, log: FailureLog) -> Certainty | None:
     if not mismatch.is_between_accelerators or not any(device.startswith("npu") for device in mismatch.devices):
         return None
     if "dtype_cast" in (mismatch.operator or "") or mismatch.passes("npu_dtype_cast"):

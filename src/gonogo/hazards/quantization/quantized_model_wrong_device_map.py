@@ -51,7 +51,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
         )
         if evidence is not None:
             text = evidence.message if isinstance(evidence, LoggedError) else evidence.text
-            yield self._finding(
+            yield self._build_finding(
                 evidence, Certainty.CERTAIN, offloaded="offload" in text, on_several_gpus="multiple" in text
             )
             return
@@ -60,9 +60,9 @@ class QuantizedModelWrongDeviceMap(Hazard):
         for error in log.errors_of(says=_ON_CPU):
             runs = any(frame.function == "forward" for frame in error.frames) and error.passes("bitsandbytes")
             if runs and error.passes("training_step", "compute_loss", "prediction_step", "backward"):
-                yield self._finding(error, Certainty.LIKELY, offloaded=True, on_several_gpus=False)
+                yield self._build_finding(error, Certainty.LIKELY, offloaded=True, on_several_gpus=False)
 
-    def _finding(
+    def _build_finding(
         self, evidence: LoggedError | LineMatch, certainty: Certainty, *, offloaded: bool, on_several_gpus: bool
     ) -> Finding:
         where = translated("on a GPU other than the one the process trains on")

@@ -97,7 +97,7 @@ class Zero3MoeHang(Hazard):
             stall.evidence,
             self.texts["cause_in_log"],
             cure=self.cures,
-            certainty=stall.at_most(_certainty(log, stall)) if experts else Certainty.POSSIBLE,
+            certainty=stall.at_most(_judge_certainty(log, stall)) if experts else Certainty.POSSIBLE,
             extra_evidence=tuple(
                 one for one in (experts, stall.trace_cache if experts else None) if isinstance(one, LineMatch)
             ),
@@ -105,7 +105,7 @@ class Zero3MoeHang(Hazard):
         )
 
 
-def _certainty(log: FailureLog, stall: Stall) -> Certainty:
+def _judge_certainty(log: FailureLog, stall: Stall) -> Certainty:
     """How certain it is if the model has experts: certain only if ranks diverge in a gather without a tower."""
     if stall.diverged and stall.is_in_gather and not stall.disagreed and not find_multimodal_mention(log):
         return Certainty.CERTAIN

@@ -79,7 +79,7 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
         """A mismatch with the CPU in ``unscale_and_clip_grads``; elsewhere only if version or config suggest it."""
         release = log.setup.release("deepspeed")
         for mismatch in training_mismatches(log):
-            certainty = _certainty(mismatch, log, release)
+            certainty = _judge_certainty(mismatch, log, release)
             if certainty is not None:
                 yield self._log_finding(mismatch.evidence, log, certainty)
         if not log.errors and (cut := find_truncated_error(log, ("stage3.py", "unscale_and_clip_grads"))):
@@ -105,7 +105,7 @@ _STEP_FRAMES = ("zero/stage", "engine.step", "engine_wrapped.backward", "acceler
 _CLIPS = Pattern(r"in unscale_and_clip_grads|grad\.mul_\(1\. / combined_scale\)|self\.unscale_and_clip_grads\(")
 
 
-def _certainty(mismatch: LoggedMismatch, log: FailureLog, release: tuple[int, ...] | None) -> Certainty | None:
+def _judge_certainty(mismatch: LoggedMismatch, log: FailureLog, release: tuple[int, ...] | None) -> Certainty | None:
     if not mismatch.involves_cpu or mismatch.is_between_accelerators:
         return None
     faulty = release is not None and release[:3] in _FAULTY_VERSIONS
