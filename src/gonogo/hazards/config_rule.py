@@ -32,7 +32,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from gonogo.hazards.facts.deepspeed_settings import config_key_span, config_span
-from gonogo.hazards.facts.training_framework import as_json, fix_with_edits
+from gonogo.hazards.facts.training_framework import fix_with_edits, format_json
 from gonogo.hazards.hazard import PageDeclarations
 from gonogo.hazards.page import HazardPage
 from gonogo.hazards.rule import (
@@ -183,7 +183,7 @@ class ConfigHazard(Hazard):
                 "key": keys[-1],
                 "path": path,
                 "section": keys[-2] if keys[1:] else "",
-                "value": as_json(at.field.value),
+                "value": format_json(at.field.value),
                 "number": at.field.number,
                 "stage": config.zero_stage,
                 **more,

@@ -34,14 +34,14 @@ from gonogo.evidence.environment.compatibility import (
 )
 from gonogo.evidence.environment.version_range import parse_specifier
 from gonogo.hazards.facts.installed import (
-    certainty_of_versions,
+    are_declared_in_files,
+    certainty_of_package_versions,
+    come_from_one_source,
     describe_package,
-    from_file,
-    listed,
+    is_complete_training_environment,
+    package_version_span,
     pip_install,
-    span_of,
-    together,
-    version_fix,
+    version_fixes,
 )
 from gonogo.hazards.hazard import PageDeclarations
 from gonogo.hazards.page import HazardPage
@@ -113,7 +113,7 @@ class UnfitVersions(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The affected versions, in a run for which they are a problem."""
         names = [name for name, _ in self.versions]
-        if not (from_file if self.pinned else together)(environment, *names):
+        if not (are_declared_in_files if self.pinned else come_from_one_source)(environment, *names):
             return
         if not all(environment.within(name, versions) for name, versions in self.versions):
             return
@@ -122,14 +122,14 @@ class UnfitVersions(Hazard):
             return
         labels = dict((self.label,) if self.label else ())
         words = {name: describe_package(environment, name) for name in names}
-        certainty = context.certainty or self.certainty or certainty_of_versions(environment, run, *names)
+        certainty = context.certainty or self.certainty or certainty_of_package_versions(environment, run, *names)
         yield self.finding(
             self.cause.format(**words, **context.words),
             certainty=certainty,
             severity=self.severity,
             cure=(pip_install(*self.install), *self.cures),
-            spans=(*(span_of(environment, name, labels.get(name)) for name in names), *context.spans),
-            fixes=version_fix(environment, *self.install),
+            spans=(*(package_version_span(environment, name, labels.get(name)) for name in names), *context.spans),
+            fixes=version_fixes(environment, *self.install),
             confirm=() if certainty is Certainty.CERTAIN else self.confirm,
         )
 
@@ -155,10 +155,10 @@ class BelowMinimum(Hazard):
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The package below the minimum that the environment's transformers requires."""
-        if not together(environment, "transformers", self.package):
+        if not come_from_one_source(environment, "transformers", self.package):
             return
         sure = environment.within("transformers", self.sure_from)
-        certainty = certainty_of_versions(environment, run, "transformers", self.package)
+        certainty = certainty_of_package_versions(environment, run, "transformers", self.package)
         for row in requirements_of_package(environment, "transformers"):
             asked = row.requires.get(self.package, "").split(",")
             lowest = next((one for one in asked if one.startswith(">=")), None)
@@ -187,12 +187,12 @@ class BuiltForOtherTorch(Hazard):
         """A release that was built for another torch than the environment's."""
         for package in self.packages:
             row = torch_build_of(package, environment)
-            if row is None or not together(environment, package, "torch"):
+            if row is None or not come_from_one_source(environment, package, "torch"):
                 continue
             if environment.within("torch", row.torch) is not False:
                 continue
             fitting = versions_for_torch(package, environment)
-            installed = environment.complete or not from_file(environment, package)
+            installed = environment.complete or not are_declared_in_files(environment, package)
             label = translated("built for torch {torch}").format(torch=row.torch.lstrip("="))
             yield self.finding(
                 translated("{package} is meant for torch{wanted}, but is used with {torch}: {effect}.").format(
@@ -207,8 +207,8 @@ class BuiltForOtherTorch(Hazard):
                 else translated("Install the release of {package} that matches that torch version").format(
                     package=package
                 ),
-                spans=(span_of(environment, package, label), span_of(environment, "torch")),
-                fixes=version_fix(environment, package, fitting) if fitting else (),
+                spans=(package_version_span(environment, package, label), package_version_span(environment, "torch")),
+                fixes=version_fixes(environment, package, fitting) if fitting else (),
             )
 
 
@@ -246,9 +246,9 @@ class NotInstalled(Hazard):
         self, environment: Environment, requested_setting: tuple[str, Field], packages: tuple[str, ...]
     ) -> Findings:
         """A finding if none of the packages is installed."""
-        if not listed(environment) or any(map(environment.has, packages)):
+        if not is_complete_training_environment(environment) or any(map(environment.has, packages)):
             return
-        in_file = from_file(environment, "torch")
+        in_file = are_declared_in_files(environment, "torch")
         if not in_file and not has_accelerator_driver():
             return  # files are checked on a machine that doesn't train
         words = {"package": packages[0], "asked": requested_setting[0]}
@@ -259,7 +259,7 @@ class NotInstalled(Hazard):
             certainty=Certainty.CERTAIN if in_file else Certainty.POSSIBLE,
             severity=Severity.ERROR if in_file else Severity.WARNING,
             cure=(translated("pip install {package}").format(**words), *(cure.format(**words) for cure in self.cures)),
-            spans=(requested_setting[1].span(), span_of(environment, "torch", without.format(**words))),
+            spans=(requested_setting[1].span(), package_version_span(environment, "torch", without.format(**words))),
             confirm=() if in_file else confirm.format(**words),
         )
 
@@ -301,8 +301,11 @@ def pair_finding(
             pip_install(package, specifier),
             translated("Or install the release of {name} that works with {has}").format(**words),
         ),
-        spans=(span_of(environment, package), span_of(environment, asking, requires.format(**words))),
-        fixes=version_fix(environment, package, specifier),
+        spans=(
+            package_version_span(environment, package),
+            package_version_span(environment, asking, requires.format(**words)),
+        ),
+        fixes=version_fixes(environment, package, specifier),
     )
 
 

@@ -6,7 +6,12 @@ from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.evidence.training_arguments import TRAINER_CLASSES
-from gonogo.hazards.facts.training_script import first_argument, gradient_checkpointing, mentions, reentrant
+from gonogo.hazards.facts.training_script import (
+    first_argument,
+    gradient_checkpointing_setting,
+    is_checkpointing_reentrant,
+    run_mentions,
+)
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 
 _NO_GRAD_MESSAGES = (
@@ -52,12 +57,12 @@ class NoGradCheckpointingInputs(Hazard):
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """LoRA under transformers' Trainer with reentrant checkpointing, without gradients for the inputs."""
-        if b"get_peft_model" not in script.source.data or gradient_checkpointing(run).truth is not True:
+        if b"get_peft_model" not in script.source.data or gradient_checkpointing_setting(run).truth is not True:
             return
         # transformers 5 and trl's trainers enable the inputs' gradients themselves; trained embeddings don't need it.
-        if reentrant(run) is not True or run.environment.within("transformers", "<5") is not True:
+        if is_checkpointing_reentrant(run) is not True or run.environment.within("transformers", "<5") is not True:
             return
-        if mentions(run, script, *_REMEDY_MARKERS) or not mentions(run, script, b"LoraConfig"):
+        if run_mentions(run, script, *_REMEDY_MARKERS) or not run_mentions(run, script, b"LoraConfig"):
             return
         trainers = [
             call
@@ -67,7 +72,7 @@ class NoGradCheckpointingInputs(Hazard):
         wraps = list(script.calls("peft.get_peft_model"))
         if not trainers or len(wraps) != 1:
             return
-        wrap, given = wraps[0], gradient_checkpointing(run)
+        wrap, given = wraps[0], gradient_checkpointing_setting(run)
         model = first_argument(wrap, "model")
         statement = script.statement(wrap.node)
         edit = (

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from gonogo.evidence.rehearsal.result_table import result_report
 from gonogo.hazards.checkpoint._lost_states import state_names_text, states_by_status_text
-from gonogo.hazards.facts.left_out_of_checkpoint import adapter_fixes, gathering_fixes
+from gonogo.hazards.facts.left_out_of_checkpoint import gather_on_save_fixes, modules_to_save_fixes
 from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Severity, translated
 
 
@@ -39,5 +39,5 @@ class ResultWeightsLost(Hazard):
         """Make the adapter save the modules trained beside it, or make ZeRO-3 gather the weights for the save."""
         result = result_report(record)
         lost = [row.name for row in result.states if row.status == "not-written"] if result is not None else []
-        yield from adapter_fixes(self, lost, run)
-        yield from gathering_fixes(self, run)
+        yield from modules_to_save_fixes(self, lost, run)
+        yield from gather_on_save_fixes(self, run)

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from gonogo.hazards.checkpoint._lost_states import ranks_of_rows, resumed_life_report, states_by_status_text
-from gonogo.hazards.facts.left_out_of_checkpoint import OPTIMIZER, restoring_fixes
+from gonogo.hazards.facts.left_out_of_checkpoint import OPTIMIZER, fixes_for_state_left_out
 from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, translated
 
 _LOST_STATUSES = ("not-written", "not-read", "partly", "other-state", "other-dtype")
@@ -38,4 +38,4 @@ class ResumeOptimizerNotRestored(Hazard):
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
         """Remove the settings that leave the optimizer out of the checkpoint, or out of its loading."""
-        yield from restoring_fixes(self, OPTIMIZER, run)
+        yield from fixes_for_state_left_out(self, OPTIMIZER, run)

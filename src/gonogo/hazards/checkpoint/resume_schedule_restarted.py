@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from gonogo.hazards.checkpoint._lost_states import resumed_life_report
-from gonogo.hazards.facts.left_out_of_checkpoint import SCHEDULER, restoring_fixes
+from gonogo.hazards.facts.left_out_of_checkpoint import SCHEDULER, fixes_for_state_left_out
 from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run
 
 
@@ -22,4 +22,4 @@ class ResumeScheduleRestarted(Hazard):
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
         """Remove the settings that leave the scheduler out of the checkpoint, or out of its loading."""
-        yield from restoring_fixes(self, SCHEDULER, run)
+        yield from fixes_for_state_left_out(self, SCHEDULER, run)

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from gonogo.evidence.rehearsal.life_table import life_report
 from gonogo.hazards.checkpoint._lost_states import ranks_of_rows, resumed_life_report, states_by_status_text
-from gonogo.hazards.facts.left_out_of_checkpoint import adapter_fixes, gathering_fixes
+from gonogo.hazards.facts.left_out_of_checkpoint import gather_on_save_fixes, modules_to_save_fixes
 from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, translated
 
 _LOST_STATUSES = ("not-written", "not-read", "partly", "other-state")
@@ -33,5 +33,5 @@ class ResumeWeightsNotRestored(Hazard):
         life = life_report(record)
         states = life.states if life is not None else ()
         lost = [row.name for row in states if row.status == "not-written" and row.kind == "parameter" and row.trained]
-        yield from adapter_fixes(self, lost, run)
-        yield from gathering_fixes(self, run)
+        yield from modules_to_save_fixes(self, lost, run)
+        yield from gather_on_save_fixes(self, run)

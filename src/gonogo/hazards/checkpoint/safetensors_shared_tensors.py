@@ -8,7 +8,7 @@ from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.evidence.rehearsal.failures import few
-from gonogo.hazards.facts.training_script import first_argument, is_trainer, makers, trained
+from gonogo.hazards.facts.training_script import calls_that_train, creating_calls, first_argument, is_trainer
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, Text, translated
 
 _SHARED_TENSORS_MESSAGES = ("Some tensors share memory", "trying to be saved contained shared tensors")
@@ -38,7 +38,7 @@ class SafetensorsSharedTensors(Hazard):
                 continue
             model = given.func.value
             tied = next((node for node in _weight_tying_statements(script)), None)
-            made = makers(script, model)
+            made = creating_calls(script, model)
             hub = any(one.method == "from_pretrained" for one in made)
             by_config = hub and run.model is not None and run.model.value("tie_word_embeddings") is True
             own = tied is not None and any(_constructs_tied_class(script, one, tied) for one in made)
@@ -77,7 +77,7 @@ class SafetensorsSharedTensors(Hazard):
         strategy = run.arguments.get("save_strategy")
         if strategy.unknown or str(strategy.value) in ("no", "False"):
             return
-        for trainer, node in trained(script):
+        for trainer, node in calls_that_train(script):
             if not is_trainer(trainer):
                 continue
             for tie in _weight_tying_statements(script):
@@ -85,7 +85,9 @@ class SafetensorsSharedTensors(Hazard):
                 if owner is None:
                     continue
                 plain = owner.is_subclass("torch.nn.Module") and not owner.is_subclass("*PreTrained*")
-                if not plain or not any(_constructs_tied_class(script, one, tie) for one in makers(script, node)):
+                if not plain or not any(
+                    _constructs_tied_class(script, one, tie) for one in creating_calls(script, node)
+                ):
                     continue
                 if any(name in owner.methods for name in ("state_dict", "save_pretrained")):
                     continue

@@ -3,9 +3,9 @@ from gonogo.evidence.rehearsal.failures import innermost, places
 from gonogo.evidence.rehearsal.record import LoadedWeights
 from gonogo.hazards.facts.drawn_weights import (
     abbreviated_names,
+    find_longer_name_in_checkpoint,
     find_newly_initialized,
     is_lost_in_conversion,
-    named_instead,
 )
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalRecord, Severity, Text, translated
 
@@ -48,7 +48,8 @@ class WeightsNotLoaded(Hazard):
             yield self.log_finding(
                 found,
                 self.texts["cause"].format(
-                    names=abbreviated_names(body), instead=_name_in_checkpoint_clause(named_instead(log, names))
+                    names=abbreviated_names(body),
+                    instead=_name_in_checkpoint_clause(find_longer_name_in_checkpoint(log, names)),
                 ),
                 cure=self.cures,
                 certainty=Certainty.LIKELY if whole else Certainty.POSSIBLE,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.hazards.facts.divergence_fixes import fix_divergent_loop, fix_rank_conditional_call
-from gonogo.hazards.facts.rank_tests import excludes_some_ranks, on_one_rank
+from gonogo.hazards.facts.rank_tests import excludes_some_ranks, find_single_rank_test
 from gonogo.hazards.rule import (
     Call,
     Certainty,
@@ -110,7 +110,7 @@ def _collectives_in_branches(script: Script, run: Run) -> list[tuple[Call, ast.e
                 continue
         elif call.node not in without_group and len(call.node.args) > _GROUP_ARGUMENT_INDEX.get(call.method, 2):
             continue
-        guard = on_one_rank(script, call.node) or callers.test_for_one_rank(call.node)
+        guard = find_single_rank_test(script, call.node) or callers.test_for_one_rank(call.node)
         if guard is not None:
             found.append((call, guard))
         else:
@@ -145,7 +145,7 @@ def _sync_dist_calls(script: Script) -> Iterator[tuple[Call, ast.expr]]:
     if any(trainer.keyword("devices").number == 1 for trainer in script.calls("*.Trainer")):
         return
     for call in script.calls("*.log", "*.log_dict"):
-        if call.keyword("sync_dist").truth is True and (guard := on_one_rank(script, call.node)) is not None:
+        if call.keyword("sync_dist").truth is True and (guard := find_single_rank_test(script, call.node)) is not None:
             yield call, guard
 
 
@@ -177,7 +177,7 @@ class _CallerIndex:
             called = self.script.parent(use)
             if not isinstance(called, ast.Call) or called.func is not use:
                 return None  # passed on as a value
-            guard = on_one_rank(self.script, called) or self.test_for_one_rank(called, max_depth - 1)
+            guard = find_single_rank_test(self.script, called) or self.test_for_one_rank(called, max_depth - 1)
             if guard is None:
                 return None
         return guard

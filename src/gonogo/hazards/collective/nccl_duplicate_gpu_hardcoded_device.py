@@ -5,8 +5,8 @@ from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.number import whole_number_in
 from gonogo.evidence.script.nodes import dotted
-from gonogo.hazards.facts.duplicate_gpu import HARDCODED_DEVICE_PATTERN, DuplicateGpu, duplicate_gpu
-from gonogo.hazards.facts.training_script import DDP, first_argument, has_several_processes_per_node, mentions
+from gonogo.hazards.facts.duplicate_gpu import HARDCODED_DEVICE_PATTERN, DuplicateGpu, find_duplicate_gpu
+from gonogo.hazards.facts.training_script import DDP, first_argument, has_several_processes_per_node, run_mentions
 from gonogo.hazards.rule import Certainty, Edit, Findings, Fix, Hazard, Run, Script, translated
 
 _LOCAL_RANK_EXPRESSION = 'int(os.environ["LOCAL_RANK"])'
@@ -18,7 +18,7 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
         if b"DistributedDataParallel" not in script.source.data or not has_several_processes_per_node(run):
             return
         backend = _requested_backend(script)
-        if backend == "gloo" or mentions(run, script, b"CUDA_VISIBLE_DEVICES", b"accelerate", b"deepspeed"):
+        if backend == "gloo" or run_mentions(run, script, b"CUDA_VISIBLE_DEVICES", b"accelerate", b"deepspeed"):
             return
         pinned = _pinned_devices(script)
         if not pinned and not _never_selects_device(script, run):
@@ -49,7 +49,7 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """NCCL's error about a duplicate GPU, unless there are more ranks than GPUs."""
-        duplicate = duplicate_gpu(log)
+        duplicate = find_duplicate_gpu(log)
         if duplicate is None:
             return
         yield self.log_finding(
@@ -163,7 +163,9 @@ def _is_bare_cuda_string(node: ast.expr) -> bool:
 
 def _never_selects_device(script: Script, run: Run) -> bool:
     """Whether no process of the run selects a GPU in any known way."""
-    return not mentions(run, script, b"set_device", b"cuda.device(", b"device_id", b"default_device", b"local_rank)")
+    return not run_mentions(
+        run, script, b"set_device", b"cuda.device(", b"device_id", b"default_device", b"local_rank)"
+    )
 
 
 def _is_cuda_device_literal(node: ast.AST) -> bool:

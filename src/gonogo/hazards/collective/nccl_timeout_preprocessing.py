@@ -6,7 +6,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.progress import is_data_preparation, last_activity
 from gonogo.evidence.log.stall import STALL_WORDS, Stall, find_stall
-from gonogo.hazards.facts.rank_tests import on_one_rank
+from gonogo.hazards.facts.rank_tests import find_single_rank_test
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Script, Severity, translated
 
 _COMPLETE_BAR_PATTERN = Pattern(r"100%\|")
@@ -117,4 +117,4 @@ def _timedelta_seconds(script: Script, node: ast.expr | None) -> float | None:
 
 def _runs_on_one_rank(script: Script, node: ast.AST) -> bool:
     """Whether only one rank reaches a node."""
-    return on_one_rank(script, node) is not None
+    return find_single_rank_test(script, node) is not None

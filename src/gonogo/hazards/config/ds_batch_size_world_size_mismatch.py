@@ -7,7 +7,13 @@ from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, shorten
-from gonogo.hazards.facts.training_framework import fix_with_edits, mentions, number_in, uses_accelerate, uses_trainer
+from gonogo.hazards.facts.training_framework import (
+    fix_with_edits,
+    integer_setting,
+    mentions,
+    uses_accelerate,
+    uses_trainer,
+)
 from gonogo.hazards.log_rule import log_mentions
 from gonogo.hazards.rule import (
     Certainty,
@@ -135,7 +141,7 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
         )
 
     def _cure(self, batch_mismatch: _MismatchedSizes, config: DeepSpeedConfig) -> Text:
-        micro, accumulation = number_in(config, _MICRO), number_in(config, _ACCUMULATION)
+        micro, accumulation = integer_setting(config, _MICRO), integer_setting(config, _ACCUMULATION)
         if batch_mismatch.world and micro is not None and accumulation is not None:
             return self.texts["leave_out_or_write_cure"].format(
                 right=micro.value * accumulation.value * batch_mismatch.world,
@@ -159,7 +165,7 @@ def _train_batch_size_text(match: re.Match[str] | None, world_size: int) -> str:
 
 def _mismatched_sizes(config: DeepSpeedConfig, run: Run) -> _MismatchedSizes | None:
     """The batch sizes if DeepSpeed rejects them; None if it accepts them or if that is unknown."""
-    train = number_in(config, _TRAIN)
+    train = integer_setting(config, _TRAIN)
     if train is None or not _splits_batch_among_all_ranks(config, run):
         return None
     micro, accumulation = config.get(_MICRO), config.get(_ACCUMULATION)
@@ -222,15 +228,17 @@ def _fixes(config: DeepSpeedConfig, run: Run) -> tuple[Fix, ...]:
     if uses_accelerate(run):
         title = translated('Set train_batch_size to "auto"')
         return fix_with_edits(title, lambda: config.replacing(_TRAIN, value="auto"))
-    if number_in(config, _MICRO) is not None:
+    if integer_setting(config, _MICRO) is not None:
         title = translated("Remove train_batch_size: DeepSpeed computes it")
-        return fix_with_edits(title, lambda: config.removing(_TRAIN), safe=number_in(config, _ACCUMULATION) is not None)
+        return fix_with_edits(
+            title, lambda: config.removing(_TRAIN), safe=integer_setting(config, _ACCUMULATION) is not None
+        )
     return ()
 
 
 def _accumulation_fixes(batch_mismatch: _MismatchedSizes, config: DeepSpeedConfig, run: Run) -> tuple[Fix, ...]:
     """Set the accumulation steps that give train_batch_size samples per step on this number of ranks."""
-    micro = number_in(config, _MICRO)
+    micro = integer_setting(config, _MICRO)
     if (
         micro is None
         or not batch_mismatch.world

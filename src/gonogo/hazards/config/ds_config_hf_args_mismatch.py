@@ -10,8 +10,8 @@ from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
 from gonogo.evidence.training_arguments import Arguments
 from gonogo.hazards.config._mismatch_lines import MismatchLine, mismatch_lines_in_log, mismatch_lines_in_message
 from gonogo.hazards.facts.training_framework import (
-    as_json,
     fix_with_edits,
+    format_json,
     is_config_from_accelerate_yaml,
     uses_stock_training_arguments,
     uses_trainer,
@@ -59,7 +59,7 @@ class DsConfigHfArgsMismatch(Hazard):
         if not differing:
             return
         lines = [
-            MismatchLine(".".join(pair.keys), as_json(field.value), pair.argument, as_json(pair.expected.value))
+            MismatchLine(".".join(pair.keys), format_json(field.value), pair.argument, format_json(pair.expected.value))
             for pair, field in differing
         ]
         yaml = run.accelerate if is_config_from_accelerate_yaml(run) else None
@@ -122,7 +122,7 @@ class DsConfigHfArgsMismatch(Hazard):
     def _yaml_cure(self, correspondence: ArgumentCorrespondence) -> Text:
         if correspondence.keys in _YAML_KEYS:
             return translated("Set {key} to {value} in accelerate's YAML, to match the arguments").format(
-                key=correspondence.keys[0], value=as_json(correspondence.expected.value)
+                key=correspondence.keys[0], value=format_json(correspondence.expected.value)
             )
         return self.texts["yaml_precision_cure"].format(kind=correspondence.keys[0])
 

@@ -2,7 +2,7 @@ from collections.abc import Mapping
 
 from gonogo.evidence.config.deepspeed_keys import known, nearest
 from gonogo.hazards.config._keys import rejects_unknown_keys, unknown_keys
-from gonogo.hazards.facts.deepspeed_settings import config_key_span, dotted
+from gonogo.hazards.facts.deepspeed_settings import config_key_span, dotted_key
 from gonogo.hazards.facts.training_framework import fix_with_edits
 from gonogo.hazards.rule import (
     Certainty,
@@ -38,7 +38,9 @@ class DsConfigKeyAtWrongLevel(Hazard):
     ) -> Finding:
         fixes: tuple[Fix, ...] = ()
         field, target = config.raw(*keys), config.raw(*right[:-1])
-        place = Text(dotted(right[:-1]), f" {dotted(right[:-1])}") if right[:-1] else translated("the top level")
+        place = (
+            Text(dotted_key(right[:-1]), f" {dotted_key(right[:-1])}") if right[:-1] else translated("the top level")
+        )
         there = len(right) == 1 or (target.known and isinstance(target.value, Mapping))
         if field.known and there and config.raw(*right).absent:
             fixes = fix_with_edits(
@@ -48,10 +50,12 @@ class DsConfigKeyAtWrongLevel(Hazard):
                 safe=False,
             )
         at = (
-            translated("in {section}").format(section=dotted(keys[:-1])) if keys[:-1] else self.texts["top_level_label"]
+            translated("in {section}").format(section=dotted_key(keys[:-1]))
+            if keys[:-1]
+            else self.texts["top_level_label"]
         )
         belongs = (
-            translated("in {section}").format(section=dotted(right[:-1]))
+            translated("in {section}").format(section=dotted_key(right[:-1]))
             if right[:-1]
             else self.texts["top_level_label"]
         )

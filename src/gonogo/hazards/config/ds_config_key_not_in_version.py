@@ -7,7 +7,7 @@ from gonogo.hazards.facts.deepspeed_settings import (
     config_span,
     deepspeed_version_matches,
     describe_deepspeed_version,
-    dotted,
+    dotted_key,
 )
 from gonogo.hazards.facts.training_framework import fix_with_edits
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Hazard, Run, Severity, translated
@@ -58,7 +58,7 @@ class DsConfigKeyNotInVersion(Hazard):
         return self.finding(
             translated('{version} has no key "{key}" ({seen}): {consequence}.').format(
                 version=describe_deepspeed_version(run),
-                key=dotted(keys),
+                key=dotted_key(keys),
                 seen=seen,
                 consequence=translated("DeepSpeed rejects unknown keys there, and the run stops")
                 if closed

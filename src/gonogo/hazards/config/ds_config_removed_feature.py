@@ -6,7 +6,7 @@ from gonogo.hazards.facts.deepspeed_settings import (
     config_key_span,
     deepspeed_version_matches,
     describe_deepspeed_version,
-    dotted,
+    dotted_key,
 )
 from gonogo.hazards.facts.training_framework import fix_with_edits
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, translated
@@ -41,7 +41,7 @@ class DsConfigRemovedFeature(Hazard):
             field = config.raw(*keys)
             off = field.value is False or (isinstance(field.value, Mapping) and not field.value.get("enabled", True))
             yield self.finding(
-                self.texts["cause"].format(version=describe_deepspeed_version(run), key=dotted(keys)),
+                self.texts["cause"].format(version=describe_deepspeed_version(run), key=dotted_key(keys)),
                 cure=(
                     translated("Remove the key{instead}").format(
                         instead=_REPLACEMENT_HINTS.get(keys[-1], _NO_REPLACEMENT_HINT)

@@ -1,7 +1,7 @@
 from functools import partial
 
-from gonogo.hazards.facts.deepspeed_settings import config_span, dotted
-from gonogo.hazards.facts.training_framework import as_json, fix_with_edits
+from gonogo.hazards.facts.deepspeed_settings import config_span, dotted_key
+from gonogo.hazards.facts.training_framework import fix_with_edits, format_json
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, translated
 
 _SHORT_DTYPE_NAMES = ("fp16", "bf16", "fp32")
@@ -28,7 +28,7 @@ class DsConfigUnknownDtype(Hazard):
             short = _SHORT_NAMES_BY_DTYPE.get(written.removeprefix("torch."))
             yield self.finding(
                 translated('"{key}" is {value}; DeepSpeed accepts only {known} there, and stops.').format(
-                    key=dotted(keys), value=as_json(field.value), known=", ".join(_SHORT_DTYPE_NAMES)
+                    key=dotted_key(keys), value=format_json(field.value), known=", ".join(_SHORT_DTYPE_NAMES)
                 ),
                 cure=(
                     translated('Use "{short}" instead').format(short=short)

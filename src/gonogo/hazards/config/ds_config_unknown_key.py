@@ -1,6 +1,6 @@
 from gonogo.evidence.config.deepspeed_keys import known, nearest
 from gonogo.hazards.config._keys import rejects_unknown_keys, unknown_keys
-from gonogo.hazards.facts.deepspeed_settings import config_span, deepspeed_version_matches, dotted
+from gonogo.hazards.facts.deepspeed_settings import config_span, deepspeed_version_matches, dotted_key
 from gonogo.hazards.facts.training_framework import fix_with_edits
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Fix, Hazard, Run, Severity, translated
 
@@ -19,7 +19,7 @@ class DsConfigUnknownKey(Hazard):
                 closed = None  # releases between did not read the section
             if field.value == "auto" and closed:
                 closed = False  # DeepSpeed drops what is still "auto" before it checks
-            meant = near.rpartition(".")[2] if near and near.rpartition(".")[0] == dotted(keys[:-1]) else None
+            meant = near.rpartition(".")[2] if near and near.rpartition(".")[0] == dotted_key(keys[:-1]) else None
             yield self._build_finding(config, keys, closed, near, meant)
 
     def _build_finding(
@@ -30,7 +30,7 @@ class DsConfigUnknownKey(Hazard):
         suggestion: str | None,
         intended_key: str | None,
     ) -> Finding:
-        section = dotted(keys[:-1])
+        section = dotted_key(keys[:-1])
         place = config.key_place(*keys)
         fixes: tuple[Fix, ...] = ()
         if (

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 from gonogo.evidence.config.deepspeed_keys import KeyInfo
 from gonogo.hazards.config._keys import has_current_limits, is_key_known, keys_with_infos, rejects_unknown_keys
-from gonogo.hazards.facts.deepspeed_settings import config_span, deepspeed_version_matches, dotted
-from gonogo.hazards.facts.training_framework import as_json
+from gonogo.hazards.facts.deepspeed_settings import config_span, deepspeed_version_matches, dotted_key
+from gonogo.hazards.facts.training_framework import format_json
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Field, Findings, Hazard, Run, Text, translated
 
 _BATCH_SIZE_KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
@@ -60,7 +60,7 @@ class DsConfigValueRefused(Hazard):
             sure = closed and (not fraction or deepspeed_version_matches(run, ">=0.15"))
             yield self.finding(
                 translated('"{key}" is {value}, but DeepSpeed requires {wanted}: the run stops at startup.').format(
-                    key=dotted(keys), value=as_json(field.value), wanted=wanted
+                    key=dotted_key(keys), value=format_json(field.value), wanted=wanted
                 ),
                 certainty=Certainty.CERTAIN if sure else Certainty.POSSIBLE if closed is None else Certainty.LIKELY,
                 cure=translated("Set it to {wanted}").format(wanted=_as_integer_text(field, info) or wanted),
@@ -95,7 +95,7 @@ def _expected_value_text(info: KeyInfo, value: Any) -> Text | None:
 
 
 def _one_of_text(values: tuple[Any, ...]) -> Text:
-    listed = [as_json(one) for one in values]
+    listed = [format_json(one) for one in values]
     return translated("one of {values}").format(values=Text(", ".join(listed), "、".join(listed)))
 
 

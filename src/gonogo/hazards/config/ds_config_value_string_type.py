@@ -3,7 +3,7 @@ from functools import partial
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
 from gonogo.hazards.config._mismatch_lines import MismatchLine, mismatch_lines_in_log, mismatch_lines_in_message
-from gonogo.hazards.facts.training_framework import as_json, fix_with_edits, uses_accelerate, uses_trainer
+from gonogo.hazards.facts.training_framework import fix_with_edits, format_json, uses_accelerate, uses_trainer
 from gonogo.hazards.rule import (
     Certainty,
     DeepSpeedConfig,
@@ -61,14 +61,14 @@ class DsConfigValueStringType(Hazard):
             ]
         if wrong:
             certain = trainer or any(keys in _BATCH_KEYS for keys, _, _ in wrong)
-            listed = ", ".join(f"{'.'.join(keys)} = {as_json(field.value)}" for keys, field, _ in wrong)
+            listed = ", ".join(f"{'.'.join(keys)} = {format_json(field.value)}" for keys, field, _ in wrong)
             yield self.finding(
                 translated("{count} value(s) are strings where only a number or a boolean will do: {listed}.").format(
                     count=len(wrong), listed=listed
                 ),
                 certainty=Certainty.CERTAIN if certain else Certainty.LIKELY,
                 cure=tuple(
-                    translated('Write "{key}": {value} without quotes').format(key=keys[-1], value=as_json(value))
+                    translated('Write "{key}": {value} without quotes').format(key=keys[-1], value=format_json(value))
                     for keys, _, value in wrong
                 ),
                 spans=tuple(field.span() for _, field, _ in wrong),

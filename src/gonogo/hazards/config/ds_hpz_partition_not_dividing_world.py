@@ -1,5 +1,5 @@
 from gonogo.hazards.config_rule import ConfigHazard, SettingInConfig, Words, number_test
-from gonogo.hazards.facts.divisors import divisors
+from gonogo.hazards.facts.divisors import smallest_divisors_text
 from gonogo.hazards.rule import Span
 
 
@@ -11,7 +11,7 @@ class DsHpzPartitionNotDividingWorld(ConfigHazard):
         size, ranks = int(setting.field.number or 0), setting.run.world_size
         if ranks is None or size >= ranks or ranks % size == 0:
             return None
-        return {"size": size, "ranks": ranks, "divisors": divisors(ranks, minimum=2)}
+        return {"size": size, "ranks": ranks, "divisors": smallest_divisors_text(ranks, minimum=2)}
 
     def related_spans(self, setting: SettingInConfig) -> tuple[Span | None, ...]:
         """The place that sets the number of ranks."""

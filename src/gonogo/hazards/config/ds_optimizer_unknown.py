@@ -1,5 +1,5 @@
 from gonogo.hazards.config_rule import ConfigHazard, SettingInConfig, Words
-from gonogo.hazards.facts.nearest import nearest
+from gonogo.hazards.facts.nearest import find_similar_name
 from gonogo.hazards.facts.training_framework import mentions
 from gonogo.hazards.rule import Certainty, Field, Text
 
@@ -23,7 +23,7 @@ def _is_unknown(field: Field) -> bool:
 def _closest_optimizer(name: str) -> str | None:
     """The most similar known optimizer, or the one contained in a name for --optim: ``paged_lion_8bit``."""
     within = name.lower().split("_")
-    return nearest(name, (*_OPTIMIZER_NAMES, *_TORCH_OPTIMIZERS)) or next(
+    return find_similar_name(name, (*_OPTIMIZER_NAMES, *_TORCH_OPTIMIZERS)) or next(
         (one for one in _OPTIMIZER_NAMES if one.lower() in within), None
     )
 

@@ -1,8 +1,8 @@
 from collections.abc import Mapping
 
 from gonogo.hazards.facts.deepspeed_settings import config_span, optimizer_type
-from gonogo.hazards.facts.nearest import nearest
-from gonogo.hazards.facts.training_framework import as_json, fix_with_edits, mentions
+from gonogo.hazards.facts.nearest import find_similar_name
+from gonogo.hazards.facts.training_framework import fix_with_edits, format_json, mentions
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Fix, Hazard, Run, Text, translated
 
 _ADAM_PARAMETERS = frozenset(
@@ -50,7 +50,7 @@ class DsOptimizerUnknownParameter(Hazard):
         for key in params.value:
             if key in taken or key == "max_grad_norm":
                 continue
-            meant = _PARAMETER_ALIASES.get(key) or nearest(key, taken, cutoff=0.7)
+            meant = _PARAMETER_ALIASES.get(key) or find_similar_name(key, taken, cutoff=0.7)
             keys = ("optimizer", "params", key)
             if meant is None:
                 names = sorted(taken)
@@ -78,7 +78,7 @@ class DsOptimizerUnknownParameter(Hazard):
         return self.finding(
             self.texts["max_grad_norm_cause"],
             certainty=_judge_certainty(run),
-            cure=cure.format(value=as_json(clipping.get(value))),
+            cure=cure.format(value=format_json(clipping.get(value))),
             spans=(config_span(config, *keys), config_span(config, "gradient_clipping")),
             fixes=fix_with_edits(title, *makers, safe=False),
         )

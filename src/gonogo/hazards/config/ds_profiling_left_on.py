@@ -1,6 +1,6 @@
 from functools import partial
 
-from gonogo.hazards.facts.deepspeed_settings import config_span, is_on
+from gonogo.hazards.facts.deepspeed_settings import config_span, is_section_enabled
 from gonogo.hazards.facts.training_framework import fix_with_edits
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text, translated
 
@@ -10,7 +10,7 @@ class DsProfilingLeftOn(Hazard):
         """One note about all profiling options that are on."""
         switches = ("wall_clock_breakdown", "memory_breakdown", "dump_state")
         keys: list[tuple[str, ...]] = [(name,) for name in switches if config.raw(name).truth]
-        keys += [(name, "enabled") for name in ("flops_profiler", "comms_logger") if is_on(config, name)]
+        keys += [(name, "enabled") for name in ("flops_profiler", "comms_logger") if is_section_enabled(config, name)]
         if not keys:
             return
         yield self.finding(

@@ -1,5 +1,5 @@
 from gonogo.hazards.config_rule import ConfigHazard, SettingInConfig, Words
-from gonogo.hazards.facts.deepspeed_settings import ZERO, config_span, gib
+from gonogo.hazards.facts.deepspeed_settings import ZERO, config_span, format_gib
 from gonogo.hazards.rule import DeepSpeedConfig, Span
 
 
@@ -11,7 +11,11 @@ class DsReduceBucketHuge(ConfigHazard):
         taken = (setting.field.number or 0) * each
         if taken <= 4 * 1024**3 or setting.config.raw(ZERO, "contiguous_gradients").truth is False:
             return None
-        return {"two": self.texts["two_buffers_text"] if twice else "", "taken": gib(taken), "small": gib(5e8 * each)}
+        return {
+            "two": self.texts["two_buffers_text"] if twice else "",
+            "taken": format_gib(taken),
+            "small": format_gib(5e8 * each),
+        }
 
     def related_spans(self, setting: SettingInConfig) -> tuple[Span | None, ...]:
         """The overlap_comm setting, if it makes DeepSpeed allocate two buffers."""

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from gonogo.hazards.facts.left_out_of_checkpoint import OPTIMIZER, restoring_fixes
+from gonogo.hazards.facts.left_out_of_checkpoint import OPTIMIZER, fixes_for_state_left_out
 from gonogo.hazards.facts.training_framework import uses_trainer
 from gonogo.hazards.rule import (
     Certainty,
@@ -64,4 +64,4 @@ class SaveOnlyModelWithBestModelAtEnd(Hazard):
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
         """Remove save_only_model, so that checkpoints contain the optimizer again."""
-        yield from restoring_fixes(self, OPTIMIZER, run)
+        yield from fixes_for_state_left_out(self, OPTIMIZER, run)

@@ -1,5 +1,5 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.facts.fsdp import fsdp_requested
+from gonogo.hazards.facts.fsdp import is_fsdp_requested
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Severity, translated
 
 _LAYER_CLASS_NOT_FOUND_PATTERN = Pattern(r"Could not find the transformer layer (?:class|cls)")
@@ -44,7 +44,7 @@ class StaleAccelerateDefaultConfig(Hazard):
         if evidence is None:
             return
         named = log.find(self.patterns["default_file"])
-        asked = fsdp_requested(log)
+        asked = is_fsdp_requested(log)
         if asked and named is None:
             return
         yield self.log_finding(

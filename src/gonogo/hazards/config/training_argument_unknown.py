@@ -1,7 +1,7 @@
 from gonogo.hazards.config._argument_names import first_and_last_release, known_argument_names
 from gonogo.hazards.config._parsed_arguments import ParsedArgumentClasses, parsed_argument_classes
 from gonogo.hazards.config._renaming import keyword_rename_fixes, option_rename_fixes
-from gonogo.hazards.facts.nearest import nearest
+from gonogo.hazards.facts.nearest import find_similar_name
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Script, Text, translated
 
 
@@ -16,7 +16,7 @@ class TrainingArgumentUnknown(Hazard):
                 place = call.keyword_place(name)
                 if name in known or place is None or not call.has(name) or name.startswith("_"):
                     continue
-                near = nearest(name, known, cutoff=0.8)
+                near = find_similar_name(name, known, cutoff=0.8)
                 yield self.finding(
                     translated("TrainingArguments has no argument {name} and raises TypeError.{near}").format(
                         name=name, near=_nearest_name_text(near, "")
@@ -43,7 +43,7 @@ class TrainingArgumentUnknown(Hazard):
                 continue
             if name in known or any(one.startswith(name) for one in known) or name in ("local_rank", "help"):
                 continue
-            near = nearest(name, [one for one in known if not one.startswith("no_")], cutoff=0.8)
+            near = find_similar_name(name, [one for one in known if not one.startswith("no_")], cutoff=0.8)
             parser = translated("parses arguments into these classes")
             yield self.finding(
                 translated("No argument class that the program parses has an option --{name}.{near}").format(

@@ -2,7 +2,7 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.script.nodes import is_none
-from gonogo.hazards.facts.training_script import makers
+from gonogo.hazards.facts.training_script import creating_calls
 from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, translated
 
 _EXCLUDED_ARGUMENTS = {"sampler": ("shuffle",), "batch_sampler": ("shuffle", "batch_size", "drop_last", "sampler")}
@@ -51,7 +51,7 @@ def _is_sampler_given(script: Script, call: Call, name: str, optional: set[str])
         return True
     if not isinstance(node, ast.Name):
         return False
-    return node.id not in optional and bool(makers(script, node))
+    return node.id not in optional and bool(creating_calls(script, node))
 
 
 def _names_that_may_be_none(script: Script) -> set[str]:

@@ -2,7 +2,7 @@ import ast
 
 from gonogo.evidence.script.identifiers import uses_name
 from gonogo.hazards.facts.rank_tests import contains_rank_name, mentions_rank
-from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
+from gonogo.hazards.facts.training_script import DDP, creating_calls, first_argument, run_mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 
 # Code that shards data, or prepares loaders so that they are sharded.
@@ -18,7 +18,7 @@ class DataSameOnEveryRank(Hazard):
         if (
             b"DistributedDataParallel" not in script.source.data
             or run.world_size == 1
-            or mentions(run, script, *_SHARDING_MARKERS)
+            or run_mentions(run, script, *_SHARDING_MARKERS)
         ):
             return
         wrap = next(script.calls(DDP), None)
@@ -44,4 +44,4 @@ class DataSameOnEveryRank(Hazard):
 
 def _depends_on_rank(script: Script, data: ast.expr) -> bool:
     """Whether the code that makes the dataset knows the ranks."""
-    return any(contains_rank_name(one.node) or uses_name(one.node, "world") for one in makers(script, data))
+    return any(contains_rank_name(one.node) or uses_name(one.node, "world") for one in creating_calls(script, data))

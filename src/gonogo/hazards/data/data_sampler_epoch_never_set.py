@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.hazards.facts.training_script import makers, mentions
+from gonogo.hazards.facts.training_script import creating_calls, run_mentions
 from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Severity, translated
 
 # Code that sets the epoch, or prepares the loader so that it is set.
@@ -10,13 +10,13 @@ _EPOCH_SETTING_MARKERS = (b"set_epoch", b"accelerate", b"lightning", b"Trainer",
 class DataSamplerEpochNeverSet(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """A shuffling DistributedSampler, an epoch loop over its loader, and no set_epoch in the project."""
-        if b"DistributedSampler" not in script.source.data or mentions(run, script, *_EPOCH_SETTING_MARKERS):
+        if b"DistributedSampler" not in script.source.data or run_mentions(run, script, *_EPOCH_SETTING_MARKERS):
             return
         for loader in script.calls("torch.utils.data.DataLoader"):
             node = loader.keyword_node("sampler")
             if not isinstance(node, ast.Name):
                 continue
-            made = [one for one in makers(script, node) if one.method == "DistributedSampler"]
+            made = [one for one in creating_calls(script, node) if one.method == "DistributedSampler"]
             if not made or made[0].keyword("shuffle").truth is False or made[0].has_star:
                 continue
             epochs = _find_epoch_loop(script, loader)

@@ -2,7 +2,7 @@ from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
-from gonogo.hazards.facts.training_script import mentions
+from gonogo.hazards.facts.training_script import run_mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text, translated
 
 _COLUMN = Pattern(r"[Pp]erhaps your features \(`?([\w.]{1,80})`? in this case\)")
@@ -41,7 +41,7 @@ class DatasetCollationFormat(Hazard):
             return
         maps = [call for call in script.calls("*.map") if call.node.args or call.passed("function") is not None]
         collators = list(script.calls(*_COLLATORS))
-        if not collators or not maps or mentions(run, script, *_COLUMN_DROPPING_MARKERS):
+        if not collators or not maps or run_mentions(run, script, *_COLUMN_DROPPING_MARKERS):
             return
         yield self.finding(
             self.texts["cause"],

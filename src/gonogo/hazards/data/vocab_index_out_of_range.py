@@ -2,7 +2,7 @@ import ast
 
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.hazards.facts.training_script import mentions, trained_pretrained_calls
+from gonogo.hazards.facts.training_script import run_mentions, trained_pretrained_calls
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Run, Script, Text, translated
 
 _EMBEDDING_ASSERT_PATTERN = Pattern(r"srcIndex < srcSelectDimSize")
@@ -49,7 +49,7 @@ class VocabIndexOutOfRange(Hazard):
         """Tokens added to the tokenizer of a trained model whose embedding is never resized."""
         if b"add_tokens" not in script.source.data and b"add_special_tokens" not in script.source.data:
             return
-        if mentions(run, script, b"resize_token_embeddings", b"resize_position", b"Embedding("):
+        if run_mentions(run, script, b"resize_token_embeddings", b"resize_position", b"Embedding("):
             return
         if not any(True for one in (script, *run.scripts) for _ in trained_pretrained_calls(one)):
             return

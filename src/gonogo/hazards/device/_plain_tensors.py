@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gonogo.finding import Certainty, Finding, Text, translated
-from gonogo.hazards.facts.training_script import mentions
+from gonogo.hazards.facts.training_script import run_mentions
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
@@ -76,8 +76,8 @@ def plain_tensor_finding(hazard: Hazard, tensor: PlainTensorAttribute) -> Findin
         Text(
             f"self.{tensor.name} of {tensor.owner.name} is made on the CPU and is neither a buffer nor a parameter: it "
             f"stays there when the module moves, and {tensor.method} computes with it.",
-            f"{tensor.owner.name} 的 self.{tensor.name} 在 CPU 上创建，既不是 buffer 也不是参数：模块移动时它留在原处，而 "
-            f"{tensor.method} 用它计算。",
+            f"{tensor.owner.name} 的 self.{tensor.name} 在 CPU 上创建，既不是 buffer 也不是参数：模块移动时它留在原处，"
+            f"而 {tensor.method} 用它计算。",
         ),
         certainty=Certainty.LIKELY,
         cure=(
@@ -135,7 +135,7 @@ def creates_tensors_on_cpu(script: Script, run: Run) -> bool:
     """Whether the run uses an accelerator, but tensors without a device are created on the CPU."""
     if any(word in script.source.data for word in _DEVICE_OVERRIDES) or _uses_only_cpu(run):
         return False
-    return mentions(run, script, *_ACCELERATOR_MARKERS)
+    return run_mentions(run, script, *_ACCELERATOR_MARKERS)
 
 
 def _uses_only_cpu(run: Run) -> bool:

@@ -4,7 +4,7 @@ from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.script.identifiers import uses_name
 from gonogo.hazards.facts.device_map import parameter_devices, without_cpu_devices
-from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
+from gonogo.hazards.facts.training_script import DDP, creating_calls, first_argument, run_mentions
 from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
 
 _DDP_DEVICE_IDS_PATTERN = Pattern(r"DistributedDataParallel device_ids and output_device arguments only work with")
@@ -26,13 +26,13 @@ _DEVICE_MOVING_METHODS = frozenset(("to", "cuda", "npu", "xpu", "to_empty"))
 class DdpModuleOnCpu(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """DDP with device_ids around a module that nothing has moved to the GPU."""
-        if b"DistributedDataParallel" not in script.source.data or mentions(run, script, *_PLACEMENT_MARKERS):
+        if b"DistributedDataParallel" not in script.source.data or run_mentions(run, script, *_PLACEMENT_MARKERS):
             return
         for call in script.calls(DDP):
             ids, node = call.keyword_node("device_ids"), first_argument(call, "module")
             if not isinstance(ids, ast.List) or len(ids.elts) != 1 or not isinstance(node, ast.Name):
                 continue
-            made = makers(script, node)
+            made = creating_calls(script, node)
             if (
                 not made
                 or script.guarded_by(call.node)

@@ -12,7 +12,7 @@ from gonogo.hazards.facts.device_map import (
     parameter_devices,
     without_cpu_devices,
 )
-from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, training_mismatches
+from gonogo.hazards.facts.mismatch_in_log import LoggedDeviceMismatch, device_mismatches_in_training
 from gonogo.hazards.facts.training_script import has_several_processes_per_node, trained_pretrained_calls
 from gonogo.hazards.rule import (
     Call,
@@ -111,7 +111,7 @@ class DeviceMapAutoDistributed(Hazard):
         )
         if cut is not None and cut.frames[-1].function == "prepare":
             yield self._log_finding(cut, (), Certainty.POSSIBLE)
-        for mismatch in training_mismatches(log):
+        for mismatch in device_mismatches_in_training(log):
             if (
                 mismatch.is_between_accelerators
                 and not _is_in_data_parallel(mismatch)
@@ -170,7 +170,7 @@ _QUANTIZATION_KEYWORDS = ("quantization_config", "load_in_4bit", "load_in_8bit")
 _DISTRIBUTED_ENGINE_PATHS = ("torch/nn/parallel/distributed.py", "deepspeed/runtime/engine.py")
 
 
-def _is_in_data_parallel(mismatch: LoggedMismatch) -> bool:
+def _is_in_data_parallel(mismatch: LoggedDeviceMismatch) -> bool:
     return mismatch.passes("data_parallel.py", "parallel_apply.py", "replicate.py")
 
 

@@ -12,7 +12,7 @@ from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
 from gonogo.evidence.rehearsal.failures import failed_ranks, innermost, library_frame, places
 from gonogo.evidence.script.identifiers import uses_name
 from gonogo.hazards.facts.device_map import AUTO_DEVICE_MAPS, abbreviate_devices, device_map_accelerators
-from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, training_mismatches
+from gonogo.hazards.facts.mismatch_in_log import LoggedDeviceMismatch, device_mismatches_in_training
 from gonogo.hazards.facts.training_script import has_several_processes_per_node, trained_pretrained_calls
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, translated
 
@@ -82,7 +82,7 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                 certainty=Certainty.POSSIBLE,
                 confirm=translated("The traceback's last line, which is missing here, names two devices"),
             )
-        for mismatch in training_mismatches(log):
+        for mismatch in device_mismatches_in_training(log):
             certainty = _judge_certainty(mismatch, log)
             if certainty is None:
                 continue
@@ -104,7 +104,7 @@ def _find_cut_in_dispatched_model(log: FailureLog) -> LoggedError | None:
     return find_truncated_error(log, ("accelerate/hooks.py", "new_forward"), max_frames=6) if trains else None
 
 
-def _judge_certainty(mismatch: LoggedMismatch, log: FailureLog) -> Certainty | None:
+def _judge_certainty(mismatch: LoggedDeviceMismatch, log: FailureLog) -> Certainty | None:
     """Mostly None with a CPU; certain if hooks move the model's inputs or the script asks for the split."""
     if not mismatch.is_between_accelerators:
         indexed = mismatch.indexing and mismatch.devices[:1] != ("cpu",)
@@ -122,7 +122,7 @@ def _judge_certainty(mismatch: LoggedMismatch, log: FailureLog) -> Certainty | N
         of_a_rank = isinstance(mismatch.evidence, LoggedError) and bool(mismatch.evidence.ranks)
         return Certainty.LIKELY if of_a_rank else Certainty.CERTAIN
     # One plain process with several GPUs, and a message without an operator: more likely DataParallel.
-    copies = mismatch.bare and is_single_process_multi_gpu(log) and log.setup.launcher != "swift"
+    copies = mismatch.has_only_devices and is_single_process_multi_gpu(log) and log.setup.launcher != "swift"
     return Certainty.POSSIBLE if copies else Certainty.LIKELY
 
 

@@ -12,7 +12,7 @@ from gonogo.evidence.rehearsal.failures import (
 )
 from gonogo.evidence.rehearsal.record import Failure, Frame, Operand
 from gonogo.hazards.device._batch_to_engine import move_batch_to_engine
-from gonogo.hazards.facts.mismatch_in_log import Owner, all_mismatches
+from gonogo.hazards.facts.mismatch_in_log import MisplacedTensor, all_device_mismatches
 from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Text, translated
 
 _MOVE_INPUT = translated(
@@ -24,43 +24,43 @@ _MOVE_MODULE = translated(
 )
 _TRY_NEWER_VERSION = translated("If the line is in a library or a model's remote code: try a newer version of it")
 
-_OWNER_CURES: dict[Owner, tuple[Text, ...]] = {
-    Owner.GRADIENT: (
+_OWNER_CURES: dict[MisplacedTensor, tuple[Text, ...]] = {
+    MisplacedTensor.GRADIENT: (
         translated(
             "Use another version of the engine that offloads (DeepSpeed >= 0.14.3), or don't offload the optimizer"
         ),
     ),
-    Owner.OPTIMIZER: (
+    MisplacedTensor.OPTIMIZER: (
         translated(
             "Load the optimizer's state after the model is on its device, and create the optimizer after "
             "model.to; its state must be on the parameters' device (upgrade torch if load_state_dict puts it "
             "elsewhere)"
         ),
     ),
-    Owner.QUANTIZED: (
+    MisplacedTensor.QUANTIZED: (
         translated(
             'Load the quantized model whole onto the process\'s GPU: device_map={"": local_rank}, with no CPU offload'
         ),
     ),
-    Owner.ADAPTER: (
+    MisplacedTensor.ADAPTER: (
         translated("Upgrade PEFT, or move the adapter's parameters to the base weight's device after get_peft_model"),
     ),
-    Owner.SUBMODULE: (
+    MisplacedTensor.SUBMODULE: (
         translated(
             "Do not build the part if it is not trained, or upgrade the package that defines it; ZeRO-2 "
             "builds it without zero.Init"
         ),
     ),
-    Owner.ROTARY: (
+    MisplacedTensor.ROTARY: (
         translated("Upgrade transformers or the model's code, or move cos and sin to q.device before they are used"),
     ),
-    Owner.BUFFER: (
+    MisplacedTensor.BUFFER: (
         translated("Register the tensor with register_buffer, or move it where it is used: self.buffer.to(x.device)"),
         _MOVE_INPUT,
     ),
-    Owner.INPUT: (_MOVE_INPUT,),
-    Owner.WEIGHT: (_MOVE_MODULE,),
-    Owner.UNKNOWN: (_MOVE_INPUT, _MOVE_MODULE, _TRY_NEWER_VERSION),
+    MisplacedTensor.INPUT: (_MOVE_INPUT,),
+    MisplacedTensor.WEIGHT: (_MOVE_MODULE,),
+    MisplacedTensor.UNKNOWN: (_MOVE_INPUT, _MOVE_MODULE, _TRY_NEWER_VERSION),
 }
 
 
@@ -97,13 +97,13 @@ class DeviceMismatch(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """Any mismatch that no narrower hazard is sure of, with operator, operands, module and the likely owner."""
-        for mismatch in all_mismatches(log):
+        for mismatch in all_device_mismatches(log):
             yield self.log_finding(
                 mismatch.evidence,
                 translated("{mismatch}. Likely misplaced: {owner}.").format(
-                    mismatch=mismatch.sentence, owner=mismatch.owner.value
+                    mismatch=mismatch.sentence, owner=mismatch.likely_tensor.value
                 ),
-                cure=_OWNER_CURES[mismatch.owner],
+                cure=_OWNER_CURES[mismatch.likely_tensor],
                 certainty=Certainty.POSSIBLE,
                 module=mismatch.module,
                 confirm=translated("Print the device of every tensor on the line that fails"),

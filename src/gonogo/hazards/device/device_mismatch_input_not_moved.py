@@ -15,7 +15,12 @@ from gonogo.hazards.device._plain_tensors import (
     find_tensor_factory_call,
     is_moved_later,
 )
-from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, is_model_code, training_mismatches
+from gonogo.hazards.facts.mismatch_in_log import (
+    LoggedDeviceMismatch,
+    MisplacedTensor,
+    device_mismatches_in_training,
+    is_model_code,
+)
 from gonogo.hazards.rule import (
     Certainty,
     Finding,
@@ -81,7 +86,7 @@ class DeviceMismatchInputNotMoved(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch whose CPU operand is not a weight, judged by the operator's argument or the calling line."""
-        for mismatch in training_mismatches(log):
+        for mismatch in device_mismatches_in_training(log):
             certainty = _judge_certainty(mismatch)
             if certainty is None:
                 continue
@@ -108,24 +113,30 @@ class DeviceMismatchInputNotMoved(Hazard):
             )
 
 
-def _judge_certainty(mismatch: LoggedMismatch) -> Certainty | None:
+def _judge_certainty(mismatch: LoggedDeviceMismatch) -> Certainty | None:
     if not mismatch.involves_cpu:
         return None
-    if mismatch.owner is Owner.INPUT:
+    if mismatch.likely_tensor is MisplacedTensor.INPUT:
         caller = mismatch.caller
-        if mismatch.on_host == "ids" or caller is None or not is_library(caller.path):
+        if mismatch.cpu_operand == "ids" or caller is None or not is_library(caller.path):
             return Certainty.LIKELY
-        return Certainty.LIKELY if mismatch.on_host else Certainty.POSSIBLE
+        return Certainty.LIKELY if mismatch.cpu_operand else Certainty.POSSIBLE
     # A bare line, or a line that uses an attribute of the user's own, does not decide.
-    unclear = mismatch.owner is Owner.UNKNOWN and (mismatch.bare or not mismatch.of_engine)
-    own = mismatch.owner is Owner.BUFFER and mismatch.caller is not None and not is_model_code(mismatch.caller)
+    unclear = mismatch.likely_tensor is MisplacedTensor.UNKNOWN and (
+        mismatch.has_only_devices or not mismatch.is_in_engine
+    )
+    own = (
+        mismatch.likely_tensor is MisplacedTensor.BUFFER
+        and mismatch.caller is not None
+        and not is_model_code(mismatch.caller)
+    )
     return Certainty.POSSIBLE if mismatch.devices and (unclear or own) else None
 
 
-def _input_name(mismatch: LoggedMismatch) -> str | None:
+def _input_name(mismatch: LoggedDeviceMismatch) -> str | None:
     if mismatch.caller is not None and (found := _INPUT_NAME_PATTERN.search(mismatch.caller.code)):
         return found.group(1)
-    return _INPUT_BY_OPERATOR_ARGUMENT.get(mismatch.argument or "") if mismatch.on_host == "ids" else None
+    return _INPUT_BY_OPERATOR_ARGUMENT.get(mismatch.argument or "") if mismatch.cpu_operand == "ids" else None
 
 
 def _tensors_created_in_forward(script: Script, run: Run) -> Iterator[_CreatedTensor]:

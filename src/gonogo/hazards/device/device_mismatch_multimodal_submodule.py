@@ -9,9 +9,9 @@ from gonogo.finding.words import PHASES
 from gonogo.hazards.facts.mismatch_in_log import (
     MULTIMODAL_ENCODER_PATTERN,
     SPEECH_OUTPUT_PATTERN,
-    LoggedMismatch,
-    Owner,
-    training_mismatches,
+    LoggedDeviceMismatch,
+    MisplacedTensor,
+    device_mismatches_in_training,
 )
 from gonogo.hazards.rule import (
     Certainty,
@@ -65,7 +65,7 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """An Omni model that is built with its speech output under ZeRO-3."""
-        if run.zero_stage != 3 or run.model is None or run.model.perceives("speech") is not True:
+        if run.zero_stage != 3 or run.model is None or run.model.is_in_multimodal_encoder("speech") is not True:
             return
         if not launch.variable("ENABLE_AUDIO_OUTPUT").absent or run.model.value("enable_audio_output") is False:
             return
@@ -88,22 +88,22 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
         """A mismatch with the CPU inside a multimodal part, or of an Omni model under ZeRO-3 if no frame says more."""
         omni = log.find(_OMNI) is not None or log.setup.mentions(_OMNI_TEXT)
         zero3 = under_zero3(log)
-        for mismatch in training_mismatches(log):
+        for mismatch in device_mismatches_in_training(log):
             certainty = _judge_certainty(mismatch, omni, zero3)
             if certainty is None:
                 continue
-            part = mismatch.part or "talker"
+            part = mismatch.multimodal_part or "talker"
             yield self.log_finding(
                 mismatch.evidence,
                 self.texts["cause_in_log"].format(
                     found=mismatch.sentence,
                     where=Text(f"The line belongs to {part}. ", f"该行属于 {part}。")
-                    if mismatch.part
+                    if mismatch.multimodal_part
                     else translated("In an Omni model this is usually the talker or token2wav. "),
                 ),
                 cure=self._cures(part),
                 certainty=certainty,
-                module=mismatch.part,
+                module=mismatch.multimodal_part,
                 confirm=translated("The run works with ZeRO-2, or with ENABLE_AUDIO_OUTPUT=0"),
             )
 
@@ -118,16 +118,16 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
         return (self.texts["upgrade_part_cure"].format(part=_shorten_class_chain(submodule)), zero2)
 
 
-def _judge_certainty(mismatch: LoggedMismatch, is_omni: bool, uses_zero3: bool | None) -> Certainty | None:
+def _judge_certainty(mismatch: LoggedDeviceMismatch, is_omni: bool, uses_zero3: bool | None) -> Certainty | None:
     if not mismatch.involves_cpu or mismatch.is_between_accelerators:
         return None
-    if mismatch.owner is Owner.SUBMODULE:
+    if mismatch.likely_tensor is MisplacedTensor.SUBMODULE:
         if uses_zero3 is False:
             return Certainty.POSSIBLE
-        if mismatch.speaks:
+        if mismatch.is_in_speech_output:
             return Certainty.CERTAIN if uses_zero3 else Certainty.LIKELY
         return Certainty.LIKELY if uses_zero3 or is_omni else Certainty.POSSIBLE
-    if mismatch.perceives and uses_zero3:
+    if mismatch.is_in_multimodal_encoder and uses_zero3:
         return Certainty.POSSIBLE
     if is_omni and not mismatch.frames:
         return Certainty.LIKELY if uses_zero3 else Certainty.POSSIBLE

@@ -3,7 +3,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
 from gonogo.evidence.rehearsal.failures import few
 from gonogo.evidence.rehearsal.record import RankRecord
-from gonogo.hazards.facts.mismatch_in_log import Owner, training_mismatches
+from gonogo.hazards.facts.mismatch_in_log import MisplacedTensor, device_mismatches_in_training
 from gonogo.hazards.facts.parameter_names import group_by_module
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, RehearsalRecord, Severity, translated
 
@@ -70,8 +70,8 @@ class ModuleLeftOnCpu(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch whose CPU operand is a weight, judged by the operator's argument."""
-        for mismatch in training_mismatches(log):
-            if mismatch.owner is not Owner.WEIGHT:
+        for mismatch in device_mismatches_in_training(log):
+            if mismatch.likely_tensor is not MisplacedTensor.WEIGHT:
                 continue
             yield self.log_finding(
                 mismatch.evidence,

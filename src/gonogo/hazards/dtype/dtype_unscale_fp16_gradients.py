@@ -3,7 +3,7 @@ import ast
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
-from gonogo.hazards.facts.training_script import is_trainer, mentions, trained_pretrained_calls
+from gonogo.hazards.facts.training_script import is_trainer, run_mentions, trained_pretrained_calls
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 
 _UNSCALE_MESSAGES = ("Attempting to unscale FP16 gradients", "unscale FP16 gradients", "unscale FP16 Gradients")
@@ -18,7 +18,7 @@ class DtypeUnscaleFp16Gradients(Hazard):
         if b"float16" not in script.source.data or run.deepspeed_on:
             return
         fp16 = run.arguments.get("fp16")
-        if fp16.truth is not True or mentions(run, script, *_CASTING_MARKERS):
+        if fp16.truth is not True or run_mentions(run, script, *_CASTING_MARKERS):
             return
         for trainer, load in trained_pretrained_calls(script):
             keyword = "dtype" if load.passed("dtype") is not None else "torch_dtype"

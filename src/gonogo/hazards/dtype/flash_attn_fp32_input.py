@@ -3,7 +3,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import first_match
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.facts.training_framework import uses_stock_training_arguments
-from gonogo.hazards.facts.training_script import is_trainer, mentions, trained_pretrained_calls
+from gonogo.hazards.facts.training_script import is_trainer, run_mentions, trained_pretrained_calls
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 
 _UNSUPPORTED_DTYPE_MESSAGES = (
@@ -36,7 +36,7 @@ class FlashAttnFp32Input(Hazard):
         if b"flash_attention_2" not in script.source.data or run.deepspeed_on:
             return
         precision = [run.arguments.get(name) for name in ("bf16", "fp16")]
-        if any(field.unknown or field.truth for field in precision) or mentions(
+        if any(field.unknown or field.truth for field in precision) or run_mentions(
             run, script, *_PRECISION_LOWERING_MARKERS
         ):
             return

@@ -1,6 +1,6 @@
 from gonogo.evidence.library import is_library
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.environment._bitsandbytes import bitsandbytes_use
+from gonogo.hazards.environment._bitsandbytes import bitsandbytes_request
 from gonogo.hazards.rule import Certainty, Field, Findings, Pattern, Run, translated
 from gonogo.hazards.version_rule import NotInstalled
 
@@ -23,8 +23,8 @@ class BitsandbytesNotInstalled(NotInstalled):
                 )
 
     def requested_by(self, run: Run) -> tuple[str, Field] | None:
-        """The quantization or 8-bit optimizer requested."""
-        use = bitsandbytes_use(run)
+        """The requested quantization or 8-bit optimizer, for which bitsandbytes is needed."""
+        use = bitsandbytes_request(run)
         if use is None:
             return None
         return str(use.value) if use.place is None or isinstance(use.value, str) else use.place.text[:60], use

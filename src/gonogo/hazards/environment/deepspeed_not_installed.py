@@ -5,7 +5,7 @@ from gonogo.hazards.version_rule import NotInstalled
 
 class DeepspeedNotInstalled(NotInstalled):
     def requested_by(self, run: Run) -> tuple[str, Field] | None:
-        """The launch with DeepSpeed, or its config."""
+        """The launch that starts DeepSpeed, or the config for it."""
         if run.launch is None:
             return None
         if run.launch.launcher == "deepspeed":

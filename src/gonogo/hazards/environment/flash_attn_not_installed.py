@@ -5,7 +5,7 @@ from gonogo.hazards.version_rule import NotInstalled
 
 class FlashAttnNotInstalled(NotInstalled):
     def requested_by(self, run: Run) -> tuple[str, Field] | None:
-        """The attention setting that needs it; not for LLaMA-Factory, which warns and continues without."""
+        """The attention setting that needs flash-attn; not for LLaMA-Factory, which warns and continues without."""
         use = flash_attention_request(run) if run.framework != "llamafactory" else None
         return (str(use.value), use) if use is not None else None
 

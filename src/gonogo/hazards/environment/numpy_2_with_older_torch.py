@@ -7,7 +7,7 @@ from gonogo.hazards.version_rule import UnfitVersions
 
 class Numpy2WithOlderTorch(UnfitVersions):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """numpy 2 with such a torch, or requirements that pin the torch and allow numpy 2."""
+        """numpy 2 with a torch built for numpy 1, or requirements that pin such a torch and allow numpy 2."""
         numpy, torch = environment.packages.get("numpy"), environment.packages.get("torch")
         for finding in super().in_environment(environment, run):
             # If pip merely resolves to numpy 2, the run certainly fails only if it converts arrays to tensors.
@@ -17,7 +17,7 @@ class Numpy2WithOlderTorch(UnfitVersions):
         if torch is None or torch.place is None or torch.version is None:
             return
         if numpy is None:
-            yield from self._brought_by_another(environment, run)
+            yield from self._transitive_numpy_findings(environment, run)
             return
         if numpy.place is None:
             return
@@ -36,8 +36,8 @@ class Numpy2WithOlderTorch(UnfitVersions):
             confirm=translated("pip install reports numpy-2"),
         )
 
-    def _brought_by_another(self, environment: Environment, run: Run) -> Findings:
-        """A numpy that no list names, though the program needs one: the packages that require it decide its release.
+    def _transitive_numpy_findings(self, environment: Environment, run: Run) -> Findings:
+        """numpy is not in the requirements: the packages that depend on it decide its release.
 
         It isn't numpy 2 if one of them sets an upper limit. That is in their metadata, which ``check`` does not
         download.

@@ -57,11 +57,11 @@ class RanksSetUpDifferently(Hazard):
             odd = _differing_ranks(difference)
             yield self.finding(
                 translated("{what}: {values}.{details}").format(
-                    what=named, values=_format_values(difference), details=_details_text(difference)
+                    what=named, values=_format_values(difference), details=_describe_details(difference)
                 ),
                 title=translated("The ranks differ in {fact}").format(fact=named),
                 certainty=Certainty.CERTAIN,
-                severity=_severity(kind),
+                severity=_severity_of_difference(kind),
                 cure=_CURES[kind],
                 spans=rank_file_span(compared),
                 ranks=odd,
@@ -80,7 +80,7 @@ def _difference_kind(fact: str) -> str:
     return "gpu" if fact in _GPU_FACTS else "versions"
 
 
-def _severity(kind: str) -> Severity:
+def _severity_of_difference(kind: str) -> Severity:
     if kind == "breaks":
         return Severity.ERROR
     return Severity.NOTE if kind in ("gpu", "seed") else Severity.WARNING
@@ -108,7 +108,7 @@ def _format_values(difference: Difference) -> Text:
     )
 
 
-def _details_text(difference: Difference) -> Text:
+def _describe_details(difference: Difference) -> Text:
     if not difference.details:
         return Text("", "")
     differing = []

@@ -54,7 +54,7 @@ def fix_rank_conditional_call(divergence: RankDivergence, run: Run) -> Iterator[
     if found is None:
         return
     script, branch = found
-    statement, call = _find_reaching_statement(script, branch, side, guard)
+    statement, call = _find_statement_reaching_call(script, branch, side, guard)
     if statement is None:
         return
     edits = None
@@ -63,7 +63,7 @@ def fix_rank_conditional_call(divergence: RankDivergence, run: Run) -> Iterator[
         name = f"{last_name(call)}_on_all_ranks"
         edits = rewriting.hoist_call(script, branch, call, name)
     edits = edits or rewriting.hoist_from_branch(script, branch, statement)
-    yield from _fix_from_edits(_CALL_ON_ALL_RANKS.format(test=_test_text(script, branch)), edits)
+    yield from _fix_from_edits(_CALL_ON_ALL_RANKS.format(test=_condition_text(script, branch)), edits)
 
 
 def fix_divergent_branch(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
@@ -78,7 +78,7 @@ def fix_divergent_branch(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
             if found is None:
                 continue
             script, branch = found
-            test = _test_text(script, branch)
+            test = _condition_text(script, branch)
             if gathers or guard.function == "forward":
                 yield from _fix_from_edits(
                     _MULTIPLY_BY_ZERO.format(test=test), rewriting.multiply_by_test(script, branch)
@@ -90,7 +90,8 @@ def fix_divergent_branch(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
                     )
             else:
                 yield from _fix_from_edits(
-                    _TOGETHER.format(test=test), rewriting.synchronize_test(script, branch, _device(script, branch))
+                    _TOGETHER.format(test=test),
+                    rewriting.synchronize_test(script, branch, _device_expression(script, branch)),
                 )
 
 
@@ -101,13 +102,13 @@ def fix_divergent_loop(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
         for branch in (each for each in ast.walk(node) if isinstance(each, ast.If)):
             if branch.body and isinstance(branch.body[-1], (ast.Break, ast.Continue)):
                 yield from _fix_from_edits(
-                    _TOGETHER.format(test=_test_text(script, branch)),
-                    rewriting.synchronize_test(script, branch, _device(script, branch)),
+                    _TOGETHER.format(test=_condition_text(script, branch)),
+                    rewriting.synchronize_test(script, branch, _device_expression(script, branch)),
                 )
     for _, (script, node) in _diverging_loops(divergence, run):
         if isinstance(node, ast.For):
             yield from _fix_from_edits(
-                _PAD_TO_LONGEST, rewriting.cycle_to_longest_loader(script, node, _device(script, node))
+                _PAD_TO_LONGEST, rewriting.cycle_to_longest_loader(script, node, _device_expression(script, node))
             )
 
 
@@ -181,7 +182,7 @@ def _find_if_statement(run: Run, guard: EnclosingCondition) -> tuple[Script, ast
     return (script, node) if node is not None else None
 
 
-def _find_reaching_statement(
+def _find_statement_reaching_call(
     script: Script, branch: ast.If, side: Side, guard: EnclosingCondition
 ) -> tuple[ast.stmt | None, ast.Call | None]:
     """The statement in the branch's own block by which a side reaches its call, and the call in it."""
@@ -214,11 +215,11 @@ def _contains_only(body: list[ast.stmt], *kinds: type[ast.stmt]) -> bool:
     return all(isinstance(each, kinds) for each in body)
 
 
-def _test_text(script: Script, branch: ast.If) -> str:
+def _condition_text(script: Script, branch: ast.If) -> str:
     return " ".join(script.place(branch.test).text.split())
 
 
-def _device(script: Script, node: ast.AST) -> str:
+def _device_expression(script: Script, node: ast.AST) -> str:
     """The device for a tensor that the ranks exchange: the engine's, if there is one."""
     function = script.enclosing_function(node)
     for call in script.calls("deepspeed.initialize"):

@@ -5,7 +5,7 @@ from gonogo.evidence.log.context import outside_training, uses_fsdp
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.script.identifiers import uses_name
-from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, training_mismatches
+from gonogo.hazards.facts.mismatch_in_log import LoggedDeviceMismatch, device_mismatches_in_training
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
 
 _OFFLOADED_PARAMETERS_PATTERN = Pattern(
@@ -86,7 +86,7 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
             cut := find_truncated_error(log, ("fsdp", "foreach_reduce"), ("", "_init_param_attributes"), max_frames=1)
         ):
             yield self._build_finding(cut, Certainty.LIKELY)
-        for mismatch in training_mismatches(log):
+        for mismatch in device_mismatches_in_training(log):
             if (
                 mismatch.involves_cpu
                 and not mismatch.is_between_accelerators
@@ -109,7 +109,7 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
         )
 
 
-def _mismatch_message(mismatch: LoggedMismatch) -> str:
+def _mismatch_message(mismatch: LoggedDeviceMismatch) -> str:
     evidence = mismatch.evidence
     return evidence.message if isinstance(evidence, LoggedError) else evidence.text
 

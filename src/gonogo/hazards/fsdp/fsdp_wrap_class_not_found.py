@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
-from gonogo.hazards.facts.fsdp import fsdp_requested
+from gonogo.hazards.facts.fsdp import is_fsdp_requested
 from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Pattern, Run, Text, translated
 
 _LAYER_CLASS_MESSAGES = ("Could not find the transformer layer class", "Could not find the transformer layer cls")
@@ -68,7 +68,7 @@ class FsdpWrapClassNotFound(Hazard):
             f"{log.setup.launch}\n{log.setup.script}"
         )
         # A truncated traceback lacks its last line; these functions raise no other error.
-        asked = fsdp_requested(log) if first_match(log, *_LAYER_CLASS_MESSAGES) else None
+        asked = is_fsdp_requested(log) if first_match(log, *_LAYER_CLASS_MESSAGES) else None
         yield self.log_finding(
             evidence,
             translated("FSDP looks for {layer} among the classes of the model's modules and finds none.").format(

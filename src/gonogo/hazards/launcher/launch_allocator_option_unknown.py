@@ -1,9 +1,9 @@
 from gonogo.evidence.source_file import Place
-from gonogo.hazards.facts.launch_facts import names
+from gonogo.hazards.facts.launch_facts import split_words
 from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Pattern, Run, translated
 
 # The names that the CUDA allocator's parser knows; expandable_segments came with torch 2.1.
-_KNOWN_OPTIONS = names(
+_KNOWN_OPTIONS = split_words(
     """
     max_split_size_mb roundup_power2_divisions garbage_collection_threshold roundup_bypass_threshold_mb backend
     expandable_segments release_lock_on_cudamalloc release_lock_on_hipmalloc pinned_use_cuda_host_register

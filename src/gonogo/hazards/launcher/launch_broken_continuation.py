@@ -81,14 +81,14 @@ def _find_breaks(number: int, launch: Launch) -> Iterator[_Break]:
             continue
         between, following = _next_nonblank_line(line)
         if following is None or not _OPTION_LINE_PATTERN.search(following.text):
-            if line.continues and not between:
+            if line.continues_on_next_line and not between:
                 continue  # an operand, or the program, on a line of its own
             return
         comments = [one.text.strip(" \t\\") for one in between if one.text.strip()]
         edits = [Place(source, one.start, one.after).edit("") for one in between]
         code = line.code.rstrip(" \t")
         at, what = line.place(max(len(code) - 1, 0)), None
-        if line.continues:
+        if line.continues_on_next_line:
             if not between:
                 continue
             at = between[0].place()

@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.launch_facts import name_place
+from gonogo.hazards.facts.launch_facts import variable_name_place
 from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, translated
 
 # Old names, the new ones, the package that reads them, and the releases that know the new one.
@@ -25,7 +25,7 @@ class LaunchDeprecatedVariable(Hazard):
             known = run.environment.within(package, since)
             if known is False:
                 continue
-            word = name_place(field, name)
+            word = variable_name_place(field, name)
             yield self.finding(
                 translated("{name} is the old name of {new} ({package} {since}).").format(
                     name=name, new=new, package=package, since=since

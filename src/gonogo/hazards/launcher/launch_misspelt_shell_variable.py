@@ -42,7 +42,7 @@ class LaunchMisspeltShellVariable(Hazard):
                     ),
                     fixes=self.fix(translated("use ${name} instead").format(name=meant), word.edit(meant), safe=False),
                 )
-            if not line.continues and line.end >= launch.place.end:
+            if not line.continues_on_next_line and line.end >= launch.place.end:
                 return
 
 

@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.launch_facts import name_place
+from gonogo.hazards.facts.launch_facts import variable_name_place
 from gonogo.hazards.facts.shell_lines import is_shell_script
 from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, translated
 
@@ -66,7 +66,7 @@ class LaunchMisspeltVariable(Hazard):
                 continue
             if any(name in script.source.text for script in run.scripts):
                 continue
-            word = name_place(field, name)
+            word = variable_name_place(field, name)
             yield self.finding(
                 self.texts["cause"].format(name=name, value=field.get("…"), meant=meant),
                 severity=Severity.WARNING,

@@ -26,7 +26,7 @@ class LaunchTypographicCharacters(Hazard):
         for line in lines_from(source, source.line_of(launch.place.start)):
             if not line.text.isascii():
                 found += [(line, index) for index in _unquoted_positions(line)]
-            if not line.continues and line.end >= launch.place.end:
+            if not line.continues_on_next_line and line.end >= launch.place.end:
                 break
         if not found:
             return

@@ -86,9 +86,9 @@ def _unexported_assignments(source: SourceFile) -> tuple[_Assignments, ...]:
     parts: list[ShellLine] = []
     for line in lines_from(source, 1):
         parts.append(line)
-        if line.continues:
+        if line.continues_on_next_line:
             continue
-        text = " ".join(part.text[:-1] if part.continues else part.code for part in parts)
+        text = " ".join(part.text[:-1] if part.continues_on_next_line else part.code for part in parts)
         if "=" in text and _ASSIGNMENT_LINE_PATTERN.match(text) is not None:
             names = tuple(match.group(1) for match in _ASSIGNED_NAME_PATTERN.finditer(text))
             indent = len(parts[0].text) - len(parts[0].text.lstrip())

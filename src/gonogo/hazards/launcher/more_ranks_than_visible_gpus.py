@@ -3,7 +3,7 @@ from gonogo.evidence.log.context import has_several_processes, outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, failure_places
-from gonogo.hazards.facts.duplicate_gpu import duplicate_gpu, gpus_of, processes_of
+from gonogo.hazards.facts.duplicate_gpu import find_duplicate_gpu, processes_per_node, visible_gpu_count
 from gonogo.hazards.facts.launch_facts import TORCHRUN, accelerate_setting, slurm_number, visible_gpus
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, RehearsalRecord, Run, Text, translated
 
@@ -81,13 +81,13 @@ class MoreRanksThanVisibleGpus(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """An invalid ordinal when a rank sets its device, or ranks that share a GPU because there are too few."""
-        processes, gpus = processes_of(log), gpus_of(log)
+        processes, gpus = processes_per_node(log), visible_gpu_count(log)
         counts = translated(" The launch starts {processes} on this machine, but {gpus} GPU(s) are visible.").format(
             processes=processes, gpus=gpus
         )
         too_many = None if processes is None or gpus is None else processes > gpus
         known = too_many is not None
-        if duplicate := duplicate_gpu(log):
+        if duplicate := find_duplicate_gpu(log):
             certainty = Certainty.POSSIBLE
             if duplicate.too_many_ranks:
                 certainty = Certainty.CERTAIN if known else Certainty.LIKELY

@@ -1,8 +1,8 @@
 import ast
 
 from gonogo.evidence.launch.command_line import Option
-from gonogo.hazards.facts.nearest import nearest
-from gonogo.hazards.facts.parsed_fields import parsed_fields
+from gonogo.hazards.facts.nearest import find_similar_name
+from gonogo.hazards.facts.parsed_fields import required_dataclass_fields
 from gonogo.hazards.facts.program_parser import DeclaredOption, ProgramParser, program_parser
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text, translated
 
@@ -42,16 +42,16 @@ class ProgramArgumentRefused(Hazard):
             return  # an unknown word may be it
         given = [word for word in map(_written, launch.options) if word is not None]
         missing: list[DeclaredOption] = []
-        positional = [one for one in parser.declared if not one.names and one.takes == "one" and one.surely]
+        positional = [one for one in parser.declared if not one.names and one.takes == "one" and one.is_unconditional]
         if len(positional) > sum(not (word.value or "").startswith("-") for word in launch.options.words):
             missing += positional
         for declared in parser.declared:
             required = declared.call.keyword_node("required")
-            if not declared.names or not declared.surely or not isinstance(required, ast.Constant):
+            if not declared.names or not declared.is_unconditional or not isinstance(required, ast.Constant):
                 continue
             if required.value is not True or meant.intersection(declared.names):
                 continue
-            if not any(declared in parser.declaring(word) for word in given):
+            if not any(declared in parser.declarations_of(word) for word in given):
                 missing.append(declared)
         if not missing:
             return
@@ -67,7 +67,7 @@ class ProgramArgumentRefused(Hazard):
 
     def _missing_fields(self, launch: Launch, run: Run) -> Findings:
         """Fields without a default of the dataclasses that transformers' parser reads, which the command leaves out."""
-        parsed = parsed_fields(run)
+        parsed = required_dataclass_fields(run)
         if parsed is None:
             return
         given = [word.value or "" for word in launch.options.words]
@@ -88,13 +88,13 @@ class ProgramArgumentRefused(Hazard):
         self, option: Option, word: str, parser: ProgramParser
     ) -> tuple[Text, Text, DeclaredOption | None] | None:
         """Why the parser refuses an option as given, what to do, and where the option is declared."""
-        if not parser.accepts(word):
-            near = nearest(word, parser.option_strings, cutoff=0.8)
+        if not parser.may_accept(word):
+            near = find_similar_name(word, parser.option_strings, cutoff=0.8)
             says = translated("The program's parser has no option {word}.").format(word=word)
             if near is not None:
                 return says, translated("Use {name} instead").format(name=near), None
             return says, self.texts["remove"], None
-        declarations = parser.declaring(word)
+        declarations = parser.declarations_of(word)
         if len(declarations) != 1 or not parser.single:
             return None
         declared = declarations[0]

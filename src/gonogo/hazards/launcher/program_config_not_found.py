@@ -8,9 +8,9 @@ from gonogo.evidence.paths import may_exist
 from gonogo.evidence.script.identifiers import last_name
 from gonogo.evidence.script.script import Call, Script
 from gonogo.evidence.shell.absent import is_made_by_users
-from gonogo.hazards.facts.nearest import similar_file_name
-from gonogo.hazards.facts.program_parser import LINE_CHANGED, is_reached, program_parser, surely_runs
-from gonogo.hazards.facts.program_words import index_of_word, words_of_program
+from gonogo.hazards.facts.nearest import find_similar_file_name
+from gonogo.hazards.facts.program_parser import LINE_CHANGED, certainly_runs, is_pattern_reachable, program_parser
+from gonogo.hazards.facts.program_words import argv_index, program_argv
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, translated
 
 _SUFFIXES = (".json", ".yaml", ".yml", ".toml")
@@ -31,7 +31,7 @@ class ProgramConfigNotFound(Hazard):
         """A word of the command that names a missing configuration, and code that surely opens that word."""
         if launch.framework is not None or launch.in_container or launch.made_before or launch.never is not None:
             return
-        if not launch.cwd_known or not run.scripts or is_reached(LINE_CHANGED, run):
+        if not launch.cwd_known or not run.scripts or is_pattern_reachable(LINE_CHANGED, run):
             return
         for number, word in enumerate(launch.options.words, start=1):
             text = word.value
@@ -48,7 +48,7 @@ class ProgramConfigNotFound(Hazard):
             opens = next(_openings(run, number, given), None)
             if opens is None:
                 continue
-            near = similar_file_name(path, _SUFFIXES)
+            near = find_similar_file_name(path, _SUFFIXES)
             yield self.finding(
                 self.texts["cause"].format(path=path),
                 certainty=Certainty.CERTAIN,
@@ -64,7 +64,7 @@ class ProgramConfigNotFound(Hazard):
 def _openings(run: Run, number: int, option: str | None) -> Iterator[Call]:
     """The calls that surely open the launch's word of that number, the value of that option if it is one's."""
     names = _names_in_program(run, number, option)
-    plain = run.launch is not None and words_of_program(run.launch) is not None
+    plain = run.launch is not None and program_argv(run.launch) is not None
     for script in run.scripts:
         if any(
             _is_word(script, _first_argument_or_receiver(call), number, names, plain=plain)
@@ -79,7 +79,7 @@ def _openings(run: Run, number: int, option: str | None) -> Iterator[Call]:
                     continue
                 if not _is_word(script, given, number, names, plain=plain):
                     continue
-                if run.reached.holds(script.path, call.line) and surely_runs(script, call.node, run):
+                if run.reached.holds(script.path, call.line) and certainly_runs(script, call.node, run):
                     yield call
 
 
@@ -89,7 +89,7 @@ def _names_in_program(run: Run, number: int, option: str | None) -> frozenset[st
     if parser is None or not parser.single or run.launch is None:
         return frozenset()
     if option is not None:
-        declared = parser.declaring(option)
+        declared = parser.declarations_of(option)
         if len(declared) != 1 or declared[0].takes != "one":
             return frozenset()
         kind = declared[0].call.keyword_node("type")
@@ -119,7 +119,7 @@ def _is_word(
     """Whether an expression is that word: ``sys.argv[1]``, ``args.config``, a name for either, or what returns it."""
     if node is None or depth > 3:
         return False
-    if plain and index_of_word(node) == number:
+    if plain and argv_index(node) == number:
         return True
     if isinstance(node, ast.Attribute) and node.attr in names:
         made = script.bound_to(node.value) if isinstance(node.value, ast.Name) else node.value

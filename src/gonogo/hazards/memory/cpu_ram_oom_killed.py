@@ -7,7 +7,7 @@ from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.stall import find_stall
 from gonogo.evidence.rehearsal.host_memory import host_memory_by_node
 from gonogo.finding.words import PHASES, size, sizes
-from gonogo.hazards.facts.trained_size import OffloadedStates, offloaded_states
+from gonogo.hazards.facts.trained_size import OffloadedStates, offloaded_optimizer_states
 from gonogo.hazards.memory import _host_shortage as host
 from gonogo.hazards.rule import (
     Certainty,
@@ -122,7 +122,7 @@ class CpuRamOomKilled(Hazard):
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """Optimizer states offloaded to a machine with too little memory."""
-        limit, states = environment.host_memory.number, offloaded_states(run)
+        limit, states = environment.host_memory.number, offloaded_optimizer_states(run)
         if limit is not None and states is not None and states.bytes_per_node > limit:
             has = translated("The machine has {has:.0f} GiB of memory").format(has=limit / 2**30)
             ends = translated("the kernel kills the run")
@@ -133,7 +133,7 @@ class CpuRamOomKilled(Hazard):
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Optimizer states offloaded to the host that exceed the job's memory in Slurm."""
-        field, states = launch.slurm.get("mem"), offloaded_states(run)
+        field, states = launch.slurm.get("mem"), offloaded_optimizer_states(run)
         asked = _slurm_bytes(str(field.get(""))) if field is not None else 0
         if field is not None and states is not None and 0 < asked < states.bytes_per_node:
             has = translated("The job asks for {has:.0f} GiB per node").format(has=asked / 2**30)

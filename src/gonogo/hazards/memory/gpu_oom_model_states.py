@@ -6,7 +6,7 @@ from gonogo.evidence.config.model import ModelConfig
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.completions import COMPLETION_LENGTH_HINT
 from gonogo.hazards.facts.training_framework import uses_trainer
-from gonogo.hazards.facts.training_script import is_certainly_ddp, mentions
+from gonogo.hazards.facts.training_script import is_certainly_ddp, run_mentions
 from gonogo.hazards.memory import _gpu_shortage as gpu
 from gonogo.hazards.memory._logged_shortage import STATES, certainty_for, find_logged_shortage
 from gonogo.hazards.memory._megatron_remedies import megatron_groups_of, megatron_remedies
@@ -37,7 +37,7 @@ class GpuOomModelStates(Hazard):
         if not sizes or run.launch is None or run.model is None or not uses_trainer(run) or not run.scripts:
             return
         alone = run.launch.launcher == "python" and run.world_size == 1 and run.deepspeed_on is False
-        if not (is_certainly_ddp(run) or alone) or mentions(run, run.scripts[0], *_MEMORY_SAVING_WORDS):
+        if not (is_certainly_ddp(run) or alone) or run_mentions(run, run.scripts[0], *_MEMORY_SAVING_WORDS):
             return
         optimizer = run.arguments.get("optim")
         if not optimizer.absent and not str(optimizer.value).startswith("adamw_torch"):

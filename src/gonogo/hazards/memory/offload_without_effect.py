@@ -5,7 +5,7 @@ from gonogo.evidence.guarded.records import PlacedTensors
 from gonogo.evidence.rehearsal.failures import few
 from gonogo.finding.as_run import AsRun
 from gonogo.finding.words import size
-from gonogo.hazards.facts.as_run import ranks_with_completed_steps
+from gonogo.hazards.facts.as_run import facts_of_ranks_with_steps
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, RehearsalRecord, Severity, Text, translated
 
 _TENSOR_PLACE_LABELS = {
@@ -21,7 +21,7 @@ _TENSOR_PLACE_LABELS = {
 class OffloadWithoutEffect(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """States seen on the GPU after a step, although the resolved config offloads them."""
-        for rank, run in ranks_with_completed_steps(record):
+        for rank, run in facts_of_ranks_with_steps(record):
             section = (rank.deepspeed_config or {}).get("zero_optimization")
             for what, where in _offloaded_but_on_gpu(section if isinstance(section, dict) else {}, run):
                 yield self.finding(

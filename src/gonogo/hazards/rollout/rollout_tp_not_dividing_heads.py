@@ -1,6 +1,6 @@
 from gonogo.evidence.config.model import read_model
 from gonogo.evidence.field import whole_number
-from gonogo.hazards.facts.divisors import divisors
+from gonogo.hazards.facts.divisors import smallest_divisors_text
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rollout._settings import verl
 from gonogo.hazards.rule import Findings, Launch, Run, translated
@@ -22,6 +22,8 @@ class RolloutTpNotDividingHeads(LoggedHazard):
             return
         yield self.finding(
             self.texts["cause"].format(heads=heads, size=size),
-            cure=translated("Use a divisor of {heads}: {divisors}").format(heads=heads, divisors=divisors(heads)),
+            cure=translated("Use a divisor of {heads}: {divisors}").format(
+                heads=heads, divisors=smallest_divisors_text(heads)
+            ),
             spans=(field.span(), launch.place.span()),
         )

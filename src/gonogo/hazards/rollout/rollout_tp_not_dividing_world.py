@@ -1,5 +1,5 @@
 from gonogo.evidence.field import whole_number
-from gonogo.hazards.facts.divisors import divisors
+from gonogo.hazards.facts.divisors import smallest_divisors_text
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rollout._settings import colocated, verl
 from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
@@ -30,6 +30,8 @@ class RolloutTpNotDividingWorld(LoggedHazard):
                 tp=tp, world=world
             ),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
-            cure=translated("Use a divisor of {world}: {divisors}").format(world=world, divisors=divisors(world)),
+            cure=translated("Use a divisor of {world}: {divisors}").format(
+                world=world, divisors=smallest_divisors_text(world)
+            ),
             spans=(*given, launch.place.span()),
         )

@@ -11,7 +11,7 @@ from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Call, Script
 from gonogo.finding import Certainty, Finding, Fix, Span, Text, translated
-from gonogo.hazards.facts.zero_usage import is_engine, stage_span, text_of
+from gonogo.hazards.facts.zero_usage import is_engine, source_text, stage_span
 from gonogo.hazards.hazard import Hazard
 
 _TRAINER_CLASSES = ("transformers.Trainer", "transformers.Seq2SeqTrainer", "trl.*Trainer")
@@ -145,8 +145,8 @@ def double_recomputation_findings(
             "reentrant: each checkpointed call has its own backward, so ZeRO-{stage} gets the same gradient "
             "twice and fails with “{message}”."
         ).format(
-            first=text_of(script, first.node, 50),
-            second=text_of(script, second.node, 50),
+            first=source_text(script, first.node, 50),
+            second=source_text(script, second.node, 50),
             how=translated("is") if how.reentrant else translated("may be"),
             stage=run.zero_stage,
             message=message,

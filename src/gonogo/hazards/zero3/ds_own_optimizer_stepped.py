@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.hazards.facts.zero_usage import is_engine, stage_span, text_of
+from gonogo.hazards.facts.zero_usage import is_engine, source_text, stage_span
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 
 
@@ -24,7 +24,7 @@ class DsOwnOptimizerStepped(Hazard):
                 if loop is None or _engine_steps(script, loop):
                     continue
                 yield self.finding(
-                    self.texts["cause"].format(code=text_of(script, call.node), stage=run.zero_stage),
+                    self.texts["cause"].format(code=source_text(script, call.node), stage=run.zero_stage),
                     certainty=Certainty.CERTAIN,
                     severity=Severity.ERROR,
                     cure=translated("Call engine.step() instead, and drop optimizer.zero_grad()"),

@@ -9,8 +9,8 @@ from gonogo.hazards.facts.zero_usage import (
     is_behind_option,
     is_inside_module_class,
     is_under_zero_condition,
+    source_text,
     stage_span,
-    text_of,
 )
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, RehearsalRecord, Run, Script, Text, translated
 from gonogo.hazards.zero3._zero3_in_log import first_match, zero3
@@ -41,7 +41,7 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
         small = has_peft(run) or is_behind_option(script, use.node)
         fix = self.fix(translated("Remove the term that is multiplied by zero from the loss"), *edits, safe=False)
         return self.finding(
-            self.texts["term_cause"].format(term=text_of(script, use.node), module=text_of(script, use.module)),
+            self.texts["term_cause"].format(term=source_text(script, use.node), module=source_text(script, use.module)),
             certainty=Certainty.CERTAIN if direct and not small else Certainty.LIKELY,
             cure=self.cures,
             spans=(

@@ -3,16 +3,16 @@ import ast
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.script.parameters import parameter_uses
 from gonogo.hazards.facts.zero_usage import (
+    dotted_name,
     is_before_deepspeed_initialize,
     is_behind_option,
     is_engine,
     is_inside_module_class,
     is_trained,
     is_under_zero_condition,
-    name_of,
     root_of,
+    source_text,
     stage_span,
-    text_of,
 )
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text, translated
 from gonogo.hazards.zero3._empty_parameter_uses import UseOfEmptyParameter, find_empty_parameter_uses
@@ -44,13 +44,13 @@ class Zero3DirectParamUseOutsideForward(Hazard):
                 continue
             root = root_of(use.module)
             function = script.enclosing_function(use.node)
-            handed = function is not None and function.name == "compute_loss" and name_of(root) == "model"
+            handed = function is not None and function.name == "compute_loss" and dotted_name(root) == "model"
             sure = not is_behind_option(script, use.node) and (
-                handed or is_trained(script, name_of(root)) or is_engine(script, root)
+                handed or is_trained(script, dotted_name(root)) or is_engine(script, root)
             )
             yield self.finding(
                 self.texts["cause_in_script"].format(
-                    code=text_of(script, use.node), module=text_of(script, use.module), operator=operator
+                    code=source_text(script, use.node), module=source_text(script, use.module), operator=operator
                 ),
                 certainty=Certainty.CERTAIN if sure and operator in _MATMUL_FUNCTIONS else Certainty.LIKELY,
                 cure=self.cures,

@@ -5,8 +5,8 @@ from gonogo.hazards.facts.zero_usage import (
     is_inside_module_class,
     is_under_zero_condition,
     mentions_self,
+    source_text,
     stage_span,
-    text_of,
 )
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 from gonogo.hazards.zero3._inflight import Cause, find_inflight_error
@@ -28,7 +28,7 @@ class Zero3InflightParamsDynamicGraph(Hazard):
             if chance is None:
                 continue
             yield self.finding(
-                self.texts["cause_in_script"].format(call=text_of(script, node, 50), test=ast.unparse(chance)[:60]),
+                self.texts["cause_in_script"].format(call=source_text(script, node, 50), test=ast.unparse(chance)[:60]),
                 certainty=Certainty.LIKELY,
                 cure=(
                     translated("Run the module in every step, and multiply its contribution by the random 0 or 1"),

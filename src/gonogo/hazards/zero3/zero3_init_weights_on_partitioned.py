@@ -4,11 +4,11 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.traceback import LogFrame
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.facts.zero_usage import (
-    gathered,
+    is_in_gathered_parameters,
     is_inside_module_class,
     is_under_zero_condition,
+    source_text,
     stage_span,
-    text_of,
 )
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Severity, translated
 from gonogo.hazards.zero3._empty_parameter_uses import AUXILIARY, INIT_FUNCTIONS, RESIZE_FUNCTIONS
@@ -39,7 +39,11 @@ class Zero3InitWeightsOnPartitioned(Hazard):
             return
         for call in script.calls("torch.nn.init.*"):
             weight = call.node.args[0] if call.node.args else None
-            if weight is None or gathered(script, call.node) or is_under_zero_condition(script, call.node):
+            if (
+                weight is None
+                or is_in_gathered_parameters(script, call.node)
+                or is_under_zero_condition(script, call.node)
+            ):
                 continue
             where = _find_partitioning_node(script, run, weight)
             if where is None:
@@ -47,7 +51,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
             raised = next((said for name, said in _REFUSALS.items() if call.method.startswith(name)), None)
             yield self.finding(
                 translated("`{code}` is applied to a weight that ZeRO-3 has already partitioned: {then}.").format(
-                    code=text_of(script, call.node),
+                    code=source_text(script, call.node),
                     then=translated("it is an empty tensor, and “{message}” is raised").format(message=raised)
                     if raised
                     else translated("nothing is written, and the weight keeps its previous values"),

@@ -3,7 +3,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
 from gonogo.evidence.rehearsal.failures import failed_ranks, path_ends_with, places, setting
-from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, training_mismatches
+from gonogo.hazards.facts.mismatch_in_log import LoggedDeviceMismatch, device_mismatches_in_training
 from gonogo.hazards.rule import (
     Certainty,
     DeepSpeedConfig,
@@ -78,7 +78,7 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch with the CPU in ``unscale_and_clip_grads``; elsewhere only if version or config suggest it."""
         release = log.setup.release("deepspeed")
-        for mismatch in training_mismatches(log):
+        for mismatch in device_mismatches_in_training(log):
             certainty = _judge_certainty(mismatch, log, release)
             if certainty is not None:
                 yield self._log_finding(mismatch.evidence, log, certainty)
@@ -105,7 +105,9 @@ _STEP_FRAMES = ("zero/stage", "engine.step", "engine_wrapped.backward", "acceler
 _CLIPS = Pattern(r"in unscale_and_clip_grads|grad\.mul_\(1\. / combined_scale\)|self\.unscale_and_clip_grads\(")
 
 
-def _judge_certainty(mismatch: LoggedMismatch, log: FailureLog, release: tuple[int, ...] | None) -> Certainty | None:
+def _judge_certainty(
+    mismatch: LoggedDeviceMismatch, log: FailureLog, release: tuple[int, ...] | None
+) -> Certainty | None:
     if not mismatch.involves_cpu or mismatch.is_between_accelerators:
         return None
     faulty = release is not None and release[:3] in _FAULTY_VERSIONS

@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.hazards.facts.zero_usage import is_inside_module_class, stage_span, text_of
+from gonogo.hazards.facts.zero_usage import is_inside_module_class, source_text, stage_span
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Run, Script, translated
 from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, first_match
 
@@ -34,7 +34,7 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
             target = statement.targets[0]
             yield self.finding(
                 self.texts["cause_in_script"].format(
-                    target=text_of(script, target),
+                    target=source_text(script, target),
                     when=translated("in a forward") if in_forward else translated("after deepspeed.initialize"),
                 ),
                 certainty=Certainty.LIKELY,

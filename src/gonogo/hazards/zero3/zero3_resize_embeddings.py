@@ -2,7 +2,7 @@ import ast
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.script.identifiers import is_main_guard, is_option, last_name
-from gonogo.hazards.facts.zero_usage import gathered, is_under_zero_condition, stage_span
+from gonogo.hazards.facts.zero_usage import is_in_gathered_parameters, is_under_zero_condition, stage_span
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Severity, Text, translated
 from gonogo.hazards.zero3._empty_parameter_uses import RESIZE_FUNCTIONS
 from gonogo.hazards.zero3._loading import is_zero3_configured_at
@@ -28,7 +28,7 @@ class Zero3ResizeEmbeddings(Hazard):
             target = statement.targets[0]
             if (
                 not isinstance(target, ast.Subscript)
-                or gathered(script, statement)
+                or is_in_gathered_parameters(script, statement)
                 or is_under_zero_condition(script, statement)
             ):
                 continue

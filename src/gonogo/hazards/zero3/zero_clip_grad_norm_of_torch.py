@@ -2,15 +2,15 @@ import ast
 
 from gonogo.hazards.facts.training_framework import try_edit
 from gonogo.hazards.facts.zero_usage import (
+    dotted_name,
     engine_calls,
+    find_module_of_parameters,
     is_engine,
     is_trained,
     is_under_zero_condition,
-    name_of,
-    parameters_of,
     root_of,
+    source_text,
     stage_span,
-    text_of,
 )
 from gonogo.hazards.rule import Call, Certainty, Field, Findings, Fix, Hazard, Run, Script, Severity, Text, translated
 
@@ -27,14 +27,14 @@ class ZeroClipGradNormOfTorch(Hazard):
             parameters = call.node.args[0] if call.node.args else call.keyword_node("parameters")
             if parameters is None or is_under_zero_condition(script, call.node):
                 continue
-            root = root_of(parameters_of(script, parameters) or parameters)
-            if not is_engine(script, root) and not is_trained(script, name_of(root)):
+            root = root_of(find_module_of_parameters(script, parameters) or parameters)
+            if not is_engine(script, root) and not is_trained(script, dotted_name(root)):
                 continue
             clipping = run.config.get("gradient_clipping")
             limit = _max_norm(call)
             yield self.finding(
                 self.texts["cause"].format(
-                    code=text_of(script, call.node), stage=stage, instead=_describe_replacement(clipping)
+                    code=source_text(script, call.node), stage=stage, instead=_describe_replacement(clipping)
                 ),
                 certainty=Certainty.CERTAIN,
                 severity=Severity.WARNING,

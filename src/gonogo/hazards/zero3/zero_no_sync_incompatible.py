@@ -1,7 +1,7 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.training_framework import uses_trainer
-from gonogo.hazards.facts.zero_usage import is_engine, stage_span, text_of
+from gonogo.hazards.facts.zero_usage import is_engine, source_text, stage_span
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Script, translated
 from gonogo.hazards.zero3._zero3_in_log import first_match
 
@@ -69,7 +69,7 @@ class ZeroNoSyncIncompatible(Hazard):
                     continue
             yield self.finding(
                 self.texts["cause_in_script"].format(
-                    code=text_of(script, call.node, 60),
+                    code=source_text(script, call.node, 60),
                     stage=stage,
                     version=f" {deepspeed.value}" if deepspeed.known else " >= 0.16",
                 ),
