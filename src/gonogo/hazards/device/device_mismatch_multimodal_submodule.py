@@ -65,7 +65,7 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """An Omni model that is built with its speech output under ZeRO-3."""
-        if run.zero_stage != 3 or run.model is None or run.model.is_in_multimodal_encoder("speech") is not True:
+        if run.zero_stage != 3 or run.model is None or run.model.perceives("speech") is not True:
             return
         if not launch.variable("ENABLE_AUDIO_OUTPUT").absent or run.model.value("enable_audio_output") is False:
             return
