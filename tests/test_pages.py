@@ -202,7 +202,7 @@ def test_each_kind_of_page_is_checked(declared: str, said: str) -> None:
 
 def test_all_pages_are_as_they_should_be() -> None:
     """Every pattern compiles, every text has both languages, and code stands under its page's name."""
-    assert pack.make().rows.keys() == {hazard.name for hazard in all_hazards()}
+    assert pack.build_pack().rows.keys() == {hazard.name for hazard in all_hazards()}
 
 
 def test_where_a_class_has_its_own_what_its_page_says_is_not_taken() -> None:
@@ -369,7 +369,7 @@ class TestNew:
 
     def test_an_installed_gonogo_has_no_place_for_it(self, checkout: Checkout) -> None:
         hazards = checkout.root / "src" / "gonogo" / "hazards"
-        (hazards / "pages.msgpack").write_bytes(msgspec.msgpack.encode(pack.make()))
+        (hazards / "pages.msgpack").write_bytes(msgspec.msgpack.encode(pack.build_pack()))
         for page in hazards.rglob("*.md"):
             page.unlink()
         done = checkout.run("hazards", "--new", "zero3-frob")
@@ -392,7 +392,7 @@ def test_a_wheel_has_what_a_checkout_builds(monkeypatch: pytest.MonkeyPatch) -> 
     hook.initialize("standard", data)
     files = {target: Path(source) for source, target in data["force_include"].items()}
     assert files.keys() == {"gonogo/hazards/pages.msgpack", "gonogo/judge/similar/cases.msgpack"}
-    packed = msgspec.msgpack.decode(files["gonogo/hazards/pages.msgpack"].read_bytes(), type=pack.Pack)
+    packed = msgspec.msgpack.decode(files["gonogo/hazards/pages.msgpack"].read_bytes(), type=pack.HazardPack)
     assert packed.rows.keys() == {hazard.name for hazard in all_hazards()}
     assert ThreadIndex(files["gonogo/judge/similar/cases.msgpack"].read_bytes()).threads
     hook.finalize("standard", data, "")

@@ -17,7 +17,7 @@ In the head of a page, if nothing else decides::
 The texts may name ``{key}`` (its last part), ``{path}`` (all of it), ``{section}`` (the part before the last),
 ``{value}`` (as JSON writes it), ``{number}`` and ``{stage}``; a literal brace is doubled. ``cause`` and ``cures`` are
 the page's sections *Why* and *Cure* unless the head has them. If more than the value decides, a class beside the page
-overrides :meth:`ConfigHazard.context_for`, which also returns further placeholders of the texts, or
+overrides :meth:`ConfigHazard.placeholder_values`, which also returns further placeholders of the texts, or
 :meth:`ConfigHazard.certainty_for` if the certainty depends on it. A hazard that needs more than that is a plain
 Hazard.
 """

@@ -111,27 +111,27 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
     def why(self) -> Text:
         """The page's first line and its section ``Why`` as one paragraph."""
         first = Text(*(self.text(language).partition("\n")[0] for language in ("en", "zh")))
-        why = Text(*(_one_line(self.section("Why", language)) for language in ("en", "zh")))
+        why = Text(*(_join_lines(self.section("Why", language)) for language in ("en", "zh")))
         return join_texts((first, why), " ", "")
 
     @property
     def cure(self) -> Text:
         """The section ``Cure`` as one paragraph."""
-        return Text(*(_one_line(self.section(_CURE.en, language)) for language in ("en", "zh")))
+        return Text(*(_join_lines(self.section(_CURE.en, language)) for language in ("en", "zh")))
 
     @property
     def cures(self) -> tuple[Text, ...]:
         """The items of the section ``Cure`` (all of it if it is no list), without backticks and final full stops."""
-        both = (map(_strip_markup, _items(self.section(_CURE.en, language))) for language in ("en", "zh"))
+        both = (map(_strip_markup, _list_items(self.section(_CURE.en, language))) for language in ("en", "zh"))
         return tuple(Text(*pair) for pair in zip(*both, strict=True))
 
     def declared(self, kind: type[Head]) -> Head:
         """The head as one of the structs of :attr:`Hazard.declares`. Raises UserError if it doesn't match."""
-        return self._convert_head(kind, _value_of)
+        return self._convert_head(kind, _decode_pattern)
 
     def check(self, kind: type[msgspec.Struct]) -> None:
         """Raise UserError if a pattern in the head is invalid, or a text is missing in a language."""
-        self._convert_head(kind, _read_value_checked_by_re2)
+        self._convert_head(kind, _decode_checked_pattern)
         for key in getattr(kind, "from_sections", ()):
             taken = (self.why,) if key == "cause" else self.cures
             if key not in self.head and any("{" in text.en + text.zh or "}" in text.en + text.zh for text in taken):
@@ -183,7 +183,7 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
                     "{listed} (`- …`): list at least one, and the same number in both"
                 ).format(count=len(self.sources), listed=listed),
             )
-        cures = [len(_items(self.section(_CURE.en, language))) for language in ("en", "zh")]
+        cures = [len(_list_items(self.section(_CURE.en, language))) for language in ("en", "zh")]
         if cures[0] != cures[1]:
             self.refuse(
                 f"## {_CURE.en}",
@@ -277,9 +277,9 @@ def _resolve_shared(value: Any, shared: dict[str, Any], page: HazardPage, key: s
     return shared[reference[1]]
 
 
-def _read_value_checked_by_re2(kind: type, value: Any) -> Any:
+def _decode_checked_pattern(kind: type, value: Any) -> Any:
     """As :func:`_value_of`, after checking that RE2 accepts the pattern. Raises ValueError if it doesn't."""
-    pattern = _value_of(kind, value)
+    pattern = _decode_pattern(kind, value)
     try:
         pattern.search_bytes(b"")
         pattern.finditer("")
@@ -288,7 +288,7 @@ def _read_value_checked_by_re2(kind: type, value: Any) -> Any:
     return pattern
 
 
-def _value_of(kind: type, value: Any) -> Any:
+def _decode_pattern(kind: type, value: Any) -> Any:
     """A pattern, from its text or from a list of alternatives."""
     if kind is not Pattern:
         raise NotImplementedError(kind)
@@ -324,14 +324,14 @@ def _texts_in(value: Any, key: str = "") -> Iterator[tuple[str, dict[str, str]]]
             yield from _texts_in(one, f"{key}[{number}]")
 
 
-def _one_line(section: str) -> str:
+def _join_lines(section: str) -> str:
     return " ".join(_CHINESE_LINE_BREAK_PATTERN.sub("", section).split())
 
 
-def _items(section: str) -> list[str]:
+def _list_items(section: str) -> list[str]:
     """The items of a section that is a list; else the section as the only item."""
     return _ITEM.split(section)[1:] if section.startswith("- ") else [section]
 
 
 def _strip_markup(item: str) -> str:
-    return _one_line(item).replace("`", "").removesuffix(".").removesuffix("。")
+    return _join_lines(item).replace("`", "").removesuffix(".").removesuffix("。")

@@ -8,10 +8,10 @@ In the head of a page, if the versions alone decide::
     cause.zh = "…"
 
 The texts may contain each package of ``versions`` as a placeholder, which becomes ``numpy 2.0.1`` if the version is
-known. If more than the versions decides, a class beside the page overrides :meth:`UnfitVersions.context_for` and
+known. If more than the versions decides, a class beside the page overrides :meth:`IncompatibleVersions.version_context` and
 returns further placeholders and places. There are three more kinds: a ``package`` that is older than transformers
-requires (:class:`BelowMinimum`), ``packages`` that were compiled for another torch (:class:`BuiltForOtherTorch`), and
-a package that the run needs but that is not installed (:class:`NotInstalled`, which needs code). Anything that goes
+requires (:class:`BelowMinimumVersion`), ``packages`` that were compiled for another torch (:class:`BuiltForOtherTorch`), and
+a package that the run needs but that is not installed (:class:`PackageNotInstalled`, which needs code). Anything that goes
 beyond these is a plain Hazard.
 """
 
@@ -72,7 +72,7 @@ class VersionContext(msgspec.Struct, frozen=True):
 
 
 class VersionPageDeclarations(PageDeclarations, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The keys that the page of an :class:`UnfitVersions` may have."""
+    """The keys that the page of an :class:`IncompatibleVersions` may have."""
 
     versions: tuple[tuple[str, str], ...]
     pinned: bool | UnsetType = UNSET
@@ -85,7 +85,7 @@ class VersionPageDeclarations(PageDeclarations, frozen=True, kw_only=True, forbi
     confirm: tuple[Text, ...] | UnsetType = UNSET
 
 
-class UnfitVersions(Hazard):
+class IncompatibleVersions(Hazard):
     """A hazard of packages that fail together at certain versions, or of one package with faulty versions."""
 
     declares = VersionPageDeclarations
@@ -106,7 +106,7 @@ class UnfitVersions(Hazard):
     """None: as certain as the versions are."""
     confirm: tuple[Text, ...] = ()
 
-    def context_for(self, run: Run) -> VersionContext | None:
+    def version_context(self, run: Run) -> VersionContext | None:
         """What makes the versions a problem for this run; None if they are none."""
         return VersionContext()
 
@@ -117,7 +117,7 @@ class UnfitVersions(Hazard):
             return
         if not all(environment.within(name, versions) for name, versions in self.versions):
             return
-        context = self.context_for(run)
+        context = self.version_context(run)
         if context is None:
             return
         labels = dict((self.label,) if self.label else ())
@@ -135,14 +135,14 @@ class UnfitVersions(Hazard):
 
 
 class MinimumVersionPageDeclarations(PageDeclarations, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The keys that the page of a :class:`BelowMinimum` may have."""
+    """The keys that the page of a :class:`BelowMinimumVersion` may have."""
 
     package: str
     effect: Text
     sure_from: str | UnsetType = UNSET
 
 
-class BelowMinimum(Hazard):
+class BelowMinimumVersion(Hazard):
     """A package that is older than the environment's transformers requires."""
 
     declares = MinimumVersionPageDeclarations
@@ -164,7 +164,9 @@ class BelowMinimum(Hazard):
             lowest = next((one for one in asked if one.startswith(">=")), None)
             if lowest is not None and environment.within(self.package, f"<{lowest[2:]}"):
                 pair = ("transformers", self.package, lowest)
-                yield pair_finding(self, environment, pair, self.effect, certainty if sure else Certainty.LIKELY)
+                yield package_pair_finding(
+                    self, environment, pair, self.effect, certainty if sure else Certainty.LIKELY
+                )
 
 
 class TorchBuildPageDeclarations(PageDeclarations, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -213,14 +215,14 @@ class BuiltForOtherTorch(Hazard):
 
 
 class MissingPackagePageDeclarations(PageDeclarations, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The keys that the page of a :class:`NotInstalled` may have."""
+    """The keys that the page of a :class:`PackageNotInstalled` may have."""
 
     packages: tuple[str, ...] | UnsetType = UNSET
     cause: Text
     cures: tuple[Text, ...] | UnsetType = UNSET
 
 
-class NotInstalled(Hazard):
+class PackageNotInstalled(Hazard):
     """A package that the run needs and that a complete listing of a training environment does not contain."""
 
     declares = MissingPackagePageDeclarations
@@ -240,9 +242,9 @@ class NotInstalled(Hazard):
         """A setting that requires the package, and a listing that doesn't contain it."""
         asked = self.requested_by(run)
         if asked is not None:
-            yield from self.missing(environment, asked, self.packages)
+            yield from self.missing_package_findings(environment, asked, self.packages)
 
-    def missing(
+    def missing_package_findings(
         self, environment: Environment, requested_setting: tuple[str, Field], packages: tuple[str, ...]
     ) -> Findings:
         """A finding if none of the packages is installed."""
@@ -280,7 +282,7 @@ def _cached_requirements(asking: str, version: str) -> tuple[Requirement, ...]:
     return requirements_of_release(asking, version)
 
 
-def pair_finding(
+def package_pair_finding(
     hazard: Hazard, environment: Environment, pair: tuple[str, str, str], effect: Text, certainty: Certainty
 ) -> Finding:
     """The finding for a ``pair``: a package, another in a wrong version, and the specifier that the first wants."""
@@ -309,11 +311,11 @@ def pair_finding(
     )
 
 
-def kind_of(page: HazardPage) -> type[Hazard]:
+def version_hazard_class(page: HazardPage) -> type[Hazard]:
     """The class of a page that declares versions or packages."""
     if "versions" in page.head:
-        return UnfitVersions
-    return BelowMinimum if "package" in page.head else BuiltForOtherTorch
+        return IncompatibleVersions
+    return BelowMinimumVersion if "package" in page.head else BuiltForOtherTorch
 
 
 def torch_build_of(package: str, environment: Environment) -> BuiltFor | None:

@@ -5,7 +5,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.finding.ranks import capitalize_text, ranks_text
 from gonogo.finding.text import join_texts
 from gonogo.hazards.collective._store_barrier import store_barrier_messages
-from gonogo.hazards.log_rule import match_of
+from gonogo.hazards.log_rule import match_in_evidence
 from gonogo.hazards.rule import Certainty, Finding, Findings, GuardedRun, Hazard, Severity, translated
 
 
@@ -18,7 +18,7 @@ class RankNeverJoined(Hazard):
         elif (
             said := next(log.errors_of(says=self.patterns["client_timeout"]), None)
             or log.find(self.patterns["client_timeout"])
-        ) and (match := match_of(self.patterns["client_timeout"], said)):
+        ) and (match := match_in_evidence(self.patterns["client_timeout"], said)):
             yield self._missing_processes_finding(said, int(match.group(1)), int(match.group(2)), Certainty.POSSIBLE)
 
     def _missing_processes_finding(

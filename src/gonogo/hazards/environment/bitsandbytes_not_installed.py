@@ -2,12 +2,12 @@ from gonogo.evidence.library import is_library
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._bitsandbytes import bitsandbytes_request
 from gonogo.hazards.rule import Certainty, Field, Findings, Pattern, Run, translated
-from gonogo.hazards.version_rule import NotInstalled
+from gonogo.hazards.version_rule import PackageNotInstalled
 
 _UNDEFINED_BNB_PATTERN = Pattern(r"name 'bnb' is not defined")
 
 
-class BitsandbytesNotInstalled(NotInstalled):
+class BitsandbytesNotInstalled(PackageNotInstalled):
     def in_log(self, log: FailureLog) -> Findings:
         """Errors about bitsandbytes, and the name that peft leaves undefined if the package is missing."""
         yield from super().in_log(log)

@@ -1,6 +1,6 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.installed import come_from_one_source, describe_package, package_version_span
-from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign, match_of
+from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign, match_in_evidence
 from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, translated
 
 _TORCH_BUILD_PATTERN = Pattern(r"(?:torch|pt)\.?(\d+)\.?(\d+)")
@@ -10,7 +10,7 @@ _PACKAGES_OF_OTHER_HAZARDS = ("flash-attn", "torchvision", "torchaudio", "xforme
 class CompiledExtensionTorchMismatch(LoggedHazard):
     def certainty_for(self, log: FailureLog, sign: Sign, evidence: Evidence) -> Certainty | None:
         """None for torch's own libraries and for those with hazards of their own."""
-        match = match_of(sign.says, evidence)
+        match = match_in_evidence(sign.says, evidence)
         return None if match is None or self.patterns["other_libraries"].search(match.group(0)) else sign.certainty
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:

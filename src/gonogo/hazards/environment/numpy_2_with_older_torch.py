@@ -2,10 +2,10 @@ from msgspec.structs import replace
 
 from gonogo.evidence.rehearsal.failures import few
 from gonogo.hazards.rule import Certainty, Environment, Findings, Run, translated
-from gonogo.hazards.version_rule import UnfitVersions
+from gonogo.hazards.version_rule import IncompatibleVersions
 
 
-class Numpy2WithOlderTorch(UnfitVersions):
+class Numpy2WithOlderTorch(IncompatibleVersions):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """numpy 2 with a torch built for numpy 1, or requirements that pin such a torch and allow numpy 2."""
         numpy, torch = environment.packages.get("numpy"), environment.packages.get("torch")

@@ -24,7 +24,7 @@ from gonogo.hazards.facts.installed import (
 )
 from gonogo.hazards.facts.training_framework import uses_trainer
 from gonogo.hazards.rule import Certainty, Environment, Finding, Findings, Hazard, Pattern, Run, Text, translated
-from gonogo.hazards.version_rule import pair_finding, requirements_of_package
+from gonogo.hazards.version_rule import package_pair_finding, requirements_of_package
 
 _PACKAGE_NAMES_PATTERN = (
     r"(?:transformers|peft|accelerate|trl|diffusers|huggingface_hub|tokenizers|datasets|bitsandbytes|optimum"
@@ -146,7 +146,7 @@ class PythonPackageVersionMismatch(Hazard):
                     if (asking, name) == ("transformers", "peft"):
                         sure = Certainty.POSSIBLE  # checked only if transformers itself loads or adds an adapter
                     effect = self.texts["import_fails"] if raises else self.texts["pair_rejected"]
-                    yield pair_finding(self, environment, (asking, name, specifier), effect, sure)
+                    yield package_pair_finding(self, environment, (asking, name, specifier), effect, sure)
         shows = ("import",) if uses_trainer(run) is False else ("import", "trainer")
         for package in ("peft", "accelerate"):
             rows = [row for when in shows for row in known_bad(package) if row.when == when]

@@ -44,7 +44,7 @@ class FsdpWrapClassNotFound(Hazard):
             return
         wrong = [one.strip() for one in given.string.split(",") if one.strip() and one.strip() not in owns]
         # A class that is in no table may be one of the model's smaller modules.
-        if not wrong or not all(_is_known(one) for one in wrong):
+        if not wrong or not all(_is_layer_of_known_architecture(one) for one in wrong):
             return
         writable = given.place.source.writable and given.place.text.strip("'\"") == given.string
         edit = given.place.edit(owns[0]) if writable else None
@@ -94,6 +94,6 @@ def _layer_classes(architecture: str) -> tuple[str, ...] | None:
     return None
 
 
-def _is_known(name: str) -> bool:
+def _is_layer_of_known_architecture(name: str) -> bool:
     """Whether a class is a known architecture's layer, possibly miscapitalized: LLaMADecoderLayer."""
     return any(name.lower() == layer.lower() for layers in _LAYER_CLASSES_BY_FAMILY.values() for layer in layers)

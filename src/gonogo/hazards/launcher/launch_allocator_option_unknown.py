@@ -60,7 +60,7 @@ class LaunchAllocatorOptionUnknown(Hazard):
                     continue
                 if right:
                     cure = translated("Write {right} instead").format(right=right)
-                word = _place_of(field, part)
+                word = _option_place(field, part)
                 yield self.finding(
                     translated("{variable}={value}: {what}; the first CUDA call raises an error.").format(
                         variable=variable, value=value, what=what
@@ -79,7 +79,7 @@ class LaunchAllocatorOptionUnknown(Hazard):
                 )
 
 
-def _place_of(field: Field, part: str) -> Place | None:
+def _option_place(field: Field, part: str) -> Place | None:
     """The place of an option on its variable's line; None if the value is composed elsewhere."""
     place = field.place
     at = (

@@ -16,7 +16,7 @@ _TRAILING_WHITESPACE = translated("whitespace follows its backslash")
 _NO_BACKSLASH = translated("it has no backslash at the end")
 
 
-class _Break(msgspec.Struct, frozen=True):
+class _ContinuationBreak(msgspec.Struct, frozen=True):
     """Where the command ends too early: the place, what is wrong there, and the first line cut off."""
 
     place: Place
@@ -64,7 +64,7 @@ class LaunchBrokenContinuation(Hazard):
         )
 
 
-def _find_breaks(number: int, launch: Launch) -> Iterator[_Break]:
+def _find_breaks(number: int, launch: Launch) -> Iterator[_ContinuationBreak]:
     """Everything that cuts off the command beginning on that line, as if each earlier cut were fixed."""
     source = launch.source
     first = line_at(source, number)
@@ -104,7 +104,7 @@ def _find_breaks(number: int, launch: Launch) -> Iterator[_Break]:
         if line.comment is not None:
             comments.append(line.text[line.comment :].rstrip(" \t\\"))
         edits += [above.edit(f"{indent}{comment}\n") for comment in comments]
-        yield _Break(at, what, following, tuple(edits))
+        yield _ContinuationBreak(at, what, following, tuple(edits))
 
 
 def _next_nonblank_line(line: ShellLine) -> tuple[list[ShellLine], ShellLine | None]:

@@ -16,7 +16,7 @@ _SAME_MEANING = frozenset(_RENAMED) - {"TRANSFORMERS_CACHE"}
 
 class LaunchDeprecatedVariable(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """Old names, if the release that will run knows the new one or is unknown."""
+        """Deprecated names of variables, if the release that will run knows the new one or is unknown."""
         for name, (new, package, since) in _RENAMED.items():
             field = launch.variables.get(name)
             place = field.place if field is not None else None

@@ -20,7 +20,7 @@ class LaunchFolderNotFound(Hazard):
                 spans=(never.place.span(), launch.place.span()),
             )
             return
-        absent = failed_cd(launch)
+        absent = find_failed_cd(launch)
         if absent is None or never is not None or not is_program_missing(launch):
             return
         yield self.finding(
@@ -41,7 +41,7 @@ class LaunchFolderNotFound(Hazard):
         return self.texts["correct"]
 
 
-def failed_cd(launch: Launch) -> Absent | None:
+def find_failed_cd(launch: Launch) -> Absent | None:
     """The last ``cd`` before a launch that surely failed; None if there is none."""
     return next((one for one in reversed(launch.absent) if one.sure and one.command == "cd"), None)
 

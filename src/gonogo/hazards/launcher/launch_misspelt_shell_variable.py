@@ -25,9 +25,11 @@ class LaunchMisspeltShellVariable(Hazard):
         for line in lines_from(source, source.line_of(launch.place.start)):
             for match in _VARIABLE_REFERENCE_PATTERN.finditer(line.code) if "$" in line.code else ():
                 name = match.group(1)
-                if name in _set_names(source) or launch.variable(name).known:
+                if name in _possibly_set_variables(source) or launch.variable(name).known:
                     continue
-                meant = next((one for one in _assigned_names(source.text) if _is_one_edit_apart(name, one)), None)
+                meant = next(
+                    (one for one in _certainly_set_variables(source.text) if _is_one_edit_apart(name, one)), None
+                )
                 if meant is None:
                     continue
                 word = line.place(match.start(1), match.end(1))
@@ -55,14 +57,14 @@ def _judge_certainty(before: str) -> Certainty:
 
 
 @lru_cache(maxsize=8)
-def _set_names(source: SourceFile) -> frozenset[str]:
+def _possibly_set_variables(source: SourceFile) -> frozenset[str]:
     """The variables that a script may set anywhere, arguments such as ``lr=$LR`` among them."""
     found = _SET_VARIABLE_PATTERN.finditer(source.text)
     return frozenset(group for match in found for group in match.groups() if group)
 
 
 @lru_cache(maxsize=8)
-def _assigned_names(text: str) -> tuple[str, ...]:
+def _certainly_set_variables(text: str) -> tuple[str, ...]:
     """The variables that a script certainly sets: ``lr=$LR`` after a command is an argument of it."""
     found = {
         group for match in _SET_VARIABLE_PATTERN.finditer(text) for group in match.groups()[1:] if group

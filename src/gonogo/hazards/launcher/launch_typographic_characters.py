@@ -18,7 +18,7 @@ _CHARACTER_NAMES = {
 
 class LaunchTypographicCharacters(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """Such characters in the command's lines, outside quotes and comments."""
+        """Typographic characters in the command's lines, outside quotes and comments."""
         source = launch.source
         if not is_shell_script(source) or source.data.isascii():
             return
@@ -51,7 +51,7 @@ class LaunchTypographicCharacters(Hazard):
 
 
 def _unquoted_positions(line: ShellLine) -> Iterator[int]:
-    """The positions of such characters; a dash only at the beginning of a word, as in an option."""
+    """The positions of typographic characters; a dash only at the beginning of a word, as in an option."""
     quote = ""
     text = line.code
     for index, character in enumerate(text):

@@ -14,7 +14,7 @@ _ASSIGNED_NAME_PATTERN = Pattern(r"""(?:^|[ \t])([A-Za-z_]\w*)=""")
 _EXPORTS_ALL = Pattern(r"^[ \t]*set (?:-a\b|-o allexport)|^[ \t]*set -[a-z]*a")
 
 
-class _Assignments(msgspec.Struct, frozen=True):
+class _ShellAssignments(msgspec.Struct, frozen=True):
     """A command that only sets shell variables (``A=1 B=2``), without ``export``: no program gets them."""
 
     names: tuple[str, ...]
@@ -61,13 +61,13 @@ class LaunchVariableNotExported(Hazard):
                 fixes=self._fix(assignments, cut),
             )
 
-    def _fix(self, assignments: _Assignments, blank_lines: Place | None) -> Fix:
+    def _fix(self, assignments: _ShellAssignments, blank_lines: Place | None) -> Fix:
         if blank_lines is not None:
             return self.fix(translated("remove the empty line"), blank_lines.edit(""), safe=False)
         start = assignments.place.source.place(assignments.place.start, assignments.place.start)
         return self.fix(translated("export it"), start.edit("export "), safe=False)
 
-    def _is_not_exported(self, name: str, launch: Launch, text: str, assignments: _Assignments) -> bool:
+    def _is_not_exported(self, name: str, launch: Launch, text: str, assignments: _ShellAssignments) -> bool:
         framework = launch.launcher in ("swift", "llamafactory") and name in _FRAMEWORK_LAUNCH_VARIABLES
         if not framework and self.patterns["environment_variable"].search(name) is None:
             return False
@@ -80,9 +80,9 @@ class LaunchVariableNotExported(Hazard):
 
 
 @lru_cache(maxsize=8)
-def _unexported_assignments(source: SourceFile) -> tuple[_Assignments, ...]:
+def _unexported_assignments(source: SourceFile) -> tuple[_ShellAssignments, ...]:
     """All such commands of a script; one that continues over several lines counts as one."""
-    found: list[_Assignments] = []
+    found: list[_ShellAssignments] = []
     parts: list[ShellLine] = []
     for line in lines_from(source, 1):
         parts.append(line)
@@ -93,12 +93,12 @@ def _unexported_assignments(source: SourceFile) -> tuple[_Assignments, ...]:
             names = tuple(match.group(1) for match in _ASSIGNED_NAME_PATTERN.finditer(text))
             indent = len(parts[0].text) - len(parts[0].text.lstrip())
             last = next(part for part in reversed(parts) if part.text.strip(" \t\\"))
-            found.append(_Assignments(names, Place(source, parts[0].start + indent, last.end), parts[0].number))
+            found.append(_ShellAssignments(names, Place(source, parts[0].start + indent, last.end), parts[0].number))
         parts = []
     return tuple(found)
 
 
-def _empty_lines(assignments: _Assignments, end_offset: int) -> Place | None:
+def _empty_lines(assignments: _ShellAssignments, end_offset: int) -> Place | None:
     """The empty lines that cut off assignments that end in a backslash from the command at ``end_offset``."""
     source = assignments.place.source
     gap = source.data[assignments.place.end : end_offset]

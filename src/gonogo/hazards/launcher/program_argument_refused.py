@@ -11,36 +11,36 @@ _NUMBERS = {"int": int, "float": float}
 
 class ProgramArgumentRefused(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """What the program's argparse refuses of the command's arguments, where all of its options are visible."""
+        """Arguments of the command that the program's argparse rejects, if all of its options are visible."""
         if launch.framework is not None or launch.program_kind not in ("script", "module"):
             return
         if not launch.options.options and launch.options.complete is False:
             return
         parser = program_parser(run)
         if parser is None:
-            yield from self._missing_fields(launch, run)
+            yield from self._missing_field_findings(launch, run)
             return
         meant: set[str] = set()
         for option in launch.options:
-            word = _written(option)
+            word = _option_as_written(option)
             if word is None:
                 continue
-            refused = self._refusal(option, word, parser)
+            refused = self._describe_refusal(option, word, parser)
             if refused is not None:
                 says, cure, declared = refused
                 meant.update({*cure.en.split()} & parser.option_strings if declared is None else ())
                 spans = [option.place.span()]
                 spans.append((declared.call if declared is not None else parser.parse).place.span())
                 yield self.finding(says, certainty=Certainty.CERTAIN, cure=cure, spans=tuple(spans), parameter=word)
-        yield from self._missing(launch, parser, meant)
+        yield from self._missing_option_findings(launch, parser, meant)
 
-    def _missing(self, launch: Launch, parser: ProgramParser, meant: set[str]) -> Findings:
-        """Options that the parser requires and the command does not give, not even by a name that is ``meant``."""
+    def _missing_option_findings(self, launch: Launch, parser: ProgramParser, meant: set[str]) -> Findings:
+        """Required options that the command lacks, except those in ``meant``: a misspelt option stands for them."""
         if not parser.single or not launch.options.complete:
             return
         if any(word.value is None for word in launch.options.words):
             return  # an unknown word may be it
-        given = [word for word in map(_written, launch.options) if word is not None]
+        given = [word for word in map(_option_as_written, launch.options) if word is not None]
         missing: list[DeclaredOption] = []
         positional = [one for one in parser.declared if not one.names and one.takes == "one" and one.is_unconditional]
         if len(positional) > sum(not (word.value or "").startswith("-") for word in launch.options.words):
@@ -65,8 +65,8 @@ class ProgramArgumentRefused(Hazard):
             parameter=names[0],
         )
 
-    def _missing_fields(self, launch: Launch, run: Run) -> Findings:
-        """Fields without a default of the dataclasses that transformers' parser reads, which the command leaves out."""
+    def _missing_field_findings(self, launch: Launch, run: Run) -> Findings:
+        """Required fields of the dataclasses that HfArgumentParser fills, which the command leaves out."""
         parsed = required_dataclass_fields(run)
         if parsed is None:
             return
@@ -84,7 +84,7 @@ class ProgramArgumentRefused(Hazard):
             parameter=f"--{missing[0].name}",
         )
 
-    def _refusal(
+    def _describe_refusal(
         self, option: Option, word: str, parser: ProgramParser
     ) -> tuple[Text, Text, DeclaredOption | None] | None:
         """Why the parser refuses an option as given, what to do, and where the option is declared."""
@@ -124,10 +124,12 @@ class ProgramArgumentRefused(Hazard):
                 self.texts["one_value"],
                 declared,
             )
-        return _refused_value(word, known[0], declared)
+        return _describe_refused_value(word, known[0], declared)
 
 
-def _refused_value(word: str, value: str, declared: DeclaredOption) -> tuple[Text, Text, DeclaredOption] | None:
+def _describe_refused_value(
+    word: str, value: str, declared: DeclaredOption
+) -> tuple[Text, Text, DeclaredOption] | None:
     """A value that is no number where one is read, or none of the choices."""
     call = declared.call
     kind = call.keyword_node("type")
@@ -154,7 +156,7 @@ def _refused_value(word: str, value: str, declared: DeclaredOption) -> tuple[Tex
     return says, translated("Use one of {choices}").format(choices=listed), declared
 
 
-def _written(option: Option) -> str | None:
+def _option_as_written(option: Option) -> str | None:
     """The option as it is written, without a value; None if it is not known or no option to argparse."""
     value = option.word.value
     if value is None or not value.startswith("-") or " " in value or value in ("-", "--"):

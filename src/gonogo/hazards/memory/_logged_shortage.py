@@ -196,7 +196,7 @@ class LoggedShortage(msgspec.Struct, frozen=True):
         Such as ``The GPU has 23.7 GiB, of which tensors took 20.8 GiB, and 2.0 GiB more was asked for.``
         """
         if self.requested is None:
-            of_host = isinstance(self.evidence, LoggedError) and _of_host(self.evidence)
+            of_host = isinstance(self.evidence, LoggedError) and _is_host_shortage(self.evidence)
             return translated("The host's memory ran out") if of_host else translated("GPU memory ran out")
         requested = size(self.requested)
         if self.capacity is None or self.allocated is None:
@@ -276,14 +276,14 @@ def _find_shortage(log: FailureLog) -> LoggedShortage | None:
     if errors:
         return _shortage_from_error(log, max(errors[:8], key=lambda error: bool(error.frames)))
     for cut in log.cut:
-        if any(_keeps_outputs(frame) or _ACCUMULATED_OUTPUTS_PATTERN.search(frame.code) for frame in cut.frames[-3:]):
+        if any(_gathers_outputs(frame) or _ACCUMULATED_OUTPUTS_PATTERN.search(frame.code) for frame in cut.frames[-3:]):
             return _make_shortage(cut, EVALUATION, Certainty.LIKELY, (), cut.innermost, "")
     for found in log.find_all(_OUT_OF_MEMORY_PATTERN):
         return _shortage_from_line(log, found, found.text)
     return None
 
 
-def certainty_for(logged_shortage: LoggedShortage | None, kind: str) -> Certainty | None:
+def certainty_for_kind(logged_shortage: LoggedShortage | None, kind: str) -> Certainty | None:
     """The certainty that the shortage is of this kind; None if it isn't."""
     if logged_shortage is None:
         return None
@@ -298,17 +298,17 @@ def _out_of_memory_errors(log: FailureLog) -> Iterator[LoggedError]:
         if (
             _OUT_OF_MEMORY_PATTERN.search(error.message)
             or (of_torch and not _HOST_MEMORY_PATTERN.search(error.message))
-            or _of_host(error)
+            or _is_host_shortage(error)
         ):
             yield error
 
 
-def _of_host(error: LoggedError) -> bool:
+def _is_host_shortage(error: LoggedError) -> bool:
     """True if host memory ran out while an evaluation's outputs were collected."""
     said = error.type in ("RuntimeError", "MemoryError", "_ArrayMemoryError") and _HOST_ALLOCATION_PATTERN.search(
         error.message
     )
-    return bool(said) and any(_keeps_outputs(frame) for frame in error.all_frames)
+    return bool(said) and any(_gathers_outputs(frame) for frame in error.all_frames)
 
 
 def _shortage_from_error(log: FailureLog, error: LoggedError) -> LoggedShortage:
@@ -320,7 +320,7 @@ def _shortage_from_error(log: FailureLog, error: LoggedError) -> LoggedShortage:
     also: tuple[str, ...] = ()
     function = _function_name(frame) if frame else ""
     if kind == EVALUATION:
-        certainty = Certainty.CERTAIN if any(map(_keeps_outputs, error.all_frames)) else Certainty.LIKELY
+        certainty = Certainty.CERTAIN if any(map(_gathers_outputs, error.all_frames)) else Certainty.LIKELY
     elif kind == STATES:
         certainty = Certainty.LIKELY if function in _OPTIMIZER_STEP_FUNCTIONS else Certainty.CERTAIN
         also = (ACTIVATIONS,) if function in _OPTIMIZER_STEP_FUNCTIONS else ()
@@ -331,7 +331,7 @@ def _shortage_from_error(log: FailureLog, error: LoggedError) -> LoggedShortage:
     return _make_shortage(error, kind, certainty, also, frame, message)
 
 
-def _keeps_outputs(frame: LogFrame) -> bool:
+def _gathers_outputs(frame: LogFrame) -> bool:
     return _function_name(frame) in _OUTPUT_GATHERING_FUNCTIONS
 
 
@@ -374,7 +374,7 @@ def _shortage_from_line(log: FailureLog, evidence: LoggedError | LineMatch, mess
     )
     if kind != EVALUATION and _is_full_fp32_copy(requested, allocated):
         kind = STATES
-    elif kind != EVALUATION and (cut := _kind_by_cut(log)):
+    elif kind != EVALUATION and (cut := _kind_by_cut_traceback(log)):
         kind, certainty = cut, Certainty.POSSIBLE
     elif kind is None:
         full = capacity and allocated and allocated > 0.85 * capacity
@@ -386,7 +386,7 @@ def _shortage_from_line(log: FailureLog, evidence: LoggedError | LineMatch, mess
     return _make_shortage(evidence, kind, certainty, also, None, message)
 
 
-def _kind_by_cut(log: FailureLog) -> str | None:
+def _kind_by_cut_traceback(log: FailureLog) -> str | None:
     """The kind by another rank's traceback, which lacks its last line."""
     return next((kind for error in log.cut if (kind := _kind_by_frames(error)[0])), None)
 
@@ -427,11 +427,11 @@ def _make_shortage(
     )
     if unused is None and reserved is not None and allocated is not None:
         unused = reserved - allocated
-    others = _held_by_others(message, (allocated or 0) + (unused or 0))
+    others = _bytes_of_other_processes(message, (allocated or 0) + (unused or 0))
     return LoggedShortage(evidence, kind, certainty, extra_kinds, frame, requested, capacity, allocated, unused, others)
 
 
-def _held_by_others(message: str, own_usage: float) -> float | None:
+def _bytes_of_other_processes(message: str, own_usage: float) -> float | None:
     """Memory of the listed processes without this one, which a container lists under an unknown PID."""
     listed = sorted(_parse_bytes(found.groups()) for found in _OTHER_PROCESS.finditer(message))
     if listed and "this process has" not in message:

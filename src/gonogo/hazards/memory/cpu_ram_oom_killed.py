@@ -101,7 +101,7 @@ class CpuRamOomKilled(Hazard):
                 total=size(node.peak_bytes),
                 pinned=size(node.pinned_bytes),
                 limit=size(limit),
-                basis=host.estimate_basis(node),
+                basis=host.estimate_basis_text(node),
                 rank=worst.rank,
                 peak=size(peak.peak_bytes),
                 phase=PHASES[peak.peak_phase],
@@ -114,9 +114,9 @@ class CpuRamOomKilled(Hazard):
             else translated("Host memory is all but full: a node needs {total} of {limit}").format(
                 total=size(node.peak_bytes), limit=size(limit)
             ),
-            certainty=host.certainty(node, limit),
+            certainty=host.host_shortage_certainty(node, limit),
             severity=Severity.ERROR if over else Severity.WARNING,
-            cure=host.cures(record, node, int(node.peak_bytes / _USABLE_FRACTION) - limit),
+            cure=host.host_shortage_cures(record, node, int(node.peak_bytes / _USABLE_FRACTION) - limit),
             ranks=tuple(rank.rank for rank, _ in node.run),
         )
 

@@ -53,7 +53,9 @@ class OffloadWithoutEffect(Hazard):
                     cure=self.cures,
                     spans=rank_file_span(rank),
                     ranks=tuple(
-                        one.rank for one in run.ranks if any(_has_expected_on_cpu(c.misplaced) for c in one.placements)
+                        one.rank
+                        for one in run.ranks
+                        if any(_is_any_expected_on_cpu(c.misplaced) for c in one.placements)
                     ),
                     parameter=wrong[0].names[0] if wrong[0].names else None,
                 )
@@ -74,7 +76,7 @@ def _offloaded_but_on_gpu(zero: dict[str, object], run: AsRun) -> Iterator[tuple
             yield what, where[0]
 
 
-def _has_expected_on_cpu(places: tuple[PlacedTensors, ...]) -> bool:
+def _is_any_expected_on_cpu(places: tuple[PlacedTensors, ...]) -> bool:
     return any((place.expected or "").startswith("cpu") for place in places)
 
 

@@ -25,7 +25,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
                 or not is_trainer(trainer)
             ):
                 continue
-            fixed = _one_gpu(script, node)
+            fixed = _single_gpu_index(script, node)
             if fixed is None:
                 continue
             edits = tuple(edit for edit in local_rank_device_map_edits(script, load) if edit is not None)
@@ -87,7 +87,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
         )
 
 
-def _one_gpu(script: Script, node: ast.expr) -> int | None:
+def _single_gpu_index(script: Script, node: ast.expr) -> int | None:
     """The GPU onto which a ``device_map`` puts the whole model in every process; None if not exactly one."""
     if isinstance(node, ast.Dict):
         if len(node.values) != 1:

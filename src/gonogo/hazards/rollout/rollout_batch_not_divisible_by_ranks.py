@@ -1,12 +1,12 @@
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rollout._settings import VerlLaunch, verl
+from gonogo.hazards.rollout._settings import VerlLaunch, find_verl_launch
 from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 
 class RolloutBatchNotDivisibleByRanks(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """verl's ``train_batch_size`` × ``rollout.n``, if the GPUs of all nodes don't divide it."""
-        command = verl(launch, run)
+        command = find_verl_launch(launch, run)
         if command is None or command.on_megatron:
             return
         gpus = command.gpus

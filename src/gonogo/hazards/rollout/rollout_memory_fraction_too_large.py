@@ -63,7 +63,7 @@ class RolloutMemoryFractionTooLarge(LoggedHazard):
     )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """An engine that does not start, or an out-of-memory error that would not occur without the engine."""
+        """A rollout engine that does not start, or an out-of-memory error that would not occur without it."""
         for failed in failed_ranks(record):
             refused = _FREE_MEMORY_PATTERN.search(failed.failure.message)
             if refused is not None:

@@ -1,5 +1,5 @@
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rollout._settings import verl
+from gonogo.hazards.rollout._settings import find_verl_launch
 from gonogo.hazards.rule import Certainty, Findings, Launch, Run
 
 _MINI_BATCH_SIZE_KEY = "actor_rollout_ref.actor.ppo_mini_batch_size"
@@ -8,7 +8,7 @@ _MINI_BATCH_SIZE_KEY = "actor_rollout_ref.actor.ppo_mini_batch_size"
 class VerlMiniBatchRefused(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """verl's mini-batch against its batch size and GPUs, if the command sets them."""
-        command = verl(launch, run)
+        command = find_verl_launch(launch, run)
         if command is None or command.on_megatron:
             return
         batch, mini = command.number("data.train_batch_size"), command.number(_MINI_BATCH_SIZE_KEY)

@@ -13,7 +13,7 @@ from gonogo.hazards.facts.zero_usage import (
     stage_span,
 )
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, RehearsalRecord, Run, Script, Text, translated
-from gonogo.hazards.zero3._zero3_in_log import first_match, zero3
+from gonogo.hazards.zero3._zero3_in_log import find_error_or_line, is_under_zero3
 
 _DETACHING_ATTRIBUTES = frozenset({"item", "detach", "detach_", "data", "tolist", "numpy"})
 _LOGGING_FUNCTIONS = frozenset({"print", "float", "int", "log", "info", "debug", "warning", "append", "add_scalar"})
@@ -89,14 +89,14 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A gradient of shape [0] for a whole parameter, or the other way round."""
-        evidence = first_match(log, self.patterns["invalid_gradient"], "RuntimeError")
+        evidence = find_error_or_line(log, self.patterns["invalid_gradient"], "RuntimeError")
         if evidence is None:
             return
         found = self.patterns["invalid_gradient"].search(
             evidence.message if isinstance(evidence, LoggedError) else evidence.text
         )
         function = (found and found.group(1)) or "?"
-        stage3 = zero3(log)
+        stage3 = is_under_zero3(log)
         if stage3 is False:
             certainty = Certainty.POSSIBLE
         else:

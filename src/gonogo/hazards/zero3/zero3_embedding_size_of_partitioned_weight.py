@@ -11,7 +11,7 @@ class Zero3EmbeddingSizeOfPartitionedWeight(Hazard):
         if run.zero_stage != 3 or b"put_embeddings()" not in script.source.data:
             return
         for node in script.nodes(ast.Subscript):
-            found = _embedding_layer(script, node)
+            found = _embedding_layer_and_getter(script, node)
             if found is None or is_in_gathered_parameters(script, node) or is_under_zero_condition(script, node):
                 continue
             if is_zero3_configured_at(script, node) is False:
@@ -31,7 +31,7 @@ class Zero3EmbeddingSizeOfPartitionedWeight(Hazard):
             )
 
 
-def _embedding_layer(script: Script, node: ast.Subscript) -> tuple[ast.expr, str] | None:
+def _embedding_layer_and_getter(script: Script, node: ast.Subscript) -> tuple[ast.expr, str] | None:
     """The layer in ``….weight.shape[0]`` and the method that returns it, such as ``get_input_embeddings``."""
     shape = node.value
     if not isinstance(shape, ast.Attribute) or shape.attr != "shape" or not isinstance(node.slice, ast.Constant):

@@ -9,7 +9,7 @@ from gonogo.hazards.facts.zero_usage import (
     stage_span,
 )
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
-from gonogo.hazards.zero3._inflight import Cause, find_inflight_error
+from gonogo.hazards.zero3._inflight import InflightCause, find_inflight_error
 
 
 class Zero3InflightParamsDynamicGraph(Hazard):
@@ -44,14 +44,14 @@ class Zero3InflightParamsDynamicGraph(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """Parameters in flight that a pass in evaluation mode doesn't explain."""
         found = find_inflight_error(log)
-        if found is None or Cause.DYNAMIC not in found[1]:
+        if found is None or InflightCause.DYNAMIC not in found[1]:
             return
         evidence, causes = found
         yield self.log_finding(
             evidence,
             self.texts["cause_in_log"],
             cure=self.cures,
-            certainty=causes[Cause.DYNAMIC],
+            certainty=causes[InflightCause.DYNAMIC],
             confirm=self.texts["confirm"],
         )
 

@@ -13,7 +13,7 @@ from gonogo.hazards.facts.zero_usage import (
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Severity, translated
 from gonogo.hazards.zero3._empty_parameter_uses import AUXILIARY, INIT_FUNCTIONS, RESIZE_FUNCTIONS
 from gonogo.hazards.zero3._loading import is_zero3_configured_at
-from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, first_match, zero3
+from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, find_error_or_line, is_under_zero3
 
 _INDEX_OUT_OF_BOUNDS_PATTERN = Pattern(r"index \d+ is out of bounds for dimension 0 with size [01]\b")
 _WRAPPER_PATHS = ("torch/utils/_device.py", "torch/overrides.py", "torch/_dynamo/")
@@ -67,7 +67,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """An empty weight in code that initializes weights; without frames, an index error under ZeRO-3."""
-        on = zero3(log)
+        on = is_under_zero3(log)
         if on is False:
             return
         for error in log.errors_of("IndexError", "RuntimeError", "AssertionError", "ValueError"):
@@ -84,7 +84,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
             yield self._build_finding(cut, Certainty.LIKELY)
         elif not log.errors and (on or not log.setup.launch) and (cut := _find_cut_initialization(log)):
             yield self._build_finding(cut, Certainty.POSSIBLE)
-        bare = first_match(log, _INDEX_OUT_OF_BOUNDS_PATTERN, "IndexError")
+        bare = find_error_or_line(log, _INDEX_OUT_OF_BOUNDS_PATTERN, "IndexError")
         if bare is None or (isinstance(bare, LoggedError) and any(map(_is_not_wrapper_frame, bare.frames))):
             return
         if on or log.find(_WEIGHT_INIT_PATTERN):

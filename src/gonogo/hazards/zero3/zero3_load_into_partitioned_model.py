@@ -13,7 +13,7 @@ from gonogo.hazards.facts.zero_usage import (
 from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Run, Script
 from gonogo.hazards.zero3._loading import is_zero3_configured_at
 from gonogo.hazards.zero3._shape_mismatches import shape_mismatches
-from gonogo.hazards.zero3._zero3_in_log import zero3
+from gonogo.hazards.zero3._zero3_in_log import is_under_zero3
 
 
 class Zero3LoadIntoPartitionedModel(Hazard):
@@ -46,7 +46,7 @@ class Zero3LoadIntoPartitionedModel(Hazard):
         ones = [m for m in mismatches if m.current == "1" and m.saved not in ("0", "1")]
         found = [(m, Certainty.CERTAIN) for m in mismatches if m.current == "0" and m.saved != "0"][:1]
         if not found and len(ones) > 1:
-            found = [(ones[0], Certainty.CERTAIN if zero3(log) else Certainty.LIKELY)]
+            found = [(ones[0], Certainty.CERTAIN if is_under_zero3(log) else Certainty.LIKELY)]
         for mismatch, certainty in found:
             yield self._build_finding(mismatch.evidence, mismatch.saved, mismatch.current, certainty)
 

@@ -106,7 +106,7 @@ class Zero3MoeHang(Hazard):
 
 
 def _judge_certainty(log: FailureLog, stall: Stall) -> Certainty:
-    """How certain it is if the model has experts: certain only if ranks diverge in a gather without a tower."""
+    """The certainty for a model with experts: certain if ranks diverge in a gather and it has no vision or audio."""
     if stall.diverged and stall.is_in_gather and not stall.disagreed and not find_multimodal_mention(log):
         return Certainty.CERTAIN
     return Certainty.LIKELY if stall.zero3 or stall.trace_cache or stall.diverged else Certainty.POSSIBLE

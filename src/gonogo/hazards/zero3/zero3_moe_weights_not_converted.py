@@ -9,7 +9,7 @@ from gonogo.hazards.facts.drawn_weights import (
 from gonogo.hazards.facts.installed import describe_package, package_version_span, version_fixes
 from gonogo.hazards.facts.zero_usage import stage_span
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, RehearsalRecord, Run, translated
-from gonogo.hazards.zero3._zero3_in_log import zero3
+from gonogo.hazards.zero3._zero3_in_log import is_under_zero3
 
 _RAISING_VERSIONS = ">=5.1,<5.2"
 _AFFECTED_VERSIONS = ">=5.0,<5.2"
@@ -75,7 +75,7 @@ class Zero3MoeWeightsNotConverted(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The error of 5.1; the load report of 5.0 for a mixture of experts that lacks much more than a head."""
-        on = zero3(log)
+        on = is_under_zero3(log)
         if on is False:
             return
         for error in log.errors_of("RuntimeError", says=_CONVERSION_FAILED_PATTERN):

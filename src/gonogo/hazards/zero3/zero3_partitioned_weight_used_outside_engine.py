@@ -9,7 +9,7 @@ from gonogo.hazards.facts.zero_usage import (
     stage_span,
 )
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
-from gonogo.hazards.zero3._empty_parameter_uses import UseOfEmptyParameter, find_empty_parameter_uses
+from gonogo.hazards.zero3._empty_parameter_uses import EmptyParameterCause, find_empty_parameter_uses
 from gonogo.hazards.zero3._loading import assigned_variable, is_passed_to, is_zero3_configured_at, model_loads
 
 _WRAP = (
@@ -61,7 +61,7 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """An empty weight in a model other than the trained one, or in one that the log doesn't identify."""
         for use in find_empty_parameter_uses(log):
-            certainty = use.causes.get(UseOfEmptyParameter.OUTSIDE_ENGINE)
+            certainty = use.causes.get(EmptyParameterCause.OUTSIDE_ENGINE)
             if certainty is None:
                 continue
             yield self.log_finding(

@@ -16,7 +16,7 @@ from gonogo.hazards.facts.zero_usage import (
 )
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text, translated
 from gonogo.hazards.zero3._shape_mismatches import shape_mismatches
-from gonogo.hazards.zero3._zero3_in_log import first_match, zero3
+from gonogo.hazards.zero3._zero3_in_log import find_error_or_line, is_under_zero3
 
 _CANNOT_GATHER_PATTERN = Pattern(r"[Cc]annot get 16bit model weights because `stage3_gather")
 _EMPTY_TENSOR_LISTING_PATTERN = Pattern(r"\.(?:weight|bias|lora_[AB])\b.{0,24}torch\.Size\(\[0\]\)")
@@ -88,15 +88,15 @@ class Zero3SavedEmptyWeights(Hazard):
             if mismatch.saved == "0" and mismatch.current != "0":
                 return mismatch.evidence, Certainty.CERTAIN
         ones = [m for m in mismatches if m.saved == "1" and prod(sizes_in(m.current)) > 1]
-        if len(ones) > 1 or (ones and zero3(log)):
+        if len(ones) > 1 or (ones and is_under_zero3(log)):
             return ones[0].evidence, Certainty.LIKELY
-        if evidence := first_match(log, _CANNOT_GATHER_PATTERN, "ValueError"):
+        if evidence := find_error_or_line(log, _CANNOT_GATHER_PATTERN, "ValueError"):
             return evidence, Certainty.LIKELY
         if (line := log.find(_EMPTY_TENSOR_LISTING_PATTERN)) and log.find(_CHECKPOINT_FILE_PATTERN):
-            return line, Certainty.LIKELY if zero3(log) else Certainty.POSSIBLE
+            return line, Certainty.LIKELY if is_under_zero3(log) else Certainty.POSSIBLE
         unlisted = [] if log.errors else list(log.find_all(_EMPTY_WEIGHT_PATTERN))
         if len(unlisted) > 1:
-            return unlisted[0], Certainty.LIKELY if zero3(log) else Certainty.POSSIBLE
+            return unlisted[0], Certainty.LIKELY if is_under_zero3(log) else Certainty.POSSIBLE
         return None
 
 
