@@ -26,7 +26,10 @@ class BuiltFiles(BuildHookInterface):
         from gonogo.judge.similar import cases
 
         self._folder = tempfile.TemporaryDirectory()
-        for file, data in ((pack.SHIPPED, msgspec.msgpack.encode(pack.build_pack())), (cases.SHIPPED, cases.build())):
+        for file, data in (
+            (pack.SHIPPED, msgspec.msgpack.encode(pack.build_pack())),
+            (cases.SHIPPED, cases.build_case_index()),
+        ):
             built = Path(self._folder.name, file.name)
             built.write_bytes(data)
             build_data["force_include"][str(built)] = str(file.relative_to(Path(self.root, "src")))

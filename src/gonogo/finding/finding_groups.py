@@ -63,7 +63,7 @@ _NAMES_AND_MORE = translated("{names} and {count} more")
 
 
 def grouped_notes(report: Report) -> list[Text]:
-    """A report's notes, one of each kind, with a count."""
+    """A report's notes; those of one kind are merged into one with a count."""
     kinds: dict[str, list[Text]] = {}
     for note in report.notes:
         kinds.setdefault(_VARIABLE_PART_PATTERN.sub("…", note.en), []).append(note)

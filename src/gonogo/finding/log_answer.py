@@ -16,7 +16,7 @@ class CluePlace(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The answer in one sentence. ``sure``: what happened is certain (the findings say how certain the cause is)."""
+    """Why the run failed, in one sentence. ``sure``: what happened is certain (the findings say how certain the cause is)."""
 
     because: Text
     at: Text | None = None

@@ -104,6 +104,7 @@ def _find_secrets(value: str) -> list[str]:
     found: list[str] = []
 
     def mask_secret(prefix: str, rest: str) -> str:
+        """Remember a secret that was found, and replace it by the mask."""
         found.append(prefix + rest)
         return MASK
 

@@ -278,7 +278,7 @@ def _resolve_shared(value: Any, shared: dict[str, Any], page: HazardPage, key: s
 
 
 def _decode_checked_pattern(kind: type, value: Any) -> Any:
-    """As :func:`_value_of`, after checking that RE2 accepts the pattern. Raises ValueError if it doesn't."""
+    """As :func:`_decode_pattern`, after checking that RE2 accepts the pattern. Raises ValueError if it doesn't."""
     pattern = _decode_pattern(kind, value)
     try:
         pattern.search_bytes(b"")

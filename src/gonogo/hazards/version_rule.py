@@ -8,10 +8,11 @@ In the head of a page, if the versions alone decide::
     cause.zh = "…"
 
 The texts may contain each package of ``versions`` as a placeholder, which becomes ``numpy 2.0.1`` if the version is
-known. If more than the versions decides, a class beside the page overrides :meth:`IncompatibleVersions.version_context` and
-returns further placeholders and places. There are three more kinds: a ``package`` that is older than transformers
-requires (:class:`BelowMinimumVersion`), ``packages`` that were compiled for another torch (:class:`BuiltForOtherTorch`), and
-a package that the run needs but that is not installed (:class:`PackageNotInstalled`, which needs code). Anything that goes
+known. If more than the versions decides, a class beside the page overrides
+:meth:`IncompatibleVersions.version_context` and returns further placeholders and places. There are three more kinds:
+a ``package`` that is older than transformers requires (:class:`BelowMinimumVersion`), ``packages`` that were compiled
+for another torch (:class:`BuiltForOtherTorch`), and a package that the run needs but that is not installed
+(:class:`PackageNotInstalled`, which needs code). Anything that goes
 beyond these is a plain Hazard.
 """
 

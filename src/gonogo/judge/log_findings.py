@@ -9,7 +9,7 @@ from gonogo.finding import Certainty, Finding, Severity, sorted_findings
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import hazard_of, hazards_possible_in_log
 from gonogo.judge.cut_short import findings_by_similar_frames, findings_in_cut_log
-from gonogo.judge.obligations import held_to_obligations
+from gonogo.judge.obligations import limit_certainty_to_obligations
 
 CONFIDENT_CERTAINTIES = (Certainty.CERTAIN, Certainty.LIKELY)
 
@@ -22,7 +22,7 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
         for name, hazard in hazards.items()
         if not hazard.fallback and (merged := _merged_finding(hazard, log))
     }
-    sure = {name for name, finding in found.items() if explains(finding)}
+    sure = {name for name, finding in found.items() if names_cause(finding)}
     roots = {name for name in sure if not hazards[name].consequence}
     for name, finding in list(found.items()):
         hazard = hazards[name]
@@ -32,9 +32,9 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
         elif hazard.consequence and (yields or roots) and finding.certainty in CONFIDENT_CERTAINTIES:
             found[name] = replace(finding, certainty=Certainty.POSSIBLE)
     rarity: dict[str, int] = {}
-    if not any(explains(finding) for finding in found.values()):
+    if not any(names_cause(finding) for finding in found.values()):
         for hazard, finding in findings_in_cut_log(log):
-            if finding.hazard not in found and held_to_obligations(finding, hazard, log) is not None:
+            if finding.hazard not in found and limit_certainty_to_obligations(finding, hazard, log) is not None:
                 hazards.setdefault(finding.hazard, hazard)
                 found[finding.hazard], rarity[finding.hazard] = finding, len(rarity)
         for hazard, finding in findings_by_similar_frames(log) if not found else ():
@@ -61,8 +61,8 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
     return (*confident, *(finding for finding in ordered if finding.certainty not in CONFIDENT_CERTAINTIES))
 
 
-def explains(finding: Finding) -> bool:
-    """Whether the finding confidently says what went wrong."""
+def names_cause(finding: Finding) -> bool:
+    """Whether the finding names a cause that is certain or likely."""
     return finding.certainty in CONFIDENT_CERTAINTIES and finding.severity is not Severity.NOTE
 
 
@@ -78,4 +78,4 @@ def _merged_finding(hazard: Hazard, log: FailureLog) -> Finding | None:
     if not findings:
         return None
     ranks = tuple(sorted({rank for finding in findings for rank in finding.ranks}))
-    return held_to_obligations(replace(findings[0], ranks=ranks), hazard, log)
+    return limit_certainty_to_obligations(replace(findings[0], ranks=ranks), hazard, log)

@@ -43,6 +43,6 @@ class ModelReading(msgspec.Struct, frozen=True):
     failed: Text | None = None
 
     @property
-    def holding(self) -> int:
+    def confirmed_count(self) -> int:
         """The number of its claims that were confirmed."""
         return sum(claim.holds for claim in self.claims)
