@@ -99,7 +99,7 @@ def read(text: str = PAGE, *, has_code: bool = False) -> HazardPage:
 
 def check(text: str) -> None:
     page = read(text)
-    page.check(load_hazard(page).declares)
+    page.check_head(load_hazard(page).declares)
 
 
 def refused(text: str) -> str:

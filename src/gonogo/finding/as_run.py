@@ -68,7 +68,7 @@ class MegatronGroups(msgspec.Struct, frozen=True):
 
 
 class AsRun(msgspec.Struct, frozen=True):
-    """What a rehearsed rank was observed to do. Ranges are (least, most); None, empty or 0 if nothing of the kind was observed."""
+    """What a rehearsed rank did. Ranges are (least, most); None, empty or 0 if nothing of the kind was observed."""
 
     model: str = ""
     """The class of the model that was trained, without wrappers."""

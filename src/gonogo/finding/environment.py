@@ -10,7 +10,7 @@ from gonogo.finding.text import Text
 
 
 class Card(msgspec.Struct, frozen=True):
-    """An accelerator."""
+    """A GPU or NPU of the machine."""
 
     name: str
     memory_bytes: int | None

@@ -62,7 +62,7 @@ class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     at_least: float = -math.inf
     at_most: float = math.inf
 
-    def holds(self, number: float) -> bool:
+    def contains(self, number: float) -> bool:
         """Whether a number is within the bounds."""
         return self.above < number < self.below and self.at_least <= number <= self.at_most
 
@@ -83,7 +83,7 @@ def make_field_test(values: Values) -> FieldTest:
     if isinstance(values, tuple):
         return lambda field: field.string is not None and field.string.lower() in values
     if isinstance(values, Bounds):
-        return number_test(values.holds)
+        return number_test(values.contains)
     return lambda field: field.known
 
 
@@ -197,10 +197,10 @@ class ConfigHazard(Hazard):
                 cure=tuple(step.format(**words) for step in self.cures),
                 spans=((config_key_span if whole else config_span)(config, *keys), *self.related_spans(at)),
                 confirm=() if certainty is Certainty.CERTAIN else self.confirm,
-                fixes=self._fixes(at, words),
+                fixes=self._build_fixes(at, words),
             )
 
-    def _fixes(self, setting: SettingInConfig, words: Words) -> tuple[Fix, ...]:
+    def _build_fixes(self, setting: SettingInConfig, words: Words) -> tuple[Fix, ...]:
         if self.change is None:
             return ()
         change, keys = self.change, tuple(self.change.key.split(".")) if self.change.key else setting.keys

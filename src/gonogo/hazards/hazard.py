@@ -134,7 +134,7 @@ class Hazard:
         """Raises UserError if the page's head does not match :attr:`declares`."""
         self.page = page
         self.name = page.name
-        declared = page.declared(self.declares)
+        declared = page.parse_head(self.declares)
         for key in declared.__struct_fields__:
             value = getattr(declared, key)
             if value is not UNSET:

@@ -74,7 +74,7 @@ def build_pack() -> HazardPack:
     hazards = [load_hazard(page) for page in read_pages()]
     rows: dict[str, HazardRow] = {}
     for hazard in hazards:
-        hazard.page.check(hazard.declares)
+        hazard.page.check_head(hazard.declares)
         stages = tuple(stages_of(hazard))
         letters = literals_of_hazard(hazard) if "log" in stages else frozenset[str]()
         left = longer_fragments(hazard.ends_at) | {trace.casefold() for trace in hazard.traces}

@@ -77,7 +77,7 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def module(self) -> str:
-        """The module of the hazard's code, if it has any."""
+        """The dotted name of the module with the hazard's code, if it has any."""
         return f"gonogo.hazards.{self.theme}.{self.name.replace('-', '_')}"
 
     @property
@@ -111,13 +111,13 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
     def why(self) -> Text:
         """The page's first line and its section ``Why`` as one paragraph."""
         first = Text(*(self.text(language).partition("\n")[0] for language in ("en", "zh")))
-        why = Text(*(_join_lines(self.section("Why", language)) for language in ("en", "zh")))
+        why = Text(*(_as_one_line(self.section("Why", language)) for language in ("en", "zh")))
         return join_texts((first, why), " ", "")
 
     @property
     def cure(self) -> Text:
         """The section ``Cure`` as one paragraph."""
-        return Text(*(_join_lines(self.section(_CURE.en, language)) for language in ("en", "zh")))
+        return Text(*(_as_one_line(self.section(_CURE.en, language)) for language in ("en", "zh")))
 
     @property
     def cures(self) -> tuple[Text, ...]:
@@ -125,11 +125,11 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
         both = (map(_strip_markup, _list_items(self.section(_CURE.en, language))) for language in ("en", "zh"))
         return tuple(Text(*pair) for pair in zip(*both, strict=True))
 
-    def declared(self, kind: type[Head]) -> Head:
+    def parse_head(self, kind: type[Head]) -> Head:
         """The head as one of the structs of :attr:`Hazard.declares`. Raises UserError if it doesn't match."""
         return self._convert_head(kind, _decode_pattern)
 
-    def check(self, kind: type[msgspec.Struct]) -> None:
+    def check_head(self, kind: type[msgspec.Struct]) -> None:
         """Raise UserError if a pattern in the head is invalid, or a text is missing in a language."""
         self._convert_head(kind, _decode_checked_pattern)
         for key in getattr(kind, "from_sections", ()):
@@ -324,7 +324,7 @@ def _texts_in(value: Any, key: str = "") -> Iterator[tuple[str, dict[str, str]]]
             yield from _texts_in(one, f"{key}[{number}]")
 
 
-def _join_lines(section: str) -> str:
+def _as_one_line(section: str) -> str:
     return " ".join(_CHINESE_LINE_BREAK_PATTERN.sub("", section).split())
 
 
@@ -334,4 +334,4 @@ def _list_items(section: str) -> list[str]:
 
 
 def _strip_markup(item: str) -> str:
-    return _join_lines(item).replace("`", "").removesuffix(".").removesuffix("。")
+    return _as_one_line(item).replace("`", "").removesuffix(".").removesuffix("。")

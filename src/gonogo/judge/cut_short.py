@@ -82,6 +82,7 @@ def _is_applicable_to(log: FailureLog) -> Callable[[Hazard], bool]:
     no_zero3 = log.says(_TORCH_SHARDING_PATTERN) and not under_zero3(log)
 
     def is_applicable(hazard: Hazard) -> bool:
+        """Whether the hazard's error may be what a truncated log lacks."""
         if no_zero3 and hazard.name.startswith("zero3-"):
             return False
         return not outside or getattr(hazard, "anywhere", False)

@@ -20,7 +20,7 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
     found = {
         name: merged
         for name, hazard in hazards.items()
-        if not hazard.fallback and (merged := _merged_finding(hazard, log))
+        if not hazard.fallback and (merged := _most_certain_finding(hazard, log))
     }
     sure = {name for name, finding in found.items() if names_cause(finding)}
     roots = {name for name in sure if not hazards[name].consequence}
@@ -42,7 +42,7 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
             found[finding.hazard], rarity[finding.hazard] = finding, len(rarity)
         named = bool(found)
         for name, hazard in list(hazards.items()):
-            if hazard.fallback and (merged := _merged_finding(hazard, log)):
+            if hazard.fallback and (merged := _most_certain_finding(hazard, log)):
                 # What was raised is certain, but it explains less than a hazard that may be its cause.
                 found[name] = replace(merged, certainty=Certainty.POSSIBLE) if named else merged
     place = {(line.path, line.number): index for index, line in reversed(list(enumerate(log.lines)))}
@@ -72,7 +72,7 @@ def is_fallback(finding: Finding) -> bool:
     return hazard is not None and hazard.fallback
 
 
-def _merged_finding(hazard: Hazard, log: FailureLog) -> Finding | None:
+def _most_certain_finding(hazard: Hazard, log: FailureLog) -> Finding | None:
     """The hazard's most certain finding, with the ranks of all its findings; None if it has none."""
     findings = sorted_findings(list(hazard.in_log(log)))
     if not findings:

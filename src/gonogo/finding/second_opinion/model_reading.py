@@ -18,7 +18,7 @@ class CheckedClaim(msgspec.Struct, frozen=True):
 
 
 class Proof(msgspec.Struct, frozen=True):
-    """The outcome of a rehearsal of the run with the proposed change."""
+    """The outcome of a rehearsal with the change that the model proposed."""
 
     proven: bool
     outcome: Text

@@ -98,7 +98,7 @@ def _describe_non_weights(script: Script, save: Call) -> Text | None:
         made = creating_calls(script, given)
         if len(made) == 1 and isinstance(made[0].node, ast.Dict):
             return None
-        if made and all(_is_module(script, call) for call in made):
+        if made and all(_creates_module(script, call) for call in made):
             return Text(f"the whole module {given.id}", f"整个模块 {given.id}")
         scope = [
             node
@@ -120,7 +120,7 @@ def _assigns_name(node: ast.Assign, name: str) -> bool:
     return len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and node.targets[0].id == name
 
 
-def _is_module(script: Script, call: Call) -> bool:
+def _creates_module(script: Script, call: Call) -> bool:
     if call.name.startswith("torchvision.models."):
         return True
     made = call.name.rpartition(".")[2]  # a class: lowercase calls such as torch.nn.functional.normalize create none

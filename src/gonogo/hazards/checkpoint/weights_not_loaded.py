@@ -24,7 +24,7 @@ class WeightsNotLoaded(Hazard):
                     lacking.setdefault((drawn.model, drawn.source), (drawn, []))[1].append(rank.rank)
         for drawn, ranks in lacking.values():
             yield self.finding(
-                self._cause(drawn),
+                self._format_cause(drawn),
                 certainty=Certainty.CERTAIN if drawn.held or drawn.named_instead else Certainty.LIKELY,
                 cure=self.cures,
                 spans=places((innermost(drawn.frames, "user"), None)),
@@ -58,7 +58,7 @@ class WeightsNotLoaded(Hazard):
             )
             return
 
-    def _cause(self, loaded: LoadedWeights) -> Text:
+    def _format_cause(self, loaded: LoadedWeights) -> Text:
         if loaded.held:
             return self.texts["same_names_cause"].format(
                 model=loaded.model, count=len(loaded.held), source=loaded.source, names=abbreviated_names(loaded.held),

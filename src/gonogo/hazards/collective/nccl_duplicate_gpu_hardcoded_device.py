@@ -54,7 +54,7 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
             return
         yield self.log_finding(
             duplicate.evidence,
-            self.texts["cause_in_log"].format(ranks=duplicate.names, device=duplicate.device or "?"),
+            self.texts["cause_in_log"].format(ranks=duplicate.rank_list, device=duplicate.device or "?"),
             cure=self.cures,
             certainty=_judge_certainty(log, duplicate),
             confirm=self.texts["confirm"],

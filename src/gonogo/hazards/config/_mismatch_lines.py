@@ -19,7 +19,7 @@ class MismatchLine(NamedTuple):
     hf_value: str
 
     @property
-    def alike(self) -> bool:
+    def has_equal_values(self) -> bool:
         """True if both values mean the same, so that only their types can differ: ``"1e-5"`` and ``1e-05``."""
         try:
             return float(self.ds_value) == float(self.hf_value)

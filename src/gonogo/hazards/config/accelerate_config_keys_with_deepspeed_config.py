@@ -28,10 +28,10 @@ class AccelerateConfigKeysWithDeepspeedConfig(Hazard):
         wrong: list[tuple[Keys, Field]] = []
         for name in _DEEPSPEED_KEYS_BY_NAME:
             keys = ("deepspeed_config", name)
-            if _is_set(field := yaml.get(*keys)):
+            if _has_value(field := yaml.get(*keys)):
                 wrong.append((keys, field))
         precision = yaml.get("mixed_precision")
-        if _is_set(precision) and not (run.launch is not None and "mixed_precision" in run.launch.launcher_options):
+        if _has_value(precision) and not (run.launch is not None and "mixed_precision" in run.launch.launcher_options):
             wrong.append((("mixed_precision",), precision))
         if not wrong:
             return
@@ -61,7 +61,7 @@ class AccelerateConfigKeysWithDeepspeedConfig(Hazard):
         )
 
 
-def _is_set(field: Field) -> bool:
+def _has_value(field: Field) -> bool:
     return not field.absent and not (field.known and field.value is None)
 
 

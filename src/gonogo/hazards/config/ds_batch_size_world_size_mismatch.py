@@ -134,13 +134,13 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
                 train=batch_mismatch.train.value, world=batch_mismatch.world, inequality=batch_mismatch.inequality
             ),
             certainty=Certainty.LIKELY if changed else Certainty.CERTAIN,
-            cure=self._cure(batch_mismatch, config),
+            cure=self._choose_cure(batch_mismatch, config),
             spans=tuple(spans),
-            fixes=(*_accumulation_fixes(batch_mismatch, config, run), *_fixes(config, run)),
+            fixes=(*_accumulation_fixes(batch_mismatch, config, run), *_build_fixes(config, run)),
             confirm=(translated("The script leaves the config's train_batch_size as it is"),) if changed else (),
         )
 
-    def _cure(self, batch_mismatch: _MismatchedSizes, config: DeepSpeedConfig) -> Text:
+    def _choose_cure(self, batch_mismatch: _MismatchedSizes, config: DeepSpeedConfig) -> Text:
         micro, accumulation = integer_setting(config, _MICRO), integer_setting(config, _ACCUMULATION)
         if batch_mismatch.world and micro is not None and accumulation is not None:
             return self.texts["leave_out_or_write_cure"].format(
@@ -224,7 +224,7 @@ def _splits_batch_among_all_ranks(config: DeepSpeedConfig, run: Run) -> bool:
     return not mentions(run, "PipelineModule", "mpu=", "sequence_parallel", "tensor_parallel", "model_parallel")
 
 
-def _fixes(config: DeepSpeedConfig, run: Run) -> tuple[Fix, ...]:
+def _build_fixes(config: DeepSpeedConfig, run: Run) -> tuple[Fix, ...]:
     if uses_accelerate(run):
         title = translated('Set train_batch_size to "auto"')
         return fix_with_edits(title, lambda: config.replacing(_TRAIN, value="auto"))

@@ -38,12 +38,14 @@ class DsConfigHfArgsMismatch(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """transformers' list of mismatches; lines with equal values are another hazard."""
         for failed in failed_ranks(record):
-            differing = [line for line in mismatch_lines_in_message(failed.failure.message) if not line.alike]
+            differing = [
+                line for line in mismatch_lines_in_message(failed.failure.message) if not line.has_equal_values
+            ]
             if differing:
                 other = _compared_source_text(failed.failure.message)
                 yield self.finding(
-                    self._cause(differing, other),
-                    cure=self._cure(differing, other),
+                    self._format_cause(differing, other),
+                    cure=self._choose_cure(differing, other),
                     spans=failure_places(failed.failure),
                     ranks=failed.ranks,
                 )
@@ -64,10 +66,10 @@ class DsConfigHfArgsMismatch(Hazard):
         ]
         yaml = run.accelerate if is_config_from_accelerate_yaml(run) else None
         yield self.finding(
-            self._cause(lines),
+            self._format_cause(lines),
             title=self.texts["yaml_title"] if yaml is not None else None,
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
-            cure=self._cure(lines) if yaml is None else tuple(self._yaml_cure(pair) for pair, _ in differing),
+            cure=self._choose_cure(lines) if yaml is None else tuple(self._yaml_cure(pair) for pair, _ in differing),
             spans=tuple(_mismatch_spans(differing, run.arguments)),
             fixes=fix_with_edits(
                 translated('Set these keys to "auto"'),
@@ -83,21 +85,23 @@ class DsConfigHfArgsMismatch(Hazard):
         found = mismatch_lines_in_log(log)
         if found is None:
             if cut := find_truncated_error(log, ("transformers/", "trainer_config_finalize"), max_frames=1):
-                yield self.log_finding(cut, self._cause([]), cure=self._cure([]), certainty=Certainty.LIKELY)
+                yield self.log_finding(
+                    cut, self._format_cause([]), cure=self._choose_cure([]), certainty=Certainty.LIKELY
+                )
             return
         evidence, lines = found
-        differing = [line for line in lines if not line.alike]
+        differing = [line for line in lines if not line.has_equal_values]
         if differing or not lines:
             other = _compared_source_text(matched_text(log, evidence))
             yield self.log_finding(
                 evidence,
-                self._cause(differing, other),
-                cure=self._cure(differing, other),
+                self._format_cause(differing, other),
+                cure=self._choose_cure(differing, other),
                 # Without the list, the values may differ only in type.
                 certainty=Certainty.CERTAIN if differing else Certainty.LIKELY,
             )
 
-    def _cause(self, differing: list[MismatchLine], other: Text = _TRAINING_ARGUMENTS_LABEL) -> Text:
+    def _format_cause(self, differing: list[MismatchLine], other: Text = _TRAINING_ARGUMENTS_LABEL) -> Text:
         if not differing:
             return self.texts["settings_differ_cause"].format(other=other)
         listed = "; ".join(f"{line.ds_key}={line.ds_value} / {line.hf_key}={line.hf_value}" for line in differing)
@@ -105,7 +109,7 @@ class DsConfigHfArgsMismatch(Hazard):
             count=len(differing), other=other, listed=listed
         )
 
-    def _cure(self, differing: list[MismatchLine], other: Text = _TRAINING_ARGUMENTS_LABEL) -> tuple[Text, ...]:
+    def _choose_cure(self, differing: list[MismatchLine], other: Text = _TRAINING_ARGUMENTS_LABEL) -> tuple[Text, ...]:
         if not differing:
             return (
                 translated('Set the keys that differ to "auto" in the DeepSpeed config: {other} then decides').format(

@@ -81,7 +81,7 @@ def _expected_value_text(info: KeyInfo, value: Any) -> Text | None:
     if info.values:
         return None if value in info.values else _one_of_text(info.values)
     if info.type == "bool":
-        return None if _is_boolean(value) else _BOOLEAN_TEXT
+        return None if _is_accepted_as_boolean(value) else _BOOLEAN_TEXT
     if info.type == "str":
         return None if isinstance(value, str) else _STRING_TEXT
     if info.type not in ("int", "float"):
@@ -99,7 +99,7 @@ def _one_of_text(values: tuple[Any, ...]) -> Text:
     return translated("one of {values}").format(values=Text(", ".join(listed), "、".join(listed)))
 
 
-def _is_boolean(value: Any) -> bool:
+def _is_accepted_as_boolean(value: Any) -> bool:
     if isinstance(value, (bool, int, float)):
         return value in (0, 1)
     return isinstance(value, str) and value.lower() in _BOOLEAN_WORDS

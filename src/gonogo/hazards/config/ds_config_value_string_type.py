@@ -38,11 +38,14 @@ class DsConfigValueStringType(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A line of transformers' list with equal values."""
         for failed in failed_ranks(record):
-            alike = [line for line in mismatch_lines_in_message(failed.failure.message) if line.alike]
+            alike = [line for line in mismatch_lines_in_message(failed.failure.message) if line.has_equal_values]
             if not alike:
                 continue
             yield self.finding(
-                self._cause(alike), cure=_cure(alike), spans=failure_places(failed.failure), ranks=failed.ranks
+                self._format_cause(alike),
+                cure=_choose_cure(alike),
+                spans=failure_places(failed.failure),
+                ranks=failed.ranks,
             )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
@@ -91,9 +94,9 @@ class DsConfigValueStringType(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A line of transformers' list with equivalent values."""
         found = mismatch_lines_in_log(log)
-        alike = [line for line in found[1] if line.alike] if found else []
+        alike = [line for line in found[1] if line.has_equal_values] if found else []
         if found and alike:
-            yield self.log_finding(found[0], self._cause(alike), cure=_cure(alike))
+            yield self.log_finding(found[0], self._format_cause(alike), cure=_choose_cure(alike))
             return
         for error in log.errors_of("TypeError", says=self.patterns["comparison_error"]):
             if error.innermost and any(part in _innermost_frame_text(error) for part in _NUMBER_READING_PATHS):
@@ -108,7 +111,7 @@ class DsConfigValueStringType(Hazard):
                 )
                 return
 
-    def _cause(self, string_mismatches: list[MismatchLine]) -> Text:
+    def _format_cause(self, string_mismatches: list[MismatchLine]) -> Text:
         return self.texts["equal_looking_cause"].format(
             listed=", ".join(f'{line.ds_key} = "{line.ds_value}"' for line in string_mismatches)
         )
@@ -120,7 +123,7 @@ def _innermost_frame_text(error: LoggedError) -> str:
     return f"{frame.path} {frame.code}".replace("\\", "/") if frame else ""
 
 
-def _cure(string_mismatches: list[MismatchLine]) -> tuple[Text, ...]:
+def _choose_cure(string_mismatches: list[MismatchLine]) -> tuple[Text, ...]:
     return tuple(
         translated('Write "{key}": {value} without quotes, or "auto"').format(
             key=line.ds_key.rpartition(".")[2], value=line.ds_value

@@ -12,7 +12,7 @@ _TORCH_OPTIMIZERS = (
 )
 
 
-def _is_unknown(field: Field) -> bool:
+def _is_unknown_optimizer(field: Field) -> bool:
     return (
         field.string is not None
         and field.string.lower() not in _KNOWN_OPTIMIZERS
@@ -29,7 +29,7 @@ def _closest_optimizer(name: str) -> str | None:
 
 
 class DsOptimizerUnknown(ConfigHazard):
-    wrong = staticmethod(_is_unknown)
+    wrong = staticmethod(_is_unknown_optimizer)
     cause = Text(
         f"{{value}} is no optimizer of DeepSpeed's ({', '.join(_OPTIMIZER_NAMES)}) and no class of torch.optim.",
         f"{{value}} 既不是 DeepSpeed 的优化器（{'、'.join(_OPTIMIZER_NAMES)}），也不是 torch.optim 的类。",

@@ -9,12 +9,12 @@ _TORCH_OPTIMIZERS = (
 )
 
 
-def _is_untested(field: Field) -> bool:
+def _is_untested_optimizer(field: Field) -> bool:
     return field.string in _TORCH_OPTIMIZERS or (field.string or "").lower() in _DEEPSPEED_OPTIMIZERS
 
 
 class DsOptimizerUntestedWithZero(ConfigHazard):
-    wrong = staticmethod(_is_untested)
+    wrong = staticmethod(_is_untested_optimizer)
 
     def placeholder_values(self, setting: SettingInConfig) -> Words | None:
         """What to consider before allowing the optimizer; None if the config allows it already."""

@@ -28,7 +28,8 @@ _PARAMETERS_OF_SCHEDULER = {
 _TOTAL_NUM_STEPS_KEYS = ("scheduler", "params", "total_num_steps")
 
 
-def _schedulers_with(key: str) -> Text:
+def _accepting_schedulers_text(key: str) -> Text:
+    """A clause that lists the schedulers that accept a parameter; empty if none does."""
     having = [name for name, taken in _PARAMETERS_OF_SCHEDULER.items() if key in taken]
     return Text(f": {', '.join(having)}", f"：{'、'.join(having)}") if having else Text("", "")
 
@@ -61,7 +62,7 @@ class DsSchedulerParameters(Hazard):
                         name=name, key=key
                     ),
                     cure=translated("Remove it, or use a scheduler that accepts it{which}").format(
-                        which=_schedulers_with(key)
+                        which=_accepting_schedulers_text(key)
                     ),
                     spans=config_span(config, "scheduler", "params", key),
                     fixes=fix_with_edits(

@@ -88,7 +88,7 @@ class VocabIndexOutOfRange(Hazard):
             certainty = Certainty.POSSIBLE
         yield self.log_finding(
             evidence,
-            self._cause(log),
+            self._format_cause(log),
             title=translated("An index is out of range for the tensor of torch.gather or scatter")
             if _is_gather_assertion(log)
             else None,
@@ -102,7 +102,7 @@ class VocabIndexOutOfRange(Hazard):
             confirm=translated("len(tokenizer) is larger than model.get_input_embeddings().num_embeddings"),
         )
 
-    def _cause(self, log: FailureLog) -> Text:
+    def _format_cause(self, log: FailureLog) -> Text:
         if log.find(_LABELS) is not None and log.find(_EMBEDDING_ASSERT_PATTERN) is None:
             return self.texts["label_cause"]
         if _is_gather_assertion(log):

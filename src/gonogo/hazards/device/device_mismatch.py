@@ -88,7 +88,7 @@ class DeviceMismatch(Hazard):
                     else shorten(failure.message),
                     culprit=_describe_misplaced(odd),
                 ),
-                cure=_cures(failed, odd, caller),
+                cure=_choose_cures(failed, odd, caller),
                 spans=failure_places(failure),
                 ranks=failed.ranks,
                 module=failure.module,
@@ -139,7 +139,7 @@ def _describe_misplaced(odd_operand: Operand | None) -> Text:
     )
 
 
-def _cures(failed_group: FailedRanks, odd_operand: Operand | None, caller: Frame | None) -> tuple[Text, ...]:
+def _choose_cures(failed_group: FailedRanks, odd_operand: Operand | None, caller: Frame | None) -> tuple[Text, ...]:
     move_input = translated(
         "Move the batch to the model before the forward: batch = {k: v.to(model.device) for k, v in …}"
     )

@@ -199,7 +199,7 @@ def _find_computation_with(
     """The node that computes with the tensor, and a shortened version of its code."""
     node: ast.AST = call
     parent = script.parent(node)
-    while isinstance(parent, (ast.Attribute, ast.Call, ast.Subscript)) and not _is_argument(parent, node):
+    while isinstance(parent, (ast.Attribute, ast.Call, ast.Subscript)) and not _is_call_argument(parent, node):
         if isinstance(parent, ast.Attribute) and parent.attr in ("to", "cuda", "type_as", "tolist", "item", "numpy"):
             return None
         node, parent = parent, script.parent(parent)
@@ -218,7 +218,7 @@ def _find_computation_with(
         if isinstance(one.ctx, ast.Load):
             inner: ast.AST = one
             around = script.parent(inner)
-            while isinstance(around, (ast.Attribute, ast.Call, ast.Subscript)) and not _is_argument(around, inner):
+            while isinstance(around, (ast.Attribute, ast.Call, ast.Subscript)) and not _is_call_argument(around, inner):
                 if isinstance(around, ast.Attribute) and around.attr in ("shape", "size", "device"):
                     break
                 inner, around = around, script.parent(around)
@@ -228,7 +228,7 @@ def _find_computation_with(
     return None
 
 
-def _is_argument(parent: ast.AST, node: ast.AST) -> bool:
+def _is_call_argument(parent: ast.AST, node: ast.AST) -> bool:
     if isinstance(parent, ast.Call):
         return node is not parent.func
     return isinstance(parent, ast.Subscript) and node is parent.slice

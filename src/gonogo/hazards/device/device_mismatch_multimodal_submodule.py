@@ -56,7 +56,7 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
                     devices=Text(" and ".join(mismatch.devices), " 与 ".join(mismatch.devices)),
                     operands=Text(f": {operands.en}", f"：{operands.zh}") if operands.en else "",
                 ),
-                cure=self._cures(submodule),
+                cure=self._choose_cures(submodule),
                 spans=failure_places(failure),
                 ranks=failed.ranks,
                 module=submodule,
@@ -79,7 +79,7 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
         yield self.finding(
             self.texts["cause_in_launch"].format(model=run.model.name),
             certainty=certainty,
-            cure=self._cures("talker"),
+            cure=self._choose_cures("talker"),
             spans=(launch.place.span(), where, run.config_field.span()),
             fixes=fixes,
         )
@@ -101,13 +101,13 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
                     if mismatch.multimodal_part
                     else translated("In an Omni model this is usually the talker or token2wav. "),
                 ),
-                cure=self._cures(part),
+                cure=self._choose_cures(part),
                 certainty=certainty,
                 module=mismatch.multimodal_part,
                 confirm=translated("The run works with ZeRO-2, or with ENABLE_AUDIO_OUTPUT=0"),
             )
 
-    def _cures(self, submodule: str) -> tuple[Text, ...]:
+    def _choose_cures(self, submodule: str) -> tuple[Text, ...]:
         zero2 = translated("Or use ZeRO-2, which builds the model without zero.Init")
         if SPEECH_OUTPUT_PATTERN.search(submodule):
             return (

@@ -54,7 +54,7 @@ class HalfFloatMismatch:
     def _traceback_passes(self, *fragments: str) -> bool:
         return self._error is not None and self._error.passes(*fragments)
 
-    def _log_has(self, pattern: re.Pattern[str]) -> bool:
+    def _log_matches(self, pattern: re.Pattern[str]) -> bool:
         return any(pattern.search(line.text) for line in self.log.lines)
 
     @property
@@ -86,7 +86,7 @@ class HalfFloatMismatch:
         return (
             self.is_in_quantized_linear
             or any(map(_QUANTIZATION_PATTERN.search, self.log.setup.texts))
-            or self._log_has(_QUANTIZATION_PATTERN)
+            or self._log_matches(_QUANTIZATION_PATTERN)
         )
 
     @property
@@ -106,7 +106,7 @@ class HalfFloatMismatch:
         return (
             self._traceback_passes(*_LORA_FRAMES)
             or self.log.setup.mentions(r"(?i)lora|peft")
-            or self._log_has(_LORA_PATTERN)
+            or self._log_matches(_LORA_PATTERN)
         )
 
 

@@ -77,15 +77,15 @@ def find_ampere_gpu(log: FailureLog) -> LineMatch | None:
 
 def has_pre_ampere_gpu(log: FailureLog) -> bool:
     """True if the log, or the setup given with it, names an NVIDIA GPU older than Ampere."""
-    return find_pre_ampere_gpu(log) is not None or _OLD_GPU.search(_version_text(log)) is not None
+    return find_pre_ampere_gpu(log) is not None or _OLD_GPU.search(_package_versions_text(log)) is not None
 
 
 def has_ampere_gpu(log: FailureLog) -> bool:
     """True if the log, or the setup given with it, names an NVIDIA GPU of Ampere or newer."""
-    return find_ampere_gpu(log) is not None or _AMPERE_GPU.search(_version_text(log)) is not None
+    return find_ampere_gpu(log) is not None or _AMPERE_GPU.search(_package_versions_text(log)) is not None
 
 
-def _version_text(log: FailureLog) -> str:
+def _package_versions_text(log: FailureLog) -> str:
     return "\n".join(log.setup.version_texts.values())
 
 

@@ -64,9 +64,11 @@ class NumpyNameRemoved(Hazard):
                 continue
             told.add(name)
             yield self.finding(
-                _cause(script.source.path, name, str(numpy.version) if numpy is not None and numpy.version else None),
+                _format_cause(
+                    script.source.path, name, str(numpy.version) if numpy is not None and numpy.version else None
+                ),
                 certainty=Certainty.POSSIBLE if is_selected_by_string(script, node, run) else Certainty.LIKELY,
-                cure=_cures(name),
+                cure=_choose_cures(name),
                 spans=(script.place(node).span(), numpy.place.span() if numpy and numpy.place else None),
             )
 
@@ -83,8 +85,8 @@ class NumpyNameRemoved(Hazard):
             if caller is None:
                 continue
             yield self.finding(
-                _cause(_package_or_path(caller.path), name, _numpy_release(rank)),
-                cure=_cures(name),
+                _format_cause(_package_or_path(caller.path), name, _imported_numpy_version(rank)),
+                cure=_choose_cures(name),
                 spans=places((failure.innermost("user"), None), (caller, None)),
                 ranks=(rank.rank,),
             )
@@ -94,7 +96,9 @@ class NumpyNameRemoved(Hazard):
         for error in log.errors_of("AttributeError"):
             name = _removed_name_in_message(error.message)
             if name is not None:
-                yield self.log_finding(error, _cause(_caller_outside_numpy(error), name, None), cure=_cures(name))
+                yield self.log_finding(
+                    error, _format_cause(_caller_outside_numpy(error), name, None), cure=_choose_cures(name)
+                )
                 return
 
 
@@ -120,7 +124,7 @@ def _passes_through_packages(failure: Failure, packages: list[str]) -> bool:
     return any("-packages/" in frame.path and any(one in frame.path for one in modules) for frame in failure.frames)
 
 
-def _numpy_release(rank: RankRecord) -> str | None:
+def _imported_numpy_version(rank: RankRecord) -> str | None:
     return rank.imported.get("numpy") or rank.versions.get("numpy")
 
 
@@ -137,7 +141,7 @@ def _may_define_name(script: Script, name: str) -> bool:
     )
 
 
-def _cause(caller: str, name: str, release: str | None) -> Text:
+def _format_cause(caller: str, name: str, release: str | None) -> Text:
     return translated("{caller} uses numpy.{name}, which numpy removed in {removed}{release}.").format(
         caller=caller,
         name=name,
@@ -146,7 +150,7 @@ def _cause(caller: str, name: str, release: str | None) -> Text:
     )
 
 
-def _cures(name: str) -> tuple[Text, ...]:
+def _choose_cures(name: str) -> tuple[Text, ...]:
     older = translated('pip install "numpy<{release}"').format(release=_REMOVED[name].removesuffix(".0"))
     if (replacement := _REPLACEMENTS.get(name)) is None:
         return (older,)

@@ -52,7 +52,7 @@ class RanksSetUpDifferently(Hazard):
         if compared is None or compared.compared is None:
             return
         for difference in compared.compared.differences:
-            kind = _difference_kind(difference.fact)
+            kind = _kind_of_fact(difference.fact)
             named = _fact_name(difference.fact)
             odd = _differing_ranks(difference)
             yield self.finding(
@@ -68,7 +68,7 @@ class RanksSetUpDifferently(Hazard):
             )
 
 
-def _difference_kind(fact: str) -> str:
+def _kind_of_fact(fact: str) -> str:
     if fact in MISMATCH_FACTS:
         return "breaks"
     if fact == "torch seed":

@@ -145,17 +145,17 @@ def fix_new_group_membership(divergence: RankDivergence, run: Run) -> Iterator[F
             choice = script.bound_to(members) if members is not None else None
             if made.node.lineno != frame.line or not isinstance(choice, ast.IfExp):
                 continue
-            groups = [script.place(one).text for one in _leaf_expressions(choice)]
-            if all(isinstance(one, ast.List) for one in _leaf_expressions(choice)):
+            groups = [script.place(one).text for one in _branches_of_conditional(choice)]
+            if all(isinstance(one, ast.List) for one in _branches_of_conditional(choice)):
                 name = rewriting.torch_distributed_name(script)
                 text = f"{name}.new_subgroups_by_enumeration([{', '.join(groups)}])[0]"
                 edit = script.replacing(made.node, text) if name is not None else None
                 yield from _fix_from_edits(_CREATE_ALL_GROUPS, (edit,) if edit is not None else None)
 
 
-def _leaf_expressions(choice: ast.expr) -> list[ast.expr]:
+def _branches_of_conditional(choice: ast.expr) -> list[ast.expr]:
     if isinstance(choice, ast.IfExp):
-        return [*_leaf_expressions(choice.body), *_leaf_expressions(choice.orelse)]
+        return [*_branches_of_conditional(choice.body), *_branches_of_conditional(choice.orelse)]
     return [choice]
 
 

@@ -34,7 +34,7 @@ class DuplicateGpu(msgspec.Struct, frozen=True):
     """True if there are certainly as many GPUs as processes."""
 
     @property
-    def names(self) -> str:
+    def rank_list(self) -> str:
         """The ranks: ``0, 1``."""
         return ", ".join(map(str, sorted({rank for *pair, _ in self.pairs for rank in pair}))) or "?"
 

@@ -252,11 +252,11 @@ def certainly_runs(script: PythonFile, node: ast.AST, run: Run, depth: int = 0) 
 
 def _calls_function(script: PythonFile, call: ast.Call, name: str) -> bool:
     """Whether a call is one of the function with that name, or passes the function to Fire, which calls it."""
-    if _name_of(call.func) == name:
+    if _last_name_of(call.func) == name:
         return True
     given = call.args[0] if call.args else None
     return isinstance(given, ast.Name) and given.id == name and script.qualified(call.func) == "fire.Fire"
 
 
-def _name_of(func: ast.expr) -> str:
+def _last_name_of(func: ast.expr) -> str:
     return func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""

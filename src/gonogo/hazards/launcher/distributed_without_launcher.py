@@ -72,7 +72,10 @@ class DistributedWithoutLauncher(Hazard):
                 missing = _VARIABLE_KEY_PATTERN.search(failure.message)
             if missing is not None:
                 yield self.finding(
-                    self._cause(missing.group(1)), cure=self.cures, spans=failure_places(failure), ranks=failed.ranks
+                    self._format_cause(missing.group(1)),
+                    cure=self.cures,
+                    spans=failure_places(failure),
+                    ranks=failed.ranks,
                 )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -84,10 +87,12 @@ class DistributedWithoutLauncher(Hazard):
             sure = error.type == "ValueError" or any("environ" in frame.code for frame in error.frames)
             if missing is not None and (sure or not error.frames):
                 certainty = Certainty.CERTAIN if sure else Certainty.LIKELY
-                yield self.log_finding(error, self._cause(missing.group(1)), cure=self.cures, certainty=certainty)
+                yield self.log_finding(
+                    error, self._format_cause(missing.group(1)), cure=self.cures, certainty=certainty
+                )
                 return
 
-    def _cause(self, variable: str) -> Text:
+    def _format_cause(self, variable: str) -> Text:
         return self.texts["variable_missing_cause"].format(variable=variable)
 
 

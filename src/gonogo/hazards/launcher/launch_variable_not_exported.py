@@ -58,10 +58,10 @@ class LaunchVariableNotExported(Hazard):
                     assignments.place.span(translated("set here but not exported")),
                     command.span(translated("not passed on to this command")),
                 ),
-                fixes=self._fix(assignments, cut),
+                fixes=self._build_fix(assignments, cut),
             )
 
-    def _fix(self, assignments: _ShellAssignments, blank_lines: Place | None) -> Fix:
+    def _build_fix(self, assignments: _ShellAssignments, blank_lines: Place | None) -> Fix:
         if blank_lines is not None:
             return self.fix(translated("remove the empty line"), blank_lines.edit(""), safe=False)
         start = assignments.place.source.place(assignments.place.start, assignments.place.start)

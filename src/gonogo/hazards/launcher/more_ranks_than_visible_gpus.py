@@ -93,7 +93,7 @@ class MoreRanksThanVisibleGpus(Hazard):
                 certainty = Certainty.CERTAIN if known else Certainty.LIKELY
             yield self.log_finding(
                 duplicate.evidence,
-                self.texts["cause_in_log"].format(ranks=duplicate.names, counts=counts if known else ""),
+                self.texts["cause_in_log"].format(ranks=duplicate.rank_list, counts=counts if known else ""),
                 cure=self.cures,
                 certainty=certainty,
                 confirm=_CONFIRM,

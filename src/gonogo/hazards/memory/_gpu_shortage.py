@@ -25,18 +25,18 @@ class GpuShortage(msgspec.Struct, frozen=True):
     record: RehearsalRecord
 
     @property
-    def need(self) -> int:
+    def needed_bytes(self) -> int:
         """Bytes of tensors needed at once: the peak, or what was allocated plus the failed request."""
-        return max(self.memory.peak_allocated_bytes, self._requested_at_shortage)
+        return max(self.memory.peak_allocated_bytes, self._requested_when_out_of_memory)
 
     @property
-    def _requested_at_shortage(self) -> int:
+    def _requested_when_out_of_memory(self) -> int:
         return self.shortage.allocated_bytes + self.shortage.requested_bytes
 
     @property
     def stopped_at_shortage(self) -> bool:
         """True if the rehearsal stopped when memory ran out, so that no later peak is known."""
-        return self.memory.peak_allocated_bytes < self._requested_at_shortage
+        return self.memory.peak_allocated_bytes < self._requested_when_out_of_memory
 
     @property
     def by_category(self) -> dict[str, int]:
@@ -64,7 +64,7 @@ class GpuShortage(msgspec.Struct, frozen=True):
     @property
     def is_fragmented(self) -> bool:
         """True if the tensors would fit, and only the allocator's fragmented blocks do not."""
-        return self.need <= self.shortage.capacity_bytes
+        return self.needed_bytes <= self.shortage.capacity_bytes
 
     @property
     def is_of_model_states(self) -> bool:
@@ -80,11 +80,11 @@ def gpu_shortages(record: RehearsalRecord, *, of_model_states: bool) -> list[Gpu
     for rank in record.ranks:
         devices = [GpuShortage((rank.rank,), rank, m, m.shortage, record) for m in rank.devices if m.shortage]
         if devices:
-            found.append(max(devices, key=lambda short: short.need))
+            found.append(max(devices, key=lambda short: short.needed_bytes))
     found = [short for short in found if short.is_of_model_states == of_model_states]
     if not found:
         return []
-    worst = max(found, key=lambda short: short.need)
+    worst = max(found, key=lambda short: short.needed_bytes)
     ranks = tuple(short.rank.rank for short in found)
     return [GpuShortage(ranks, worst.rank, worst.memory, worst.shortage, record)]
 
@@ -100,15 +100,15 @@ def shortage_title(gpu_shortage: GpuShortage, bottleneck: Text) -> Text:
     if gpu_shortage.is_fragmented:
         return translated("{what}: {need} of tensors do not fit into the fragmented {capacity} of an {name}").format(
             what=bottleneck,
-            need=size(gpu_shortage.need),
+            need=size(gpu_shortage.needed_bytes),
             capacity=size(gpu_shortage.shortage.capacity_bytes),
             name=gpu_shortage.record.accelerator.name,
         )
-    close = gpu_shortage.need <= gpu_shortage.memory.total_bytes
+    close = gpu_shortage.needed_bytes <= gpu_shortage.memory.total_bytes
     return translated("{what}: the run needs {least}{need}, but an {name} has {total}{taken}").format(
         what=bottleneck,
         least=translated("at least ") if gpu_shortage.stopped_at_shortage else "",
-        need=size(gpu_shortage.need),
+        need=size(gpu_shortage.needed_bytes),
         name=gpu_shortage.record.accelerator.name,
         total=size(gpu_shortage.memory.total_bytes),
         taken=translated(", {bytes} of it taken by the context").format(bytes=size(gpu_shortage.memory.allowance_bytes))
@@ -166,12 +166,12 @@ class MemoryRemedy(msgspec.Struct, frozen=True):
 
 def ordered_remedies(gpu_shortage: GpuShortage, remedies: list[MemoryRemedy]) -> tuple[Text, ...]:
     """The remedies as texts with what each frees and what is then missing; those that suffice alone come first."""
-    missing = gpu_shortage.need - gpu_shortage.shortage.capacity_bytes
+    missing = gpu_shortage.needed_bytes - gpu_shortage.shortage.capacity_bytes
 
-    def rank_of(remedy: MemoryRemedy) -> int:
+    def sort_key(remedy: MemoryRemedy) -> int:
         return 1 if remedy.frees is None else 0 if remedy.frees >= missing else 2
 
-    return tuple(_describe_remedy(remedy, missing) for remedy in sorted(remedies, key=rank_of))
+    return tuple(_describe_remedy(remedy, missing) for remedy in sorted(remedies, key=sort_key))
 
 
 def _describe_remedy(remedy: MemoryRemedy, missing_bytes: int) -> Text:
@@ -282,13 +282,13 @@ def state_remedies(gpu_shortage: GpuShortage) -> list[MemoryRemedy]:
 
 def larger_device_remedy(gpu_shortage: GpuShortage) -> MemoryRemedy:
     """An accelerator with enough memory for the run as it is."""
-    needed = size(gpu_shortage.need + gpu_shortage.memory.allowance_bytes)
+    needed = size(gpu_shortage.needed_bytes + gpu_shortage.memory.allowance_bytes)
     return MemoryRemedy(Text(f"Use a GPU with at least {needed}", f"换显存至少 {needed} 的 GPU"), None)
 
 
 def _gpus_needed(gpu_shortage: GpuShortage, partitioned_bytes: int) -> int | None:
     """The GPUs, in whole nodes, needed to partition these states; None if 64 times as many don't suffice."""
-    room = gpu_shortage.shortage.capacity_bytes - (gpu_shortage.need - partitioned_bytes)
+    room = gpu_shortage.shortage.capacity_bytes - (gpu_shortage.needed_bytes - partitioned_bytes)
     if room <= 0 or partitioned_bytes <= 0:
         return None
     world, node = gpu_shortage.record.world_size, max(gpu_shortage.record.ranks_per_node, 1)

@@ -108,8 +108,8 @@ _INNERMOST_FRAME_COUNT = 12
 """How many of the innermost frames show the activity."""
 
 
-class _Activity(msgspec.Struct, frozen=True):
-    """What a program does in functions or lines with certain names, and cures for just that place."""
+class _MemoryHungryActivity(msgspec.Struct, frozen=True):
+    """An activity that needs much memory, recognized by functions or code, and cures for it."""
 
     said: Text
     shown: re.Pattern[str]
@@ -118,7 +118,7 @@ class _Activity(msgspec.Struct, frozen=True):
 
 
 _ACTIVITIES = (
-    _Activity(
+    _MemoryHungryActivity(
         translated("reading a checkpoint"),
         lazy_compile(r"^(?:_load_from_checkpoint|load_optimizer_state|_load_optimizer_and_scheduler)$"),
         lazy_compile(r"torch\.load\((?!.*map_location)"),
@@ -129,7 +129,7 @@ _ACTIVITIES = (
             ),
         ),
     ),
-    _Activity(
+    _MemoryHungryActivity(
         translated("the loss over all logits at once"),
         lazy_compile(
             r"^(?:cross_entropy|fixed_cross_entropy|ForCausalLMLoss|loss_function|_?selective_log_softmax|log_softmax"
@@ -146,7 +146,7 @@ _ACTIVITIES = (
             ),
         ),
     ),
-    _Activity(
+    _MemoryHungryActivity(
         translated("attention"),
         lazy_compile(r"^(?:eager_attention_forward|scaled_dot_product_attention|sdpa_attention_forward)$"),
         lazy_compile(r"attn_weights|attention_scores"),
@@ -157,7 +157,7 @@ _ACTIVITIES = (
             ),
         ),
     ),
-    _Activity(
+    _MemoryHungryActivity(
         translated("generation"),
         lazy_compile(r"^(?:generate|_sample|_prefill|generate_sequences|batch_generation|generate_completions)$"),
         None,
@@ -191,7 +191,7 @@ class LoggedShortage(msgspec.Struct, frozen=True):
 
     @property
     def sizes(self) -> Text:
-        """The sizes in a sentence.
+        """The requested, available and used memory, in one sentence.
 
         Such as ``The GPU has 23.7 GiB, of which tensors took 20.8 GiB, and 2.0 GiB more was asked for.``
         """
@@ -209,7 +209,7 @@ class LoggedShortage(msgspec.Struct, frozen=True):
 
     @property
     def where(self) -> Text | str:
-        """A text like ``, in forward (modeling_llama.py:412)``, or empty."""
+        """The place as a text like ``, in forward (modeling_llama.py:412)``, or empty."""
         if self.frame is None:
             return ""
         place = f"{self.frame.function} ({self.frame.path.replace(chr(92), '/').rpartition('/')[2]}:{self.frame.line})"
@@ -217,7 +217,7 @@ class LoggedShortage(msgspec.Struct, frozen=True):
 
     @property
     def phase(self) -> Text | str:
-        """A text like ``, the loss`` for what the program was doing, by the frames; empty if they don't show it."""
+        """What the program was doing, by the frames, as a text like ``, the loss``; empty if they don't show it."""
         activity = self._activity
         return Text(f", {activity.said.en}", f"，{activity.said.zh}") if activity is not None else ""
 
@@ -228,7 +228,7 @@ class LoggedShortage(msgspec.Struct, frozen=True):
         return activity.cures if activity is not None else ()
 
     @property
-    def _activity(self) -> _Activity | None:
+    def _activity(self) -> _MemoryHungryActivity | None:
         if not isinstance(self.evidence, LoggedError):
             return None
         frames = self.evidence.all_frames[-_INNERMOST_FRAME_COUNT:]
@@ -433,7 +433,7 @@ def _make_shortage(
 
 def _bytes_of_other_processes(message: str, own_usage: float) -> float | None:
     """Memory of the listed processes without this one, which a container lists under an unknown PID."""
-    listed = sorted(_parse_bytes(found.groups()) for found in _OTHER_PROCESS.finditer(message))
+    listed = sorted(_parse_size(found.groups()) for found in _OTHER_PROCESS.finditer(message))
     if listed and "this process has" not in message:
         mine = next((one for one in listed if one >= own_usage), listed[-1])
         listed.remove(mine)
@@ -442,9 +442,9 @@ def _bytes_of_other_processes(message: str, own_usage: float) -> float | None:
 
 def _bytes_in_message(pattern: re.Pattern[str], message: str) -> float | None:
     found = pattern.search(message)
-    return _parse_bytes(found.groups()) if found else None
+    return _parse_size(found.groups()) if found else None
 
 
-def _parse_bytes(groups: tuple[str | None, ...]) -> float:
+def _parse_size(groups: tuple[str | None, ...]) -> float:
     number, unit = [group for group in groups if group is not None][:2]
     return float(number) * 1024.0 ** _POWER[unit]

@@ -71,7 +71,7 @@ class GpuOomActivations(Hazard):
                 translated("Turn on gradient checkpointing if it is off (gradient_checkpointing=True)"), None
             )
         ]
-        room = gpu_shortage.shortage.capacity_bytes - (gpu_shortage.need - gpu_shortage.activations)
+        room = gpu_shortage.shortage.capacity_bytes - (gpu_shortage.needed_bytes - gpu_shortage.activations)
         batch = setting(gpu_shortage.rank.deepspeed_config, "train_micro_batch_size_per_gpu")
         batch = batch if isinstance(batch, int) else 1
         if batch > 1:

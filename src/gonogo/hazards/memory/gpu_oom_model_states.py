@@ -88,13 +88,13 @@ class GpuOomModelStates(Hazard):
             cure=(
                 *short.sharing_and_fragmentation_cures,
                 *(short.activity_cures if short.kind == STATES else ()),
-                *self._cures(log),
+                *self._choose_cures(log),
             ),
             confirm=self.texts["confirm"],
         )
         yield finding if short.kind == STATES else replace(finding, spans=())  # the place is about the other kind
 
-    def _cures(self, log: FailureLog) -> Iterator[Text]:
+    def _choose_cures(self, log: FailureLog) -> Iterator[Text]:
         stage = log.setup.zero_stage
         if stage != 3:
             yield self.texts["partition_cure"]

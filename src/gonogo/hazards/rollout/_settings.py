@@ -44,7 +44,7 @@ class VerlIntegerSetting(msgspec.Struct, frozen=True):
     field: Field
 
     @property
-    def given(self) -> bool:
+    def is_overridden(self) -> bool:
         """Whether the command sets it."""
         return self.field.known
 

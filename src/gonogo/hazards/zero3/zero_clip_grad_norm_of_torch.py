@@ -38,17 +38,17 @@ class ZeroClipGradNormOfTorch(Hazard):
                 ),
                 certainty=Certainty.CERTAIN,
                 severity=Severity.WARNING,
-                cure=self._cure(clipping, limit),
+                cure=self._choose_cure(clipping, limit),
                 spans=(
                     call.place.span(),
                     clipping.span(translated("this setting clips the gradients"))
                     if clipping.number
                     else stage_span(run),
                 ),
-                fixes=self._fixes(script, run, call, limit),
+                fixes=self._build_fixes(script, run, call, limit),
             )
 
-    def _fixes(self, script: Script, run: Run, call: Call, limit: float | None) -> tuple[Fix, ...]:
+    def _build_fixes(self, script: Script, run: Run, call: Call, limit: float | None) -> tuple[Fix, ...]:
         statement = script.statement(call.node)
         config = run.config
         if config is None or not isinstance(statement, ast.Expr) or statement.value is not call.node:
@@ -65,7 +65,7 @@ class ZeroClipGradNormOfTorch(Hazard):
         title = translated("Let DeepSpeed clip at {limit}").format(limit=limit)
         return (self.fix(title, drop, edit, safe=False),) if edit is not None else ()
 
-    def _cure(self, clipping: Field, limit: float | None) -> Text:
+    def _choose_cure(self, clipping: Field, limit: float | None) -> Text:
         """If the config clips, drop the call; otherwise set the call's limit in the config."""
         if not clipping.number:
             return translated('Set "gradient_clipping": {limit} in the DeepSpeed config, and drop the call').format(

@@ -150,7 +150,7 @@ def pack_index(threads: Sequence[tuple[IssueThread, Features]]) -> bytes:
 
 
 def _rarity(threads: int, thread_count: int) -> float:
-    """The weight of a feature that ``thread_count`` of all threads have."""
+    """The weight of a feature by its rarity: ``thread_count`` of all threads have it."""
     return math.log(1 + threads / thread_count)
 
 
