@@ -11,7 +11,7 @@ class RolloutBatchNotDivisibleByRanks(LoggedHazard):
             return
         gpus = command.gpus
         batch, generations = command.number("data.train_batch_size"), command.number("actor_rollout_ref.rollout.n")
-        if gpus is None or batch is None or generations is None or not (batch.given or gpus.given):
+        if gpus is None or batch is None or generations is None or not (batch.is_overridden or gpus.is_overridden):
             return
         real = batch.value * generations.value
         if real % gpus.value == 0:
@@ -19,7 +19,7 @@ class RolloutBatchNotDivisibleByRanks(LoggedHazard):
         filled = _is_batch_padded(command, run)
         if filled is True:
             return
-        sure = batch.given and gpus.given and filled is False
+        sure = batch.is_overridden and gpus.is_overridden and filled is False
         yield self.finding(
             self.texts["cause"].format(batch=batch.value, n=generations.value, real=real, gpus=gpus.value),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,

@@ -11,7 +11,7 @@ class RolloutTpNotDividingWorld(LoggedHazard):
         command = find_verl_launch(launch, run)
         if command is not None:
             size, gpus = command.number("actor_rollout_ref.rollout.tensor_model_parallel_size"), command.gpus
-            if size is None or gpus is None or not (size.given or gpus.given):
+            if size is None or gpus is None or not (size.is_overridden or gpus.is_overridden):
                 return
             tp, world, given = size.value, gpus.value, (size.span, gpus.span)
             sure = command.field("actor_rollout_ref.rollout.name").get("vllm") in ("vllm", "sglang")
