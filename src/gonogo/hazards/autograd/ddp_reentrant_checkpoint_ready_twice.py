@@ -50,7 +50,7 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
             spans=(
                 given.span() or (wrap.place.span() if wrap is not None else None),
                 checkpointing.span(translated("checkpointing is turned on here")),
-                launch.place.span(translated("starts several processes under DDP")),
+                launch.place.span(translated("the launch starts several processes under DDP")),
             ),
             fixes=self.fix(translated("Set ddp_find_unused_parameters to False"), edit) if edit is not None else None,
         )

@@ -31,7 +31,7 @@ class CheckpointWorldSizeMismatch(Hazard):
             cure=(translated("Resume with {saved} data-parallel ranks").format(saved=saved), *self.cures),
             spans=(
                 given.span() or launch.place.span(),
-                launch.place.span(translated("starts {size} processes").format(size=size)),
+                launch.place.span(translated("the launch starts {size} processes").format(size=size)),
             ),
         )
 

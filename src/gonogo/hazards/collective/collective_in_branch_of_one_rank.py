@@ -82,7 +82,7 @@ class CollectiveInBranchOfOneRank(Hazard):
                 self.texts["cause"].format(test=script.place(guard).text, call=call.method),
                 certainty=Certainty.POSSIBLE if other else Certainty.CERTAIN if sure else Certainty.LIKELY,
                 cure=self.texts["cure"].format(call=call.method),
-                spans=(call.place.span(), script.place(guard).span(translated("lets only one rank through"))),
+                spans=(call.place.span(), script.place(guard).span(translated("this test lets only one rank through"))),
                 confirm=self.texts["confirm"].format(call=other.method, line=other.line) if other else (),
             )
 

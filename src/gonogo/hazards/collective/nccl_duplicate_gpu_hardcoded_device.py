@@ -43,7 +43,10 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
                 if pinned
                 else self.texts["cure"]
             ),
-            spans=(*spans, run.launch.place.span(translated("starts {size} processes per node").format(size=size))),
+            spans=(
+                *spans,
+                run.launch.place.span(translated("the launch starts {size} processes per node").format(size=size)),
+            ),
             fixes=_local_rank_fixes(self, script, pinned),
         )
 

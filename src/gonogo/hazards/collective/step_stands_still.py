@@ -29,7 +29,7 @@ class StepStandsStill(Hazard):
         frames = still.seen[ranks[0]].frames if ranks[0] in still.seen else ()
         at = innermost_user_frame(still.call.frames) if still.call is not None else innermost_user_frame(frames)
         known = whereabouts(frames)
-        where = translated("{place} in {function}").format(
+        where = Text("{place} in {function}", "{place}（函数 {function}）").format(
             place=f"{os.path.basename(at.path)}:{at.line}" if at is not None else "?",
             function=at.function if at is not None else "?",
         )

@@ -32,5 +32,5 @@ class TrainerEvaluatesOnOneRank(Hazard):
                 self.texts["cause"].format(call=script.place(call.node.func).text, test=script.place(guard).text),
                 certainty=Certainty.CERTAIN if run.distributed else Certainty.LIKELY,
                 cure=self.cures,
-                spans=(call.place.span(), script.place(guard).span(translated("lets only one rank through"))),
+                spans=(call.place.span(), script.place(guard).span(translated("this test lets only one rank through"))),
             )

@@ -127,7 +127,7 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
         if batch_mismatch.accumulation is not None:
             spans.append(batch_mismatch.accumulation.span(translated("the accumulation steps")))
         if batch_mismatch.world is not None:
-            label = translated("starts {world} process(es)").format(world=batch_mismatch.world)
+            label = translated("the launch starts {world} process(es)").format(world=batch_mismatch.world)
             spans.append(world.span(label))
         return self.finding(
             cause.format(

@@ -69,7 +69,7 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
                     cure=self.texts["prepare_cure"].format(
                         name=name, dummy="DummyOptim" if name == "optimizer" else "DummyScheduler"
                     ),
-                    spans=(given[name].span(), script.place(argument).span(translated("the code's own"))),
+                    spans=(given[name].span(), script.place(argument).span(translated("created in the code"))),
                     fixes=fix_with_edits(
                         translated('Remove "{name}" from the config').format(name=name),
                         partial(config.removing, name),

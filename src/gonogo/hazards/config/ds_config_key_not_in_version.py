@@ -49,9 +49,9 @@ class DsConfigKeyNotInVersion(Hazard):
     ) -> Finding:
         newer = bool(info.since) and deepspeed_version_matches(run, f">={info.since}") is not True
         seen = (
-            translated("it first appears in {release}").format(release=info.since)
+            translated("the key first appears in {release}").format(release=info.since)
             if newer
-            else translated("it last appears in {release}").format(release=info.until)
+            else translated("the key last appears in {release}").format(release=info.until)
         )
         want = f"deepspeed>={info.since}" if newer else f"deepspeed<={info.until}"
         instead = info.replacement

@@ -71,7 +71,7 @@ class DsOptimizerUnknownParameter(Hazard):
         keys = ("optimizer", "params", "max_grad_norm")
         clipping = config.raw("gradient_clipping")
         makers = [lambda: config.removing(*keys)]
-        title, cure = translated("remove it"), self.texts["already_clipped_cure"]
+        title, cure = translated("remove the parameter"), self.texts["already_clipped_cure"]
         if clipping.absent or clipping.number == 0:
             makers.append(lambda: config.inserting("gradient_clipping", value=value))
             title, cure = translated("use gradient_clipping"), self.texts["gradient_clipping_cure"]

@@ -61,12 +61,14 @@ class DsSchedulerParameters(Hazard):
                     translated("{name} takes no parameter {key}: building the scheduler raises TypeError.").format(
                         name=name, key=key
                     ),
-                    cure=translated("Remove it, or use a scheduler that accepts it{which}").format(
+                    cure=translated("Remove the parameter, or use a scheduler that accepts it{which}").format(
                         which=_accepting_schedulers_text(key)
                     ),
                     spans=config_span(config, "scheduler", "params", key),
                     fixes=fix_with_edits(
-                        translated("remove it"), partial(config.removing, "scheduler", "params", key), safe=False
+                        translated("remove the parameter"),
+                        partial(config.removing, "scheduler", "params", key),
+                        safe=False,
                     ),
                 )
         warmup = config.raw("scheduler", "params", "warmup_num_steps")

@@ -44,7 +44,7 @@ class TrainingArgumentUnknown(Hazard):
             if name in known or any(one.startswith(name) for one in known) or name in ("local_rank", "help"):
                 continue
             near = find_similar_name(name, [one for one in known if not one.startswith("no_")], cutoff=0.8)
-            parser = translated("parses arguments into these classes")
+            parser = translated("the program parses its arguments into these classes")
             yield self.finding(
                 translated("No argument class that the program parses has an option --{name}.{near}").format(
                     name=name, near=_nearest_name_text(near, "--")

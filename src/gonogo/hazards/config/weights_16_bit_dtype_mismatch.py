@@ -23,7 +23,7 @@ class Weights16BitDtypeMismatch(Hazard):
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,
                 cure=translated('Set {name} to {type} or "auto"').format(name=name, type=_TORCH_DTYPE_NAMES[wanted]),
-                spans=(field.span(), because.span(translated("trained in {w}").format(w=wanted))),
+                spans=(field.span(), because.span(translated("trained in {dtype}").format(dtype=wanted))),
             )
             return
 

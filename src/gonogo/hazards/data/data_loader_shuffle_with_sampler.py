@@ -31,7 +31,7 @@ class DataLoaderShuffleWithSampler(Hazard):
                     excluded=", ".join(excluded),
                     shuffles=translated("; a DistributedSampler shuffles by itself") if "shuffle" in excluded else "",
                 ),
-                spans=(*places, own.span(translated("decides the order")) if own is not None else None),
+                spans=(*places, own.span(translated("the sampler decides the order")) if own is not None else None),
                 fixes=self.fix(
                     translated("Drop the arguments that the sampler replaces"),
                     *(edit for edit in edits if edit is not None),

@@ -26,10 +26,12 @@ class DataSamplerEpochNeverSet(Hazard):
             yield self.finding(
                 self.texts["cause"].format(sampler=node.id),
                 severity=Severity.WARNING,
-                cure=translated("At the beginning of each epoch: {sampler}.set_epoch(epoch)").format(sampler=node.id),
+                cure=translated("Call {sampler}.set_epoch(epoch) at the beginning of each epoch").format(
+                    sampler=node.id
+                ),
                 spans=(
                     script.first_line_place(epochs).span(),
-                    made[0].place.span(translated("shuffles with seed + epoch")),
+                    made[0].place.span(translated("this sampler shuffles with seed + epoch")),
                 ),
                 fixes=self.fix(translated("Set the sampler's epoch"), edit, safe=False) if edit is not None else None,
             )

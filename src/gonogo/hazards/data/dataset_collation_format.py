@@ -52,8 +52,8 @@ class DatasetCollationFormat(Hazard):
             ),
             spans=(
                 unused.span(),
-                maps[0].place.span(translated("keeps the columns")),
-                collators[0].place.span(translated("turns all columns into tensors")),
+                maps[0].place.span(translated("this setting keeps the columns")),
+                collators[0].place.span(translated("this collator turns all columns into tensors")),
             ),
         )
 

@@ -64,7 +64,7 @@ class DeviceMapAutoDistributed(Hazard):
             spans=(
                 place.span() if place is not None else load.place.span(),
                 trainer.script.place(trainer.node.func).span(translated("trained here")),
-                run.launch.place.span(translated("starts {size} processes per node").format(size=size)),
+                run.launch.place.span(translated("the launch starts {size} processes per node").format(size=size)),
             ),
             fixes=self.fix(title, *known) if known and len(known) == len(edits) else None,
         )

@@ -100,7 +100,7 @@ class DeviceMismatch(Hazard):
         for mismatch in all_device_mismatches(log):
             yield self.log_finding(
                 mismatch.evidence,
-                translated("{mismatch}. Likely misplaced: {owner}.").format(
+                translated("{mismatch}. The misplaced tensor is probably {owner}.").format(
                     mismatch=mismatch.sentence, owner=mismatch.likely_tensor.value
                 ),
                 cure=_OWNER_CURES[mismatch.likely_tensor],

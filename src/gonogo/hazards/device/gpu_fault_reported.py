@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, translated
 _XID = Pattern(r"NVRM: Xid \((?P<gpu>[^)]{1,60})\): (?P<number>\d{1,3})\b")
 _HARDWARE_XIDS = {
     48: translated("a memory error that could not be corrected (double-bit ECC)"),
-    54: translated("its auxiliary power is not connected or is insufficient"),
+    54: translated("its auxiliary power is disconnected or insufficient"),
     61: translated("its microcontroller stopped"),
     62: translated("its microcontroller stopped"),
     63: translated("memory rows were remapped or pages retired"),

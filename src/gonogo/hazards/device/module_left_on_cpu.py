@@ -64,7 +64,7 @@ class ModuleLeftOnCpu(Hazard):
                 ),
                 module=(names[0].rpartition(".")[0] or None) if names else None,
                 parameter=names[0] if names else None,
-                confirm=translated("The first batch that uses it fails with a device mismatch"),
+                confirm=translated("The first batch that uses the module fails with a device mismatch"),
             )
             return
 

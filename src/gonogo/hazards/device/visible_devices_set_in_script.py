@@ -32,7 +32,7 @@ class VisibleDevicesSetInScript(Hazard):
                 cure=translated("Remove the assignment, and choose the GPUs when the run is launched"),
                 spans=(
                     script.place(statement).span(),
-                    run.launch.place.span(translated("starts {n} processes per node").format(n=processes)),
+                    run.launch.place.span(translated("the launch starts {n} processes per node").format(n=processes)),
                 ),
                 fixes=self.fix(translated("Leave the choice to the launch command"), edit)
                 if edit is not None

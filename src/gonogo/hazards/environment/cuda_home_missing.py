@@ -23,7 +23,9 @@ class CudaHomeMissing(Hazard):
             certainty=Certainty.LIKELY,
             cure=(*self.cures, self.texts["cure"]),
             spans=(built.span, environment.toolkit.span(), _base_image(environment)),
-            confirm=translated("ds_report shows it as not installed: DeepSpeed was installed without DS_BUILD_OPS"),
+            confirm=translated(
+                "ds_report shows the operator as not installed: DeepSpeed was installed without DS_BUILD_OPS"
+            ),
         )
 
     def in_log(self, log: FailureLog) -> Findings:

@@ -57,7 +57,7 @@ class OpBuildNvccArchUnsupported(Hazard):
                 certainty=Certainty.LIKELY,
                 cure=_CURE[:2],
                 spans=(fused.span, environment.toolkit.span(), package_version_span(environment, "torch")),
-                confirm=translated("nvcc --list-gpu-arch does not name it"),
+                confirm=translated("nvcc --list-gpu-arch does not list the GPU's architecture"),
             )
             return
 

@@ -51,7 +51,7 @@ class PinnedVersionNeverReleased(Hazard):
                 severity=Severity.ERROR if old else Severity.WARNING,
                 cure=translated("Pin {near}, or another release that exists").format(near=near[0]),
                 spans=package_version_span(environment, name),
-                confirm=translated("pip index versions {name} does not list it").format(name=name),
+                confirm=translated("pip index versions {name} does not list this version").format(name=name),
             )
 
 

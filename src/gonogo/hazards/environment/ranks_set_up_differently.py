@@ -10,11 +10,11 @@ _FACTS = {
     "parameters": translated("the number of parameters"),
     "trainable parameters": translated("the number of trainable parameters"),
     "parameter types": translated("the dtypes of the parameters"),
-    "gpu": translated("the type of GPU"),
+    "gpu": translated("the GPU type"),
     "gpu memory": translated("the GPU's memory"),
     "driver": translated("the driver"),
     "cuda": translated("CUDA"),
-    "torch seed": translated("torch's seed"),
+    "torch seed": translated("torch's random seed"),
 }
 _GPU_FACTS = ("gpu", "gpu memory", "driver")
 
@@ -56,7 +56,7 @@ class RanksSetUpDifferently(Hazard):
             named = _fact_name(difference.fact)
             odd = _differing_ranks(difference)
             yield self.finding(
-                translated("{what}: {values}.{details}").format(
+                Text("{what}: {values}.{details}", "{what}：{values}。{details}").format(
                     what=named, values=_format_values(difference), details=_describe_details(difference)
                 ),
                 title=translated("The ranks differ in {fact}").format(fact=named),

@@ -39,8 +39,10 @@ class LaunchMisspeltShellVariable(Hazard):
                     certainty=_judge_certainty(line.code[: match.start()]),
                     cure=translated("Use ${meant} instead").format(meant=meant),
                     spans=(
-                        word.span(translated("set nowhere")),
-                        source.place(at, at + len(meant)).span(translated("set here")),
+                        word.span(translated("this variable is set nowhere")),
+                        source.place(at, at + len(meant)).span(
+                            translated("the variable that was probably meant is set here")
+                        ),
                     ),
                     fixes=self.fix(translated("use ${name} instead").format(name=meant), word.edit(meant), safe=False),
                 )

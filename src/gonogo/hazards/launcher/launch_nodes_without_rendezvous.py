@@ -61,7 +61,10 @@ class LaunchNodesWithoutRendezvous(Hazard):
             ),
             certainty=Certainty.LIKELY,
             cure=self._common_address_cure(launch, None if exported.absent else '"$MASTER_ADDR"'),
-            spans=(count, exported.span(translated("not read by torchrun")) if not exported.absent else None),
+            spans=(
+                count,
+                exported.span(translated("torchrun does not read this variable")) if not exported.absent else None,
+            ),
             fixes=self.fix(
                 translated("pass MASTER_ADDR to torchrun"), options.adding('--master_addr="$MASTER_ADDR"'), safe=False
             )

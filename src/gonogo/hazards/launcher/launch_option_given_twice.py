@@ -43,7 +43,10 @@ class LaunchOptionGivenTwice(Hazard):
                 cure=translated("Keep only one of them: {all}").format(
                     all=Text(" or ".join(given), " 或 ".join(given))
                 ),
-                spans=(fields[0].span(translated("has no effect")), fields[-1].span(translated("takes effect"))),
+                spans=(
+                    fields[0].span(translated("this value has no effect")),
+                    fields[-1].span(translated("this value takes effect")),
+                ),
             )
 
 

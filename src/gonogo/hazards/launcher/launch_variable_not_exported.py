@@ -51,7 +51,10 @@ class LaunchVariableNotExported(Hazard):
                 cure=(
                     *((self.texts["no_empty_line"],) if cut is not None else ()),
                     self.texts["cure"].format(
-                        name=names[0], export=translated("Export it") if cut is None else translated("Or export it")
+                        name=names[0],
+                        export=translated("Export the variable")
+                        if cut is None
+                        else translated("Or export the variable"),
                     ),
                 ),
                 spans=(
@@ -65,7 +68,7 @@ class LaunchVariableNotExported(Hazard):
         if blank_lines is not None:
             return self.fix(translated("remove the empty line"), blank_lines.edit(""), safe=False)
         start = assignments.place.source.place(assignments.place.start, assignments.place.start)
-        return self.fix(translated("export it"), start.edit("export "), safe=False)
+        return self.fix(translated("export the variable"), start.edit("export "), safe=False)
 
     def _is_not_exported(self, name: str, launch: Launch, text: str, assignments: _ShellAssignments) -> bool:
         framework = launch.launcher in ("swift", "llamafactory") and name in _FRAMEWORK_LAUNCH_VARIABLES

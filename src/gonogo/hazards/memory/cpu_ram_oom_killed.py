@@ -213,8 +213,9 @@ _LOG_CURES = (
         "LoRA, or use machines with more memory"
     ),
     translated(
-        "If it happens while loading: load in bf16 with low_cpu_mem_usage=True; under ZeRO-3 create "
-        "TrainingArguments before from_pretrained, so that the ranks do not each load the whole model"
+        "If the model is killed while loading: load it in bf16 with low_cpu_mem_usage=True; under "
+        "ZeRO-3 create TrainingArguments before from_pretrained, so that the ranks do not each load the "
+        "whole model"
     ),
     translated("Raise the container's or the job's memory limit; use fewer data workers and preprocessing processes"),
 )

@@ -72,7 +72,7 @@ class DevShmBusError(Hazard):
             certainty=Certainty.LIKELY,
             cure=(*SHARED_MEMORY_CURE, translated("Or set dataloader_num_workers to 0")),
             spans=(workers.span(), environment.dev_shm.span()),
-            confirm=translated("df -h /dev/shm, where training runs"),
+            confirm=translated("df -h /dev/shm shows this size where training runs"),
         )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:

@@ -22,7 +22,7 @@ class RewardFunctionSignature(LoggedHazard):
                 yield self.finding(
                     self.texts["cause"].format(name=function.name, lacking=", ".join(lacking)),
                     certainty=Certainty.CERTAIN if version else Certainty.LIKELY,
-                    cure=translated("Give it **kwargs"),
+                    cure=translated("Give the reward function a **kwargs parameter"),
                     spans=(
                         script.first_line_place(function).span(),
                         call.place.span(translated("the trainer that calls it")),

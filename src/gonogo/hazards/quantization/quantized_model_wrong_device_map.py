@@ -37,7 +37,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
                 cure=self.cures,
                 spans=(
                     place.span() if place is not None else load.place.span(),
-                    run.launch.place.span(translated("starts several processes per node")),
+                    run.launch.place.span(translated("the launch starts several processes per node")),
                 ),
                 fixes=self.fix(translated("Give each process its own GPU"), *edits) if edits else None,
             )

@@ -58,7 +58,7 @@ def active_checkpointing(run: Run) -> ActiveCheckpointing | None:
 
 
 _CHECKPOINTING_ENABLED = translated("gradient checkpointing is on")
-_BY_DEFAULT = translated("uses reentrant checkpointing by default")
+_BY_DEFAULT = translated("this release uses reentrant checkpointing by default")
 
 
 def _kwargs_field(call: Call) -> Field:
@@ -147,7 +147,7 @@ def double_recomputation_findings(
         ).format(
             first=source_text(script, first.node, 50),
             second=source_text(script, second.node, 50),
-            how=translated("is") if how.reentrant else translated("may be"),
+            how=Text("is", "是") if how.reentrant else Text("may be", "可能是"),
             stage=run.zero_stage,
             message=message,
         ),

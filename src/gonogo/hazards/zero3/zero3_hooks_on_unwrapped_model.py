@@ -23,7 +23,7 @@ class Zero3HooksOnUnwrappedModel(Hazard):
                 certainty=Certainty.LIKELY,
                 cure=self.cures,
                 spans=(trl.span(), call.script.first_line_place(call.node).span(), stage_span(run)),
-                confirm=translated("It generates before the first step"),
+                confirm=translated("The trainer generates before the first step"),
             )
 
     def in_log(self, log: FailureLog) -> Findings:

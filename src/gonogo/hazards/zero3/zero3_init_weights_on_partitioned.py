@@ -60,7 +60,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
                 cure=self.texts["cure"],
                 spans=(
                     call.place.span(),
-                    script.place(where).span(translated("partitioned from here on")),
+                    script.place(where).span(translated("ZeRO-3 partitions the weights from here on")),
                     stage_span(run),
                 ),
             )

@@ -80,7 +80,7 @@ class Zero3MoeHang(Hazard):
             spans=(
                 named or stage_span(run),
                 stage_span(run) if named else None,
-                run.environment.field("transformers").span(translated("runs only the experts that were chosen")),
+                run.environment.field("transformers").span(translated("this runs only the experts that were chosen")),
             ),
             confirm=translated("The model's code skips experts without tokens"),
         )

@@ -35,7 +35,7 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
             self.texts["cause_in_config"].format(
                 version=version.get(package.specifier.strip()),
                 device=offload.value,
-                limit=translated("set by the run") if limit is None else limit,
+                limit=translated("the run uses this version") if limit is None else limit,
             ),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
             cure=self.cures,
@@ -70,7 +70,7 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
                 cure=self.cures,
                 spans=places(
                     (clipping, translated("gradient on cpu, factor on the accelerator")),
-                    (failure.innermost("user"), translated("reached from here")),
+                    (failure.innermost("user"), translated("the failing code is reached from here")),
                 ),
                 ranks=failed.ranks,
             )

@@ -71,7 +71,7 @@ class Zero3WeightsGatheredOnOneRank(Hazard):
                     script.place(test).span(translated("only one rank gets here")),
                     stage_span(run),
                 ),
-                fixes=self.fix(translated("Call it on all ranks"), edit, safe=False) if edit else None,
+                fixes=self.fix(translated("Call the gather on all ranks"), edit, safe=False) if edit else None,
             )
 
 

@@ -58,7 +58,7 @@ class ZeroClipGradNormOfTorch(Hazard):
             return ()
         clipping = config.get("gradient_clipping")
         if clipping.number:
-            return (self.fix(translated("Drop the call"), drop),)
+            return (self.fix(translated("Drop the clip_grad_norm_ call"), drop),)
         if limit is None or clipping.unknown:
             return ()
         edit = try_edit(lambda: config.inserting("gradient_clipping", value=limit))
@@ -72,7 +72,7 @@ class ZeroClipGradNormOfTorch(Hazard):
                 limit=1.0 if limit is None else limit
             )
         if limit in (None, clipping.number):
-            return translated("Drop the call")
+            return translated("Drop the clip_grad_norm_ call")
         return self.texts["drop_call_cure"].format(limit=limit)
 
 
