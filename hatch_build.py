@@ -30,8 +30,8 @@ class BuiltFiles(BuildHookInterface):
 
         self._folder = tempfile.TemporaryDirectory()
         tables = [(build_cache.packed(file), build_cache.pack_toml(file)) for file in (RULES_FILE, TOPICS_FILE)]
-        pages = msgspec.msgpack.encode(pack.make())
-        for file, data in ((pack.SHIPPED, pages), (cases.SHIPPED, cases.build()), *tables):
+        pages = msgspec.msgpack.encode(pack.build_pack())
+        for file, data in ((pack.SHIPPED, pages), (cases.SHIPPED, cases.build_case_index()), *tables):
             built = Path(self._folder.name, file.name)
             built.write_bytes(data)
             build_data["force_include"][str(built)] = str(file.relative_to(Path(self.root, "src")))

@@ -31,7 +31,7 @@ from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import Setup
 from gonogo.hazards.index import all_hazards
 from gonogo.judge.similar.features import Features, features_of
-from gonogo.judge.similar.find import MIN_SIMILARITY, chosen
+from gonogo.judge.similar.find import MIN_SIMILARITY, choose_threads
 from gonogo.judge.similar.index import PATH, ThreadIndex
 
 THRESHOLDS = (0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6)
@@ -79,13 +79,13 @@ def figures(index: ThreadIndex, asked: Sequence[Asked], least: float, pages: boo
         same = {number for number, thread in enumerate(index.threads) if thread.hazard in one.hazards}
         if one.hazards == {"none"}:
             none += 1
-            none_said += bool(chosen(index, one.features, own | pass_over, least))
+            none_said += bool(choose_threads(index, one.features, own | pass_over, least))
             continue
         known += 1
-        unknown_said += bool(chosen(index, one.features, own | same | pass_over, least))
+        unknown_said += bool(choose_threads(index, one.features, own | same | pass_over, least))
         if not same - own - pass_over:
             continue
-        found = chosen(index, one.features, own | pass_over, least)
+        found = choose_threads(index, one.features, own | pass_over, least)
         answerable += 1
         said += bool(found)
         shown += len(found)
@@ -117,7 +117,7 @@ def milliseconds(index: ThreadIndex, asked: Sequence[Asked]) -> dict[str, float]
         times = []
         for one in asked:
             begun = time.perf_counter()
-            chosen(index, one.features)
+            choose_threads(index, one.features)
             times.append(time.perf_counter() - begun)
         slowest.append(max(times, default=0.0))
     return {"load": round(min(loads) * 1000, 2), "slowest_look_up": round(min(slowest) * 1000, 2)}

@@ -27,8 +27,8 @@ from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import Setup
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards
-from gonogo.judge.similar.features import Features, features_of, hashed, message_features
-from gonogo.judge.similar.index import PATH, IssueThread, ThreadIndex, packed
+from gonogo.judge.similar.features import Features, features_of, hash_features, message_features
+from gonogo.judge.similar.index import PATH, IssueThread, ThreadIndex, pack_index
 from gonogo.report.untrusted import clean_line
 
 ROOT = Path(__file__).parents[1]
@@ -56,7 +56,7 @@ def features(texts: list[bytes], words: list[str], title: str = "") -> Features:
             opened, _ = sources([str(log)])
             for key, weight in features_of(read_logs(opened, words, Setup())).items():
                 found[key] = max(weight, found.get(key, 0.0))
-    for key, weight in hashed(message_features(title)).items():
+    for key, weight in hash_features(message_features(title)).items():
         found.setdefault(key, weight * OF_TITLE)
     return found
 
@@ -103,7 +103,7 @@ def main() -> None:
             if not row.shows and row.hazard in ("", hazard.name):
                 row = replace(row, hazard=hazard.name, shows=thread.shows, shows_zh=thread.shows_zh)
             rows[thread.address] = row, of_row
-    data = packed([rows[address] for address in sorted(rows) if rows[address][1]])
+    data = pack_index([rows[address] for address in sorted(rows) if rows[address][1]])
     if len(data) > MAX_BYTES:
         raise SystemExit(f"{len(data)} bytes: more than {MAX_BYTES}; nothing was written")
     PATH.write_bytes(data)

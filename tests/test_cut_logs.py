@@ -21,7 +21,7 @@ from gonogo.diagnose.findings import read_failure
 from gonogo.finding import Certainty, Finding, Severity
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards
-from gonogo.judge.similar.cases import case_index
+from gonogo.judge.similar.cases import load_case_index
 from gonogo.judge.similar.features import Features
 from gonogo.judge.similar.index import ThreadIndex
 
@@ -64,7 +64,7 @@ def cut_cases(cut: Cut, cases: tuple[LogCase, ...]) -> Iterator[tuple[LogCase, t
 
 @cache
 def numbers_of_cases() -> dict[str, int]:
-    return {thread.address: number for number, thread in enumerate(case_index().threads)}
+    return {thread.address: number for number, thread in enumerate(load_case_index().threads)}
 
 
 def without(case: LogCase) -> Callable[[ThreadIndex, Features], list[tuple[float, int]]]:

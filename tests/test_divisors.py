@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gonogo.hazards.facts.divisors import divisors
+from gonogo.hazards.facts.divisors import smallest_divisors_text
 
 
 @pytest.mark.parametrize(
@@ -19,4 +19,4 @@ from gonogo.hazards.facts.divisors import divisors
     ],
 )
 def test_the_smallest_of_them(number: int, least: int, listed: str) -> None:
-    assert divisors(number, least) == listed
+    assert smallest_divisors_text(number, least) == listed

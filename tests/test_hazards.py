@@ -270,7 +270,7 @@ class TestHostMemory:
         finding = found("cpu-ram-oom-killed", "bad")[0]
         assert "a node needs 1,416.0 GiB and has 1,024.0 GiB" in finding.title.en
         assert "320.0 GiB of it pinned" in finding.cause.en
-        assert "1 of them was run; the other 7 are assumed to hold 177.0 GiB each" in finding.cause.en
+        assert "1 of the node's ranks was rehearsed; the other 7 are assumed to hold 177.0 GiB each" in finding.cause.en
 
     def test_the_first_rank_alone_proves_nothing_about_saving(self) -> None:
         finding = found("cpu-ram-oom-killed", "bad_warning_likely_first_rank_saves")[0]

@@ -40,7 +40,7 @@ def log_of(text: str) -> FailureLog:
 
 def test_the_index_has_every_hazard_and_where_it_is_met() -> None:
     known = {hazard.name: stages_of(hazard) for hazard in all_hazards()}
-    assert {name: list(row.stages) for name, row in index.rows().items()} == known
+    assert {name: list(row.stages) for name, row in index.index_rows().items()} == known
     assert all(index.hazard_of(name) is hazard for hazard in all_hazards() for name in [hazard.name])
     assert index.hazard_of("no-such-hazard") is None
 

@@ -100,7 +100,7 @@ def read(text: str = PAGE, *, has_code: bool = False) -> HazardPage:
 
 def check(text: str) -> None:
     page = read(text)
-    page.check(load_hazard(page).declares)
+    page.check_head(load_hazard(page).declares)
 
 
 def refused(text: str) -> str:
@@ -143,11 +143,15 @@ def test_the_chinese_page_has_the_example_and_the_addresses_of_the_english_one()
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("log_words", "log_word", "log_word: there is no such key; known here: title, fallback,"),
-        ('certainty = "certain"', 'certanty = "certain"', "signs[0].certanty: there is no such key; known here: says,"),
-        ('title.zh = "frobnicator 停止"\n', "", "title.zh: is missing"),
-        ('"frobnicator 停止"', '" "', "title.zh: is empty"),
-        ('title.en = "The frobnicator stops"\ntitle.zh = "frobnicator 停止"\n', "", "title: is missing"),
+        ("log_words", "log_word", "log_word: a page has no such key here; the known keys are title, fallback,"),
+        (
+            'certainty = "certain"',
+            'certanty = "certain"',
+            "signs[0].certanty: a page has no such key here; the known keys are says,",
+        ),
+        ('title.zh = "frobnicator 停止"\n', "", "title.zh: this key is missing"),
+        ('"frobnicator 停止"', '" "', "title.zh: this text is empty"),
+        ('title.en = "The frobnicator stops"\ntitle.zh = "frobnicator 停止"\n', "", "title: this key is missing"),
         ('"certain"', '"sure"', "signs[0].certainty: Invalid enum value 'sure'"),
         ("(?P<step>\\d+)", "(?P<step>\\d+", "signs[0].says: RE2 takes no such pattern"),
         ("(?P<step>\\d+)", "(?=\\d+)", "signs[0].says: RE2 takes no such pattern"),
@@ -157,14 +161,18 @@ def test_the_chinese_page_has_the_example_and_the_addresses_of_the_english_one()
         (SIGNS, "", "+++: it declares nothing to look for"),
         ("# 中文\n", "", "+++: a page is a head between two +++ lines"),
         ("+++\n\n# English", "\n\n# English", "+++: a page is a head between two +++ lines"),
-        ("## 原因\n", "", "# 中文: its sections must be ## 现象, ## 原因, ## 解决办法, ## 何时安全, ## 来源"),
-        ("## Why\n", "", "# English: its sections must be ## What happens, ## Why,"),
-        ("frobnicator 停止。\n\n##", "\n##", "# 中文: begin with a line"),
-        ("- 一个讨论\n", "- 一个讨论\n- 又一个\n", "## Sources: 1 sources"),
-        ("- https://example.com/frob: a thread", "- somewhere", "## Sources: 0 sources"),
+        (
+            "## 原因\n",
+            "",
+            "# 中文: the sections of this part must be ## 现象, ## 原因, ## 解决办法, ## 何时安全, ## 来源",
+        ),
+        ("## Why\n", "", "# English: the sections of this part must be ## What happens, ## Why,"),
+        ("frobnicator 停止。\n\n##", "\n##", "# 中文: this part must begin with a line"),
+        ("- 一个讨论\n", "- 一个讨论\n- 又一个\n", "## Sources: the English part lists 1 sources"),
+        ("- https://example.com/frob: a thread", "- somewhere", "## Sources: the English part lists 0 sources"),
         ("- 或等待\n", "", "## Cure: 2 items in English, 1 in Chinese"),
-        ("- Or wait", "- Or set {}", "## Cure: a brace would stand for a value"),
-        ("而且旧了", "而且{旧}了", "## Why: a brace would stand for a value"),
+        ("- Or wait", "- Or set {}", "## Cure: this section has a brace"),
+        ("而且旧了", "而且{旧}了", "## Why: this section has a brace"),
     ],
 )
 def test_a_bad_page_is_one_line_that_names_file_key_and_way_out(old: str, new: str, said: str) -> None:
@@ -175,13 +183,16 @@ def test_a_bad_page_is_one_line_that_names_file_key_and_way_out(old: str, new: s
 @pytest.mark.parametrize(
     ("declared", "said"),
     [
-        ('keys = ["a"]', "wrong: is missing"),
-        ('keys = ["a"]\nwrong = { abov = 1 }', "wrong.abov: there is no such key; known here: above, below,"),
+        ('keys = ["a"]', "wrong: this key is missing"),
+        (
+            'keys = ["a"]\nwrong = { abov = 1 }',
+            "wrong.abov: a page has no such key here; the known keys are above, below,",
+        ),
         ('keys = ["a"]\nwrong = true\nstages = [4]', "stages[0]: Invalid enum value 4"),
-        ('keys = ["a"]\nwrong = true\nchange.to = 1', "change.title: is missing"),
-        ('versions = [["numpy", ">=2"]]', "install: is missing"),
-        ('package = "torch"', "effect: is missing"),
-        ('packages = ["triton"]\neffect.en = "it fails"', "effect.zh: is missing"),
+        ('keys = ["a"]\nwrong = true\nchange.to = 1', "change.title: this key is missing"),
+        ('versions = [["numpy", ">=2"]]', "install: this key is missing"),
+        ('package = "torch"', "effect: this key is missing"),
+        ('packages = ["triton"]\neffect.en = "it fails"', "effect.zh: this key is missing"),
         ('refusal.says = "no"\nsigns = 1', "signs: Expected `array`, got `int`"),
     ],
 )
@@ -192,7 +203,7 @@ def test_each_kind_of_page_is_checked(declared: str, said: str) -> None:
 
 def test_all_pages_are_as_they_should_be() -> None:
     """Every pattern compiles, every text has both languages, and code stands under its page's name."""
-    assert pack.make().rows.keys() == {hazard.name for hazard in all_hazards()}
+    assert pack.build_pack().rows.keys() == {hazard.name for hazard in all_hazards()}
 
 
 def test_where_a_class_has_its_own_what_its_page_says_is_not_taken() -> None:
@@ -263,14 +274,16 @@ def test_a_bad_page_stops_a_call_with_one_line(checkout: Checkout) -> None:
     checkout.add(text=PAGE.replace("certainty", "certanty"))
     done = checkout.run("check", ".")
     assert done.returncode == 2
-    assert done.stderr.startswith("gonogo: hazards/loop/frobnicator_stops.md: signs[0].certanty: there is no such key")
+    assert done.stderr.startswith(
+        "gonogo: hazards/loop/frobnicator_stops.md: signs[0].certanty: a page has no such key"
+    )
     assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("Frob-Stops.md", PAGE, "name it like zero3_moe_hang.md"),
+        ("Frob-Stops.md", PAGE, "name the page like zero3_moe_hang.md"),
         ("zero3_moe_hang.md", PAGE, "has the same name"),
         ("frob_stops.py", "", "there is no page frob_stops.md next to it"),
     ],
@@ -358,7 +371,7 @@ class TestNew:
 
     def test_an_installed_gonogo_has_no_place_for_it(self, checkout: Checkout) -> None:
         hazards = checkout.root / "src" / "gonogo" / "hazards"
-        (hazards / "pages.msgpack").write_bytes(msgspec.msgpack.encode(pack.make()))
+        (hazards / "pages.msgpack").write_bytes(msgspec.msgpack.encode(pack.build_pack()))
         for page in hazards.rglob("*.md"):
             page.unlink()
         done = checkout.run("hazards", "--new", "zero3-frob")
@@ -384,7 +397,7 @@ def test_a_wheel_has_what_a_checkout_builds(monkeypatch: pytest.MonkeyPatch) -> 
     assert files.keys() == {"gonogo/hazards/pages.msgpack", "gonogo/judge/similar/cases.msgpack", *tables}
     for table in tables:
         assert files[table].read_bytes() == toml_values((ROOT / "src" / table).with_suffix(".toml"))
-    packed = msgspec.msgpack.decode(files["gonogo/hazards/pages.msgpack"].read_bytes(), type=pack.Pack)
+    packed = msgspec.msgpack.decode(files["gonogo/hazards/pages.msgpack"].read_bytes(), type=pack.HazardPack)
     assert packed.rows.keys() == {hazard.name for hazard in all_hazards()}
     assert ThreadIndex(files["gonogo/judge/similar/cases.msgpack"].read_bytes()).threads
     hook.finalize("standard", data, "")

@@ -14,9 +14,9 @@ from gonogo.evidence.setup import Setup
 from gonogo.finding import Certainty, Verdict
 from gonogo.hazards.index import all_hazards
 from gonogo.judge.similar import find
-from gonogo.judge.similar.cases import build, case_index
+from gonogo.judge.similar.cases import build_case_index, load_case_index
 from gonogo.judge.similar.features import Features, features_of
-from gonogo.judge.similar.index import PATH, IssueThread, ThreadIndex, packed
+from gonogo.judge.similar.index import PATH, IssueThread, ThreadIndex, pack_index
 from gonogo.report import FORMATS, render
 from gonogo.report.untrusted import clean_line
 
@@ -47,7 +47,7 @@ def own_index(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ),
         (IssueThread("https://github.com/someone/rows/issues/1", "Rows", "port-in-use"), features(tmp_path, OTHER)),
     ]
-    index = ThreadIndex(packed(threads))
+    index = ThreadIndex(pack_index(threads))
     monkeypatch.setattr(find, "_thread_index", lambda: index)
 
 
@@ -149,9 +149,9 @@ def test_the_shipped_index_is_small_and_its_threads_can_be_shown() -> None:
 
 
 def test_the_index_of_cases_is_small_and_of_hazards() -> None:
-    assert len(build()) <= 300_000
+    assert len(build_case_index()) <= 300_000
     known = {hazard.name for hazard in all_hazards() if not hazard.fallback}
-    threads = case_index().threads
+    threads = load_case_index().threads
     assert len(threads) > 400
     assert {thread.hazard for thread in threads} <= known
     assert all(thread.address.startswith(f"{thread.hazard}/bad") for thread in threads)
@@ -162,7 +162,7 @@ def test_a_log_that_was_cut_is_held_against_the_hazards_cases(tmp_path: Path, mo
     others = [
         (IssueThread(f"other/{number}", hazard="zero3-model-parallel-is-none"), {number: 1.0}) for number in range(50)
     ]
-    index = ThreadIndex(packed([(case, features(tmp_path, LOG)), *others]))
+    index = ThreadIndex(pack_index([(case, features(tmp_path, LOG)), *others]))
     monkeypatch.setattr(find, "_cases", lambda: index)
     whole = LOG.format(user="b", line=8)
     (finding,) = read_failure([written(tmp_path, "".join(whole.splitlines(keepends=True)[:-1]))]).report().findings
@@ -173,7 +173,7 @@ def test_a_log_that_was_cut_is_held_against_the_hazards_cases(tmp_path: Path, mo
 
 def test_a_part_of_a_case_is_known_by_what_it_has() -> None:
     index = ThreadIndex(
-        packed(
+        pack_index(
             [(IssueThread("a/bad", hazard="a"), {1: 1.0, 2: 1.0, 3: 1.0}), (IssueThread("b/bad", hazard="b"), {1: 1.0})]
         )
     )
@@ -190,11 +190,11 @@ def test_an_index_gives_back_what_was_put_into_it() -> None:
         (IssueThread("a", "A"), {1: 0.5, 4_294_967_295: 1.5}),
         (IssueThread("b", "B", cited=True), {1: 0.7, 9: 1.0}),
     ]
-    index = ThreadIndex(packed(threads))
+    index = ThreadIndex(pack_index(threads))
     assert index.threads == tuple(thread for thread, _ in threads)
     assert index.features_of() == [own for _, own in threads]
-    assert [number for _, number in index.alike({9: 40.0, 1: 0.1})] == [1]
-    assert index.alike({9: 1.0}) == []
-    assert index.alike({9: 40.0}, excluded={1}) == []
+    assert [number for _, number in index.similar_to({9: 40.0, 1: 0.1})] == [1]
+    assert index.similar_to({9: 1.0}) == []
+    assert index.similar_to({9: 40.0}, excluded={1}) == []
     with pytest.raises(ValueError, match="65535"):
-        packed([(IssueThread(""), {})] * 65_536)
+        pack_index([(IssueThread(""), {})] * 65_536)

@@ -11,7 +11,7 @@ from made_up import Rehearsals, error, project
 from gonogo.check.findings import check
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Finding, Report, Skipped, Text, Verdict
-from gonogo.hazards.facts.left_out_of_checkpoint import adapter_fixes
+from gonogo.hazards.facts.left_out_of_checkpoint import modules_to_save_fixes
 from gonogo.hazards.index import all_hazards
 from gonogo.rehearse.progress import OnProgress
 from gonogo.rehearse.request import RehearsalRequest
@@ -181,6 +181,6 @@ def test_what_is_trained_beside_an_adapter_is_saved_with_it(
     run = next(run for run in check([], ["bash", "launch.sh"]).gathered.runs if run.launch is not None)
     hazard = next(hazard for hazard in all_hazards() if hazard.name == "result-weights-lost")
     lost = ["base_model.model.lm_head.weight", "base_model.model.q_proj.lora_A.default.weight"]
-    edits = [edit for fix in adapter_fixes(hazard, lost, run) for edit in fix.edits]
+    edits = [edit for fix in modules_to_save_fixes(hazard, lost, run) for edit in fix.edits]
     assert [edit.after.decode().strip(", ") for edit in edits] == ([becomes] if becomes else [])
-    assert not list(adapter_fixes(hazard, lost[1:], run))
+    assert not list(modules_to_save_fixes(hazard, lost[1:], run))

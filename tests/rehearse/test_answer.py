@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gonogo.evidence.rehearsal.record import Frame, RehearsalRecord, Unsupported
 from gonogo.finding import Certainty, Finding, Report, Severity, Span, Verdict
 from gonogo.finding.rehearsal import NodeMemory
-from gonogo.judge.rehearsal_summary import host_per_node, rehearsal_summary
+from gonogo.judge.rehearsal_summary import fullest_node_memory, rehearsal_summary
 from gonogo.rehearse import answer as answer_module
 from gonogo.rehearse.answer import rehearsal_report, was_interrupted
 
@@ -138,11 +138,13 @@ def test_places_below_the_folder_are_named_as_seen_from_it(judged) -> None:
 def test_a_node_of_ranks_not_run_is_estimated() -> None:
     record = samples.rehearsal_record(samples.rank_record(0), world_size=8)
     expected = NodeMemory(8 * 30 * GIB, 8 * 10 * GIB, 1024 * GIB, ranks=8, estimated=True, percent=23.4)
-    assert host_per_node(record) == expected
+    assert fullest_node_memory(record) == expected
     every = samples.rehearsal_record()
-    assert host_per_node(every) == NodeMemory(60 * GIB, 20 * GIB, 1024 * GIB, ranks=2, estimated=False, percent=5.9)
+    assert fullest_node_memory(every) == NodeMemory(
+        60 * GIB, 20 * GIB, 1024 * GIB, ranks=2, estimated=False, percent=5.9
+    )
     every.ranks = [samples.rank_record(host=None)]
-    assert host_per_node(every) is None
+    assert fullest_node_memory(every) is None
 
 
 def test_a_rank_that_uses_another_device_reports_the_fullest() -> None:

@@ -134,7 +134,7 @@ def cured_report() -> Report:
         cure=cured.Cure(
             needed=True, proven=True, before=before, after=after, patch=diff, patch_file="cure.patch", folder="/work",
             pins=("deepspeed==0.14.4",), variables={"OMP_NUM_THREADS": "1"}, command=("bash", "launch.sh"), steps=steps,
-            tried=(cured.Tried("gpu-oom-model-states", Text("Offload", "卸载"), Text("not enough", "不够")),),
+            tried=(cured.RejectedChange("gpu-oom-model-states", Text("Offload", "卸载"), Text("not enough", "不够")),),
             alternatives=(cured.Alternative(title, Text("Offload it", "改用卸载"), diff, after),),
             rehearsals=4, seconds=90.0,
         ),

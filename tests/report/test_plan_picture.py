@@ -13,7 +13,7 @@ from msgspec.structs import asdict, replace
 
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.finding.trials.planned import Model, Plan, SolutionSummary, StrategySummary, TooLarge
+from gonogo.finding.trials.planned import Model, Plan, SolutionSummary, StrategySummary, StrategyTooLarge
 from gonogo.report import drawing
 from gonogo.report.trials import plan_picture
 from gonogo.report.trials.plan_picture import COLOURS, MAX_FITTING, check_picture, draw, write_picture
@@ -23,10 +23,10 @@ NOTHING = Text("", "")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def choice(name: str, reserved: float, *, band: float = 0.03, **categories: float) -> TooLarge:
+def choice(name: str, reserved: float, *, band: float = 0.03, **categories: float) -> StrategyTooLarge:
     """A strategy with what makes it either kind: what fits has no use for the rest."""
     by_category = {part: round(gib * GIB) for part, gib in categories.items()}
-    return TooLarge(
+    return StrategyTooLarge(
         strategy=name, zero_stage=2, offload_optimizer="none", offload_parameters="none", small_buckets=False,
         gradient_checkpointing=True, micro_batch=2, gradient_accumulation=4, source="rehearsed",
         allocated_bytes=sum(by_category.values()), reserved_bytes=round(reserved * GIB), band=band,
@@ -35,7 +35,7 @@ def choice(name: str, reserved: float, *, band: float = 0.03, **categories: floa
     )  # fmt: skip
 
 
-def plan(fitting: Sequence[StrategySummary], too_large: Sequence[TooLarge], solve: str = "") -> Plan:
+def plan(fitting: Sequence[StrategySummary], too_large: Sequence[StrategyTooLarge], solve: str = "") -> Plan:
     return Plan(
         model=Model("qwen", "Qwen2ForCausalLM", 7_600_000_000, 7_600_000_000, 28), accelerator="A100-80G", gpus=8,
         nodes=1, capacity_bytes=80 * GIB, host_memory_bytes=None, seq_len=4096, tune="full", global_batch=64,

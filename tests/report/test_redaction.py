@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, RankRecord, RehearsalRecord
 from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Report, Severity, Span, Text, Verdict
-from gonogo.finding.redaction import MASK, Redactor, redact, redacted
+from gonogo.finding.redaction import MASK, Redactor, redact, redact_strings
 from gonogo.report import FORMATS, render
 from gonogo.report.untrusted import print_error
 
@@ -144,7 +144,7 @@ def record() -> RehearsalRecord:
 
 def test_a_record_has_none() -> None:
     whole = record()
-    shown = redacted(whole)
+    shown = redact_strings(whole)
     assert HF in repr(whole)
     assert HF not in repr(shown)
     assert shown.command == ["python", "train.py", "--hf_token", "hf_***"]

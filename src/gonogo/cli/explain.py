@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.hazards.hazard import Hazard
-from gonogo.hazards.index import all_hazards, hazard_of, rows
+from gonogo.hazards.index import all_hazards, hazard_of, index_rows
 from gonogo.hazards.pack import HANDLERS, stages_of
 
 
@@ -22,7 +22,7 @@ def find_hazard(name: str) -> Hazard:
     for hazard in all_hazards():
         if name in hazard.formerly:
             return hazard
-    hazards = list(rows())
+    hazards = list(index_rows())
     wanted = name.lower().replace("_", "-")
     near = [one for one in hazards if wanted and wanted in one] or difflib.get_close_matches(wanted, hazards, 4, 0.5)
     if near:

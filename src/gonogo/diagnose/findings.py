@@ -28,7 +28,7 @@ from gonogo.finding.failure import CodePlace, FailureFacts
 from gonogo.finding.log_answer import Clue, CluePlace
 from gonogo.finding.logs import Event, Excerpt, ExcerptLine, LogFile, Logs, RankEnd
 from gonogo.hazards.index import all_hazards
-from gonogo.judge.log_findings import CONFIDENT_CERTAINTIES, explains, findings_in_log, is_fallback
+from gonogo.judge.log_findings import CONFIDENT_CERTAINTIES, findings_in_log, is_fallback, names_cause
 
 _BEFORE, _AFTER = 8, 8
 """Lines of context around the decisive line."""
@@ -136,7 +136,7 @@ def _failing_parts(log: FailureLog, facts: FailureFacts, findings: Sequence[Find
 
     Where rules explain it in full, only what frames, message and a setting show together is worth telling.
     """
-    known = any(explains(finding) and not is_fallback(finding) for finding in findings)
+    known = any(names_cause(finding) and not is_fallback(finding) for finding in findings)
     if known or not facts.chain:
         return ()
     parts = failing_parts(most_informative(facts.chain), settings_of(log))
@@ -171,7 +171,7 @@ def drop_contradicted(findings: tuple[Finding, ...], clues: Sequence[Clue]) -> t
 
 def _similar_threads(log: FailureLog, findings: tuple[Finding, ...], *, complete: bool) -> tuple[SimilarThread, ...]:
     """Public threads about similar logs; none if the cause is certain or nothing failed."""
-    causes = (finding for finding in findings if explains(finding) and not is_fallback(finding))
+    causes = (finding for finding in findings if names_cause(finding) and not is_fallback(finding))
     if complete or any(finding.certainty is Certainty.CERTAIN for finding in causes):
         return ()
     from gonogo.judge.similar.find import similar_threads

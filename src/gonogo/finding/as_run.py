@@ -50,7 +50,7 @@ class Experts(msgspec.Struct, frozen=True):
 
     @property
     def most(self) -> float:
-        """The maximum number of tokens on a rank, as a multiple of its even share."""
+        """The most tokens that a rank can get, as a multiple of its even share."""
         held = self.count // self.expert_parallel
         most = self.expert_parallel * min(self.chosen, held) / self.chosen
         return most if self.capacity_factor is None else min(most, self.capacity_factor)
@@ -68,7 +68,7 @@ class MegatronGroups(msgspec.Struct, frozen=True):
 
 
 class AsRun(msgspec.Struct, frozen=True):
-    """The observed facts. Ranges are (least, most); None, empty or 0 if nothing of the kind was observed."""
+    """What a rehearsed rank did. Ranges are (least, most); None, empty or 0 if nothing of the kind was observed."""
 
     model: str = ""
     """The class of the model that was trained, without wrappers."""

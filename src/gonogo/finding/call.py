@@ -8,7 +8,7 @@ import msgspec
 
 
 class Invocation(msgspec.Struct, frozen=True):
-    """A call of gonogo: words after ``--``, options that the next command accepts too, files before it."""
+    """A gonogo command line: the command after ``--``, options that the next command accepts too, and files."""
 
     command: tuple[str, ...] = ()
     options: tuple[str, ...] = ()

@@ -27,7 +27,7 @@ class LoopExit(msgspec.Struct, frozen=True):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The condition, and what its names were computed from."""
+        """The code of the condition, and of the expressions that its names were computed from."""
         return (self.text, *self.made_of)
 
 
@@ -48,7 +48,7 @@ class EnclosingCondition(msgspec.Struct, frozen=True):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The condition, and what its names were computed from."""
+        """The code of the condition, and of the expressions that its names were computed from."""
         return (self.text, *self.made_of)
 
 
@@ -82,7 +82,7 @@ class CollectiveCall(msgspec.Struct, frozen=True):
 
 
 class Side(msgspec.Struct, frozen=True):
-    """Ranks that did the same at the point of divergence."""
+    """Ranks that did the same where the ranks diverged: the same call, or none."""
 
     ranks: tuple[int, ...]
     call: CollectiveCall | None

@@ -10,7 +10,7 @@ from gonogo.finding.text import Text
 
 
 class Card(msgspec.Struct, frozen=True):
-    """An accelerator."""
+    """A GPU or NPU of the machine."""
 
     name: str
     memory_bytes: int | None
@@ -31,7 +31,7 @@ class EnvironmentFacts(msgspec.Struct, frozen=True):
     variables: dict[str, str] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The form used in JSON: the machine's values next to the packages, reasons under ``unknown``."""
+        """The JSON object of ``gonogo env --format json``; the reasons for unknown values are under ``unknown``."""
         found: dict[str, Any] = {"packages": self.packages, "complete": self.complete}
         for name, value in self.machine.items():
             if isinstance(value, Text):

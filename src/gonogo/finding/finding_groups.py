@@ -28,11 +28,11 @@ class FindingGroup(msgspec.Struct, frozen=True):
     others: tuple[Finding, ...] = ()
 
     def heading(self, language: str) -> str:
-        """The heading above the list of the other places."""
+        """The heading above the list of the other findings' places."""
         return _SAME_AT_MORE_LOCATIONS.format(count=len(self.others)).in_language(language)
 
     def places(self, language: str) -> list[str]:
-        """The places of the others, and how many aren't shown."""
+        """The places of the other findings, and how many of them aren't shown."""
         found = [f"{one.spans[0].path}:{one.spans[0].line}" for one in self.others[:_MAX_SHOWN]]
         rest = len(self.others) - len(found)
         return [*found, _MORE_LOCATIONS.format(count=rest).in_language(language)] if rest else found
@@ -63,7 +63,7 @@ _NAMES_AND_MORE = translated("{names} and {count} more")
 
 
 def grouped_notes(report: Report) -> list[Text]:
-    """A report's notes, one of each kind, with a count."""
+    """A report's notes; those of one kind are merged into one with a count."""
     kinds: dict[str, list[Text]] = {}
     for note in report.notes:
         kinds.setdefault(_VARIABLE_PART_PATTERN.sub("…", note.en), []).append(note)

@@ -22,7 +22,7 @@ class DeathSummary(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """What a rank does in a hang: ``late``, ``waiting``, ``elsewhere`` or ``silent``."""
+    """What a rank does during a hang, in ``state``: ``late``, ``waiting``, ``elsewhere`` or ``silent``."""
 
     rank: int
     state: str

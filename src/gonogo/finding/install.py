@@ -12,7 +12,6 @@ from pathlib import Path
 from gonogo.finding.text import Text, translated
 
 _IN_CLONE = translated("pip install -e '.[{extra}]' in a clone of gonogo")
-_COMMAND = translated("{command}")
 
 
 def clone_of_gonogo() -> Path | None:
@@ -34,7 +33,8 @@ def install_hint(extra: str) -> Text:
 
 
 def _install_command(requirement_text: str) -> Text:
-    return _COMMAND.format(command=f"pip install {requirement_text}")
+    command = f"pip install {requirement_text}"
+    return Text(command, f"请执行 {command}")
 
 
 def _origin() -> tuple[str, str] | None:

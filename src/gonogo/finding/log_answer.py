@@ -16,7 +16,7 @@ class CluePlace(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The answer in one sentence. ``sure``: what happened is certain (the findings say how certain the cause is)."""
+    """Why the run failed. ``sure``: what happened is certain (the findings say how certain the cause is)."""
 
     because: Text
     at: Text | None = None
@@ -29,8 +29,8 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def sentence(self) -> Text:
-        """``It failed because …, at …; change: …``."""
-        return translated("It failed{hedge} because {because}{at}{change}.").format(
+        """``The run failed because …, at …; change: …``."""
+        return translated("The run failed{hedge} because {because}{at}{change}.").format(
             hedge=translated(", {hedge},").format(hedge=self.hedge) if self.hedge is not None else "",
             because=_strip_period(self.because),
             at=translated(", at {place}").format(place=self.at) if self.at is not None else "",

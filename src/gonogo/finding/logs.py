@@ -14,7 +14,7 @@ class LogFile(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """An error in a log; ``role`` is its role in the failure."""
+    """An error in a log; ``role``: whether it is a cause, a consequence or harmless."""
 
     role: str
     type: str
@@ -52,7 +52,7 @@ class RankEnd(msgspec.Struct, frozen=True):
 
 
 class Logs(msgspec.Struct, frozen=True):
-    """The contents of the logs; ``versions`` by package."""
+    """What was read from the logs of a run; ``versions`` by package."""
 
     logs: tuple[LogFile, ...]
     events: tuple[Event, ...]

@@ -67,7 +67,7 @@ class Redactor:
             data = replace_secrets(text, lambda _prefix, rest: "*" * len(rest)).encode("latin-1")
         return data
 
-    def tree(self, value: T) -> T:
+    def redact_tree(self, value: T) -> T:
         """A record, a report, or any part of them, with secrets masked in all its text."""
         return _map_strings(value, cache(self.text))
 
@@ -77,9 +77,9 @@ def redact(text: str) -> str:
     return process_redactor().text(text)
 
 
-def redacted(value: T) -> T:
+def redact_strings(value: T) -> T:
     """A record, a report, or any part of them, with :func:`redact` applied to all its text."""
-    return process_redactor().tree(value)
+    return process_redactor().redact_tree(value)
 
 
 def process_redactor() -> Redactor:
@@ -104,6 +104,7 @@ def _find_secrets(value: str) -> list[str]:
     found: list[str] = []
 
     def mask_secret(prefix: str, rest: str) -> str:
+        """Remember a secret that was found, and replace it by the mask."""
         found.append(prefix + rest)
         return MASK
 

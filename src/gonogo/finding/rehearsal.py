@@ -185,7 +185,7 @@ class Assumption(msgspec.Struct, frozen=True):
 
 
 class NotRehearsed(msgspec.Struct, frozen=True):
-    """Something that could not be rehearsed."""
+    """A part of the run that could not be rehearsed, and why."""
 
     what: str
     where: str

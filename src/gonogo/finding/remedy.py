@@ -94,7 +94,7 @@ class GapRemedy(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Why something could not be examined, and what would close the gap; None if gonogo knows nothing better."""
+    """Why something could not be examined, and what would close the gap (None if nothing is known)."""
 
     why: Text
     remedy: GapRemedy | None = None

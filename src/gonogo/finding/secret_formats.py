@@ -290,10 +290,10 @@ def _is_secret_assignment(text: str, offset: int, match: re.Match[str], kind: st
     if in_query:
         return random or (len(value) >= 6 and name.lower() not in ("key", "sig", "signature"))
     is_variable = sign == "=" and name == name.upper()
-    return random or is_option or is_variable or kind != "bare" or _is_mixed(value)
+    return random or is_option or is_variable or kind != "bare" or _has_mixed_characters(value)
 
 
-def _is_mixed(value: str) -> bool:
+def _has_mixed_characters(value: str) -> bool:
     return (
         not value.islower()
         and not value.isupper()

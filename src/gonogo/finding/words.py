@@ -56,7 +56,7 @@ OPTIONAL_CATEGORIES = ("workspace", "rollout")
 
 
 def size(count: float) -> str:
-    """A number of bytes: GiB with one decimal, or MiB if less than one GiB."""
+    """A number of bytes as text: in GiB with one decimal, or in MiB if less than one GiB."""
     if count >= _GIB:
         return f"{count / _GIB:,.1f} GiB"
     if count >= 10 * _MIB:

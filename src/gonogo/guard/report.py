@@ -14,7 +14,7 @@ from gonogo.finding import Report, Skipped, Text, translated, verdict_of
 from gonogo.finding.ranks import ranks_text
 from gonogo.guard.findings import findings_in_guarded_run, findings_with_files
 from gonogo.guard.summary import guarded_summary
-from gonogo.judge.rehearsal_summary import finding_seen_from
+from gonogo.judge.rehearsal_summary import with_relative_paths
 
 _NO_RANK = Skipped(
     translated("the training"),
@@ -36,7 +36,7 @@ def report_of(run: GuardedRun, folder: str | None = None, *, files: StaticFindin
     """
     folder = os.getcwd() if folder is None else folder
     shown = findings_with_files(run, findings_in_guarded_run(run), files)
-    findings = tuple(finding_seen_from(folder, finding) for finding in shown)
+    findings = tuple(with_relative_paths(folder, finding) for finding in shown)
     return Report(
         command="run",
         verdict=verdict_of(findings, complete=run.exit_status == 0 and bool(run.ranks)),

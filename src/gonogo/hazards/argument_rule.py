@@ -33,7 +33,7 @@ from gonogo.hazards.rule import Certainty, Field, Findings, Launch, Run, Text, t
 
 
 class CheckedProgram(msgspec.Struct, frozen=True):
-    """A program whose arguments are checked: how to recognize it, and its defaults."""
+    """A program whose arguments are checked: how a launch of it is recognized, and the defaults of its arguments."""
 
     begins: tuple[str, ...]
     """Prefixes of its file name."""
@@ -99,23 +99,23 @@ class ArgumentHazard(LoggedHazard):
         super().__init__(page)
         for key in ("program", "arguments"):
             if not hasattr(self, key):
-                page.refuse(key, translated("is missing: add it to the page's head"))
+                page.refuse(key, translated("this key is missing: add it to the page's head"))
         try:
             self._rules = [(rule, *read_expression(rule.when)) for rule in self.arguments]
         except ValueError as error:
             page.refuse("arguments.when", Text(str(error), str(error)))
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """The first of the combinations that the command has."""
+        """A finding for the first refused combination of arguments in the launch command."""
         program = PROGRAMS[self.program]
         if not _is_launched(program, launch, run):
             return
-        values = _Values(program, launch, run)
+        values = _ExpressionValues(program, launch, run)
         for rule, expression, names in self._rules:
-            if not _truth(values, expression):
+            if not _evaluate_condition(values, expression):
                 continue
             yield self.finding(
-                rule.cause.format(**{name: values.shown(name) for name in names}),
+                rule.cause.format(**{name: values.display_value(name) for name in names}),
                 certainty=Certainty.CERTAIN,
                 cure=self.cures if rule.cures is UNSET else rule.cures,
                 spans=tuple(values.field(name).span() for name in names if values.field(name).known)
@@ -163,7 +163,7 @@ def _is_launched(program: CheckedProgram, launch: Launch, run: Run) -> bool:
     return options.complete and bool(given & program.any_of) and not given & program.leaves
 
 
-class _Values:
+class _ExpressionValues:
     """The values of the names in an expression."""
 
     def __init__(self, program: CheckedProgram, launch: Launch, run: Run) -> None:
@@ -180,7 +180,7 @@ class _Values:
         if name == "world_size":
             return self._run.world_size
         if name == "data_parallel_size":
-            return self._data_parallel_size()
+            return self._infer_data_parallel_size()
         field = self.field(name)
         if field.absent:
             return self._program.defaults.get(name)
@@ -195,12 +195,12 @@ class _Values:
             return True  # it is given, even if its value is unknown
         return field.truth is not False or field.number is not None
 
-    def shown(self, name: str) -> object:
+    def display_value(self, name: str) -> object:
         """The value for use in texts, with ``?`` if unknown."""
         value = self.value(name)
         return "?" if value is None else value
 
-    def _data_parallel_size(self) -> int | None:
+    def _infer_data_parallel_size(self) -> int | None:
         world = self._run.world_size
         if world is None:
             return None
@@ -212,43 +212,43 @@ class _Values:
         return world
 
 
-def _truth(values: _Values, node: ast.expr) -> bool | None:
+def _evaluate_condition(values: _ExpressionValues, node: ast.expr) -> bool | None:
     """Whether an expression holds; None if unknown."""
     if isinstance(node, ast.Name):
         return values.is_on(node.id)
     if isinstance(node, ast.UnaryOp):
-        inner = _truth(values, node.operand)
+        inner = _evaluate_condition(values, node.operand)
         return None if inner is None else not inner
     if isinstance(node, ast.BoolOp):
         deciding = isinstance(node.op, ast.Or)
-        parts = list(_operand_truths(values, node))
+        parts = list(_evaluate_operands(values, node))
         if deciding in parts:
             return deciding
         return None if None in parts else not deciding
-    found = _evaluate(values, node)
+    found = _evaluate_expression(values, node)
     return None if found is None else bool(found)
 
 
-def _operand_truths(values: _Values, node: ast.BoolOp) -> Iterator[bool | None]:
-    return (_truth(values, part) for part in node.values)
+def _evaluate_operands(values: _ExpressionValues, node: ast.BoolOp) -> Iterator[bool | None]:
+    return (_evaluate_condition(values, part) for part in node.values)
 
 
-def _evaluate(values: _Values, node: ast.expr) -> Any:
+def _evaluate_expression(values: _ExpressionValues, node: ast.expr) -> Any:
     """The value of a part of an expression; None if unknown."""
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Name):
         return values.value(node.id)
     if isinstance(node, ast.BinOp):
-        left, right = _evaluate(values, node.left), _evaluate(values, node.right)
+        left, right = _evaluate_expression(values, node.left), _evaluate_expression(values, node.right)
         if not isinstance(left, int | float) or not isinstance(right, int | float):
             return None
         if isinstance(node.op, ast.Mod | ast.FloorDiv) and not right:
             return None
         return _ARITHMETIC[type(node.op)](left, right)
     if isinstance(node, ast.Compare):
-        left, right = _evaluate(values, node.left), _evaluate(values, node.comparators[0])
+        left, right = _evaluate_expression(values, node.left), _evaluate_expression(values, node.comparators[0])
         if left is None or right is None or isinstance(left, str) is not isinstance(right, str):
             return None
         return _COMPARISONS[type(node.ops[0])](left, right)
-    return _truth(values, node)
+    return _evaluate_condition(values, node)

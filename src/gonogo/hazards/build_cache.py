@@ -29,16 +29,16 @@ class _CacheEntry(msgspec.Struct, frozen=True):
     built: bytes
 
 
-def kept(name: str, files_fingerprint: bytes, build: Callable[[], bytes]) -> bytes:
+def load_or_build(name: str, files_fingerprint: bytes, build: Callable[[], bytes]) -> bytes:
     """The cached result for the same files, or else a newly built one. Raises what ``build`` raises."""
-    file = _cache_file(name)
+    file = _cache_path(name)
     with contextlib.suppress(OSError, msgspec.MsgspecError):
         found = msgspec.msgpack.decode(file.read_bytes(), type=_CacheEntry)
         if found.of == files_fingerprint:
             return found.built
     built = build()
     with contextlib.suppress(OSError):
-        _keep(file, msgspec.msgpack.encode(_CacheEntry(files_fingerprint, built)))
+        _write_cache_file(file, msgspec.msgpack.encode(_CacheEntry(files_fingerprint, built)))
     return built
 
 
@@ -81,13 +81,13 @@ def _files_in(folder: str, suffixes: tuple[str, ...]) -> Iterator[str]:
                 yield from _files_in(entry.path, suffixes)
 
 
-def _cache_file(name: str) -> Path:
-    """The cache file of this checkout: every checkout has its own."""
+def _cache_path(name: str) -> Path:
+    """The path of a cache file: every checkout of gonogo has its own."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(base) / "gonogo" / "checkouts" / f"{zlib.crc32(os.fsencode(PACKAGE)):08x}.{name}.msgpack"
 
 
-def _keep(file: Path, data: bytes) -> None:
+def _write_cache_file(file: Path, data: bytes) -> None:
     """Write a cache file, safely against concurrent writers, and delete those not used for a month."""
     import time
 

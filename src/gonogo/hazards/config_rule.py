@@ -17,7 +17,7 @@ In the head of a page, if nothing else decides::
 The texts may name ``{key}`` (its last part), ``{path}`` (all of it), ``{section}`` (the part before the last),
 ``{value}`` (as JSON writes it), ``{number}`` and ``{stage}``; a literal brace is doubled. ``cause`` and ``cures`` are
 the page's sections *Why* and *Cure* unless the head has them. If more than the value decides, a class beside the page
-overrides :meth:`ConfigHazard.context_for`, which also returns further placeholders of the texts, or
+overrides :meth:`ConfigHazard.placeholder_values`, which also returns further placeholders of the texts, or
 :meth:`ConfigHazard.certainty_for` if the certainty depends on it. A hazard that needs more than that is a plain
 Hazard.
 """
@@ -32,7 +32,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from gonogo.hazards.facts.deepspeed_settings import config_key_span, config_span
-from gonogo.hazards.facts.training_framework import as_json, fix_with_edits
+from gonogo.hazards.facts.training_framework import fix_with_edits, format_json
 from gonogo.hazards.hazard import PageDeclarations
 from gonogo.hazards.page import HazardPage
 from gonogo.hazards.rule import (
@@ -62,7 +62,7 @@ class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     at_least: float = -math.inf
     at_most: float = math.inf
 
-    def holds(self, number: float) -> bool:
+    def contains(self, number: float) -> bool:
         """Whether a number is within the bounds."""
         return self.above < number < self.below and self.at_least <= number <= self.at_most
 
@@ -71,24 +71,24 @@ Values = bool | Literal["any"] | tuple[str, ...] | Bounds
 """The wrong values: a switch that is on (``true``) or off, any value, one of these words in any case, a number."""
 
 
-def number(test: Callable[[float], bool]) -> FieldTest:
+def number_test(test: Callable[[float], bool]) -> FieldTest:
     """A test for numbers that :class:`Bounds` can't express."""
     return lambda field: field.number is not None and test(field.number)
 
 
 def make_field_test(values: Values) -> FieldTest:
-    """The test for declared values."""
+    """The test that a field passes if it has one of the declared values."""
     if isinstance(values, bool):
         return lambda field: field.truth is values
     if isinstance(values, tuple):
         return lambda field: field.string is not None and field.string.lower() in values
     if isinstance(values, Bounds):
-        return number(values.holds)
+        return number_test(values.contains)
     return lambda field: field.known
 
 
-class Setting(msgspec.Struct, frozen=True):
-    """A setting with a wrong value, its config and its run."""
+class SettingInConfig(msgspec.Struct, frozen=True):
+    """A setting with its value, the config that has it, and the run."""
 
     keys: tuple[str, ...]
     field: Field
@@ -96,8 +96,8 @@ class Setting(msgspec.Struct, frozen=True):
     run: Run
 
 
-class DeclaredEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The edit that fixes it: sets ``key`` (default: the setting itself) to ``to``, or removes it."""
+class DeclaredConfigEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The edit that fixes a wrong setting: sets ``key`` (default: the setting itself) to ``to``, or removes it."""
 
     title: Text
     to: Any = UNSET
@@ -106,7 +106,7 @@ class DeclaredEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     safe: bool = True
 
 
-class DeclaredInConfigs(PageDeclarations, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ConfigPageDeclarations(PageDeclarations, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the page of a :class:`ConfigHazard` may declare."""
 
     from_sections: ClassVar[tuple[str, ...]] = ("cause", "cures")
@@ -121,13 +121,13 @@ class DeclaredInConfigs(PageDeclarations, frozen=True, kw_only=True, forbid_unkn
     cures: tuple[Text, ...] | UnsetType = UNSET
     confirm: Text | tuple[Text, ...] | UnsetType = UNSET
     beside: tuple[str, ...] | UnsetType = UNSET
-    change: DeclaredEdit | UnsetType = UNSET
+    change: DeclaredConfigEdit | UnsetType = UNSET
 
 
 class ConfigHazard(Hazard):
     """A hazard that is a wrong value of a setting of the DeepSpeed config."""
 
-    declares = DeclaredInConfigs
+    declares = ConfigPageDeclarations
 
     keys: tuple[str, ...]
     """Paths of the settings; each wrong one is a finding."""
@@ -145,26 +145,26 @@ class ConfigHazard(Hazard):
     """How to make sure if the finding is not certain."""
     beside: tuple[str, ...] = ()
     """Further settings that the finding points at."""
-    change: DeclaredEdit | None = None
+    change: DeclaredConfigEdit | None = None
 
     def __init__(self, page: HazardPage) -> None:
         """Raises UserError if the page doesn't say which values are wrong."""
         super().__init__(page)
         for key in ("keys", "wrong"):
             if not hasattr(self, key):
-                page.refuse(key, translated("is missing: add it to the page's head"))
+                page.refuse(key, translated("this key is missing: add it to the page's head"))
         self._is_wrong: FieldTest = self.wrong if callable(self.wrong) else make_field_test(self.wrong)
 
-    def context_for(self, setting: Setting) -> Words | None:
-        """Further placeholders for the texts, from the setting's context; None if it makes the value right."""
+    def placeholder_values(self, setting: SettingInConfig) -> Words | None:
+        """Values for further placeholders of the texts; None if the setting is right in this context (no finding)."""
         return {}
 
-    def certainty_for(self, setting: Setting) -> Certainty:
+    def certainty_for(self, setting: SettingInConfig) -> Certainty:
         """The certainty of the finding: the declared one unless overridden."""
         return self.certainty
 
-    def spans_beside(self, setting: Setting) -> tuple[Span | None, ...]:
-        """Further places of the finding: those of the settings in ``beside``."""
+    def related_spans(self, setting: SettingInConfig) -> tuple[Span | None, ...]:
+        """Further places that the finding points at: those of the settings in ``beside``."""
         return tuple(config_span(setting.config, *path.split(".")) for path in self.beside)
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
@@ -173,17 +173,17 @@ class ConfigHazard(Hazard):
             return
         for path in self.keys:
             keys = tuple(path.split("."))
-            at = Setting(keys, (config.get if self.fills_in_auto else config.raw)(*keys), config, run)
+            at = SettingInConfig(keys, (config.get if self.fills_in_auto else config.raw)(*keys), config, run)
             if isinstance(at.field.value, list) and not config.raw("autotuning").absent:
                 continue  # candidate values for the autotuner
-            more = self.context_for(at) if self._is_wrong(at.field) else None
+            more = self.placeholder_values(at) if self._is_wrong(at.field) else None
             if more is None:
                 continue
             words = {
                 "key": keys[-1],
                 "path": path,
                 "section": keys[-2] if keys[1:] else "",
-                "value": as_json(at.field.value),
+                "value": format_json(at.field.value),
                 "number": at.field.number,
                 "stage": config.zero_stage,
                 **more,
@@ -195,12 +195,12 @@ class ConfigHazard(Hazard):
                 severity=self.severity,
                 certainty=certainty,
                 cure=tuple(step.format(**words) for step in self.cures),
-                spans=((config_key_span if whole else config_span)(config, *keys), *self.spans_beside(at)),
+                spans=((config_key_span if whole else config_span)(config, *keys), *self.related_spans(at)),
                 confirm=() if certainty is Certainty.CERTAIN else self.confirm,
-                fixes=self._fixes(at, words),
+                fixes=self._build_fixes(at, words),
             )
 
-    def _fixes(self, setting: Setting, words: Words) -> tuple[Fix, ...]:
+    def _build_fixes(self, setting: SettingInConfig, words: Words) -> tuple[Fix, ...]:
         if self.change is None:
             return ()
         change, keys = self.change, tuple(self.change.key.split(".")) if self.change.key else setting.keys

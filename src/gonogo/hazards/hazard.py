@@ -133,7 +133,7 @@ class Hazard:
         """Raises UserError if the page's head does not match :attr:`declares`."""
         self.page = page
         self.name = page.name
-        declared = page.declared(self.declares)
+        declared = page.parse_head(self.declares)
         for key in declared.__struct_fields__:
             value = getattr(declared, key)
             if value is not UNSET:
@@ -181,7 +181,7 @@ class Hazard:
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """Findings in a failed run's logs: by default, those of its ``refusal``."""
-        shown = self.refusal.shown_in(log) if self.refusal is not None else None
+        shown = self.refusal.find_evidence(log) if self.refusal is not None else None
         if shown is not None:
             yield self.log_finding(shown[0], self.page.why, cure=self.page.cure, certainty=shown[1])
 

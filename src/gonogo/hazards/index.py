@@ -11,7 +11,7 @@ import msgspec
 from gonogo.evidence.script.parse import gc_disabled
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.loader import load_hazard
-from gonogo.hazards.pack import Row, pack
+from gonogo.hazards.pack import HazardRow, load_pack
 from gonogo.hazards.page import HazardPage
 
 if TYPE_CHECKING:
@@ -24,30 +24,30 @@ FILES = ("config", "launch", "script", "environment")
 """What `gonogo check` reads."""
 
 
-def rows() -> dict[str, Row]:
+def index_rows() -> dict[str, HazardRow]:
     """The stages and words of each hazard, by name."""
-    return pack().rows
+    return load_pack().rows
 
 
 @cache
 def _load_hazard(name: str) -> Hazard:
-    return load_hazard(msgspec.msgpack.decode(pack().pages[name], type=HazardPage))
+    return load_hazard(msgspec.msgpack.decode(load_pack().pages[name], type=HazardPage))
 
 
 def hazard_of(name: str) -> Hazard | None:
     """The hazard called ``name``, or None."""
-    return _load_hazard(name) if name in rows() else None
+    return _load_hazard(name) if name in index_rows() else None
 
 
 @cache
 def all_hazards() -> tuple[Hazard, ...]:
     """Every hazard, sorted by name."""
-    return _load_hazards(rows())
+    return _load_hazards(index_rows())
 
 
 def hazards_at_stages(*stages: str) -> tuple[Hazard, ...]:
     """The hazards with a handler for one of the stages, sorted by name."""
-    return _load_hazards(name for name, row in rows().items() if not set(stages).isdisjoint(row.stages))
+    return _load_hazards(name for name, row in index_rows().items() if not set(stages).isdisjoint(row.stages))
 
 
 def hazards_possible_in_log(log: FailureLog) -> tuple[Hazard, ...]:
@@ -57,7 +57,7 @@ def hazards_possible_in_log(log: FailureLog) -> tuple[Hazard, ...]:
         return hazards_at_stages("log")
     return _load_hazards(
         name
-        for name, row in rows().items()
+        for name, row in index_rows().items()
         if "log" in row.stages and (row.letters is None or any(word in letters for word in row.letters))
     )
 
@@ -66,7 +66,7 @@ def hazards_possible_in_cut_log(log: FailureLog) -> tuple[Hazard, ...]:
     """The hazards of which this truncated log may contain a trace, sorted by name."""
     letters = _searchable_text(log)
     return _load_hazards(
-        name for name, row in rows().items() if letters is None or any(word in letters for word in row.left)
+        name for name, row in index_rows().items() if letters is None or any(word in letters for word in row.left)
     )
 
 

@@ -37,7 +37,7 @@ SUFFICIENT_LITERAL_BYTES = 8
 """From this length in bytes on, literals are rare enough, and having few of them matters more."""
 MATCHES_ANY_LOG = LogLiterals({""})
 """Literals that every log contains."""
-_TEXT_FUNCTIONS = ("Text", "translated", "format", "group", "join", "mentions")
+_TEXT_FUNCTIONS = ("Text", "translated", "format", "group", "join", "join_texts", "mentions")
 """Calls whose strings are not searched in the log: texts of findings, groups of a match, the setup."""
 _CONTEXT_MODULE = "gonogo.evidence.log.context"
 """Its checks (whether this is a training log at all) only accompany evidence and are none themselves."""
@@ -62,7 +62,7 @@ def _literals_of_sequence(parts: Iterable[Any]) -> LogLiterals | None:
     """The most selective literals among those of the parts, all of which must match; None if there are none."""
     runs, told = [""], []
     for kind, what in parts:
-        letter = _letter(kind, what)
+        letter = _single_character(kind, what)
         if letter:
             runs[-1] += letter
         elif kind is not kinds.AT:  # an anchor consumes no character
@@ -72,7 +72,7 @@ def _literals_of_sequence(parts: Iterable[Any]) -> LogLiterals | None:
     return max((words for words in told if words), key=_selectivity, default=None)
 
 
-def _letter(kind: Any, argument: Any) -> str:
+def _single_character(kind: Any, argument: Any) -> str:
     """The one character that a part matches, in either case; empty if there are several."""
     if kind is kinds.LITERAL:
         return chr(argument)
@@ -232,6 +232,6 @@ class _LiteralCollector(ast.NodeVisitor):
         self._collect_from_value(node.value)
 
 
-def fewest(words: LogLiterals) -> tuple[str, ...]:
+def without_redundant_literals(words: LogLiterals) -> tuple[str, ...]:
     """The literals without those that contain another one."""
     return tuple(sorted(word for word in words if not any(other != word and other in word for other in words)))

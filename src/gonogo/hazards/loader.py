@@ -27,9 +27,9 @@ def load_hazard(page: HazardPage) -> Hazard:
 
         return ConfigHazard(page)
     if not {"versions", "package", "packages"}.isdisjoint(page.head):
-        from gonogo.hazards.version_rule import kind_of
+        from gonogo.hazards.version_rule import version_hazard_class
 
-        return kind_of(page)(page)
+        return version_hazard_class(page)(page)
     if "refusal" in page.head:
         return Hazard(page)
     page.refuse(
@@ -42,7 +42,7 @@ def load_hazard(page: HazardPage) -> Hazard:
 
 
 def class_name(name: str) -> str:
-    """What the class of a hazard with code is called: ``Zero3MoeHang`` of ``zero3-moe-hang``."""
+    """The name of the class in a hazard's code: ``Zero3MoeHang`` for ``zero3-moe-hang``."""
     return "".join(part[:1].upper() + part[1:] for part in name.split("-"))
 
 

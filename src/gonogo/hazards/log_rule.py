@@ -66,20 +66,20 @@ class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cures: tuple[Text, ...] = ()
     """The cures for this sign, if they differ from the hazard's."""
 
-    def shown_in(self, log: FailureLog) -> Evidence | None:
+    def find_evidence(self, log: FailureLog) -> Evidence | None:
         """The evidence for the sign in the log, or None."""
         if self.cut:
             shown: Evidence | None = find_truncated_error(log, *self.cut, max_frames=self.within)
         else:
-            shown = self._error_in(log) or (self._line_in(log) if self.lines else None)
+            shown = self._find_error(log) or (self._find_line(log) if self.lines else None)
         if shown is None or (self.beside is not None and not log_mentions(log, self.beside)):
             return None
         return None if self.unless is not None and log_mentions(log, self.unless) else shown
 
-    def _error_in(self, log: FailureLog) -> LoggedError | None:
+    def _find_error(self, log: FailureLog) -> LoggedError | None:
         without_last_line = log.cut if "" in self.types or (self.frames and not self.types) else ()
         for error in (*log.errors_of(*self.types), *without_last_line):
-            if self.says is not None and match_of(self.says, error) is None:
+            if self.says is not None and match_in_evidence(self.says, error) is None:
                 continue
             way: LoggedError | FailureLog = error if error.all_frames else log
             if not all(way.passes(*group) for group in self.frames):
@@ -94,12 +94,12 @@ class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return error
         return None
 
-    def _line_in(self, log: FailureLog) -> LineMatch | None:
+    def _find_line(self, log: FailureLog) -> LineMatch | None:
         if self.says is None or not all(log.passes(*group) for group in self.frames):
             return None
         if self.outside and log.passes(*self.outside):
             return None
-        if self.types and any(match_of(self.says, error) for error in log.errors):
+        if self.types and any(match_in_evidence(self.says, error) for error in log.errors):
             return None  # the line belongs to an exception of another type or with other frames
         return log.find(self.says)
 
@@ -134,14 +134,14 @@ class LoggedHazard(Hazard):
         if not self.anywhere and outside_training(log):
             return
         for sign in self.signs:
-            evidence = sign.shown_in(log)
+            evidence = sign.find_evidence(log)
             if evidence is not None and (certainty := self.certainty_for(log, sign, evidence)):
                 yield self.finding_of_sign(log, evidence, sign, certainty)
                 return
 
     def finding_of_sign(self, log: FailureLog, evidence: Evidence, sign: Sign, certainty: Certainty) -> Finding:
         """The finding of a sign that the log shows."""
-        match = match_of(sign.says, evidence)
+        match = match_in_evidence(sign.says, evidence)
         words = {name: str(value or "?") for name, value in match.groupdict().items()} if match is not None else {}
         return self.log_finding(
             evidence,
@@ -166,7 +166,7 @@ def _fill_placeholders(text: Text, words: dict[str, str]) -> Text:
     return text.format(**words) if words else text
 
 
-def match_of(says: Pattern | None, evidence: Evidence) -> Match | None:
+def match_in_evidence(says: Pattern | None, evidence: Evidence) -> Match | None:
     """The match of the pattern in the evidence."""
     if says is None:
         return None

@@ -15,7 +15,7 @@ import msgspec
 
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
-from gonogo.hazards.build_cache import fingerprint, kept
+from gonogo.hazards.build_cache import fingerprint, load_or_build
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.loader import load_hazard
 from gonogo.hazards.page import HazardPage, read_page, read_shared
@@ -40,7 +40,7 @@ _SOURCE_FOLDERS = (FOLDER, FOLDER.parent / "evidence" / "log")
 """Folders whose files determine the contents: pages, hazards' code, and the code that searches logs."""
 
 
-class Row(msgspec.Struct, frozen=True, omit_defaults=True):
+class HazardRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is known of a hazard without loading its page. ``letters`` are in lower case (``str.casefold``)."""
 
     stages: tuple[str, ...] = ()
@@ -50,37 +50,39 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
     """Any truncated log in which it is possible (``ends_at``, ``traces``) contains one of them."""
 
 
-class Pack(msgspec.Struct, frozen=True):
-    """The contents of the file: rows and pages, sorted by the hazards' names."""
+class HazardPack(msgspec.Struct, frozen=True):
+    """The contents of the pack file: index rows and pages, sorted by the hazards' names."""
 
-    rows: dict[str, Row]
+    rows: dict[str, HazardRow]
     pages: dict[str, msgspec.Raw]
 
 
 @cache
-def pack() -> Pack:
-    """The pages: from the wheel, from the cache, or built now. Raises UserError for an invalid page."""
+def load_pack() -> HazardPack:
+    """The pack of all pages: from the wheel, from the cache, or built now. Raises UserError for an invalid page."""
     try:
         data = SHIPPED.read_bytes()
     except FileNotFoundError:
-        data = kept("pages", fingerprint(*_SOURCE_FOLDERS), lambda: msgspec.msgpack.encode(make()))
-    return msgspec.msgpack.decode(data, type=Pack)
+        data = load_or_build("pages", fingerprint(*_SOURCE_FOLDERS), lambda: msgspec.msgpack.encode(build_pack()))
+    return msgspec.msgpack.decode(data, type=HazardPack)
 
 
-def make() -> Pack:
+def build_pack() -> HazardPack:
     """Build the pack from the current pages. Raises UserError for an invalid one."""
-    from gonogo.hazards.letters import fewest, literals_of_hazard, longer_fragments
+    from gonogo.hazards.letters import literals_of_hazard, longer_fragments, without_redundant_literals
 
     hazards = [load_hazard(page) for page in read_pages()]
-    rows: dict[str, Row] = {}
+    rows: dict[str, HazardRow] = {}
     for hazard in hazards:
-        hazard.page.check(hazard.declares)
+        hazard.page.check_head(hazard.declares)
         stages = tuple(stages_of(hazard))
         letters = literals_of_hazard(hazard) if "log" in stages else frozenset[str]()
         left = longer_fragments(hazard.ends_at) | {trace.casefold() for trace in hazard.traces}
-        rows[hazard.name] = Row(stages, None if "" in letters else fewest(letters), fewest(left))
+        rows[hazard.name] = HazardRow(
+            stages, None if "" in letters else without_redundant_literals(letters), without_redundant_literals(left)
+        )
     encode = msgspec.msgpack.encode
-    return Pack(rows, {hazard.name: msgspec.Raw(encode(hazard.page)) for hazard in hazards})
+    return HazardPack(rows, {hazard.name: msgspec.Raw(encode(hazard.page)) for hazard in hazards})
 
 
 def stages_of(hazard: Hazard) -> list[str]:
@@ -102,7 +104,7 @@ def read_pages(folder: Path = FOLDER) -> list[HazardPage]:
             file = path.parent / SHARED
             shared[path.parent] = read_shared(file.read_text(encoding="utf-8"), theme) if file.exists() else {}
         if not NAME.fullmatch(name):
-            HazardPage(name, theme, {}, "", "").refuse("", translated("name it like zero3_moe_hang.md"))
+            HazardPage(name, theme, {}, "", "").refuse("", translated("name the page like zero3_moe_hang.md"))
         has_code = path.with_suffix(".py").exists()
         page = read_page(path.read_text(encoding="utf-8"), name, theme, has_code=has_code, shared=shared[path.parent])
         if name in found:

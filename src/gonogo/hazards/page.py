@@ -34,6 +34,7 @@ import msgspec
 from gonogo.evidence.patterns import Pattern, lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
+from gonogo.finding.text import join_texts
 
 Head = TypeVar("Head", bound=msgspec.Struct)
 
@@ -76,7 +77,7 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def module(self) -> str:
-        """The module of the hazard's code, if it has any."""
+        """The dotted name of the module with the hazard's code, if it has any."""
         return f"gonogo.hazards.{self.theme}.{self.name.replace('-', '_')}"
 
     @property
@@ -110,40 +111,41 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
     def why(self) -> Text:
         """The page's first line and its section ``Why`` as one paragraph."""
         first = Text(*(self.text(language).partition("\n")[0] for language in ("en", "zh")))
-        why = Text(*(_one_line(self.section("Why", language)) for language in ("en", "zh")))
-        return translated("{first} {why}").format(first=first, why=why)
+        why = Text(*(_as_one_line(self.section("Why", language)) for language in ("en", "zh")))
+        return join_texts((first, why), " ", "")
 
     @property
     def cure(self) -> Text:
         """The section ``Cure`` as one paragraph."""
-        return Text(*(_one_line(self.section(_CURE.en, language)) for language in ("en", "zh")))
+        return Text(*(_as_one_line(self.section(_CURE.en, language)) for language in ("en", "zh")))
 
     @property
     def cures(self) -> tuple[Text, ...]:
         """The items of the section ``Cure`` (all of it if it is no list), without backticks and final full stops."""
-        both = (map(_strip_markup, _items(self.section(_CURE.en, language))) for language in ("en", "zh"))
+        both = (map(_strip_markup, _list_items(self.section(_CURE.en, language))) for language in ("en", "zh"))
         return tuple(Text(*pair) for pair in zip(*both, strict=True))
 
-    def declared(self, kind: type[Head]) -> Head:
+    def parse_head(self, kind: type[Head]) -> Head:
         """The head as one of the structs of :attr:`Hazard.declares`. Raises UserError if it doesn't match."""
-        return self._convert_head(kind, _value_of)
+        return self._convert_head(kind, _decode_pattern)
 
-    def check(self, kind: type[msgspec.Struct]) -> None:
+    def check_head(self, kind: type[msgspec.Struct]) -> None:
         """Raise UserError if a pattern in the head is invalid, or a text is missing in a language."""
-        self._convert_head(kind, _read_value_checked_by_re2)
+        self._convert_head(kind, _decode_checked_pattern)
         for key in getattr(kind, "from_sections", ()):
             taken = (self.why,) if key == "cause" else self.cures
             if key not in self.head and any("{" in text.en + text.zh or "}" in text.en + text.zh for text in taken):
                 self.refuse(
                     "## Why" if key == "cause" else "## Cure",
                     translated(
-                        "a brace would stand for a value in a finding: define {key} in the head, or use no braces"
+                        "this section has a brace, which would stand for a value in a finding: define {key} in the "
+                        "head, or use no braces"
                     ).format(key=key),
                 )
         for key, text in _texts_in(self.head):
             for language in ("en", "zh"):
                 if not text[language].strip():
-                    self.refuse(f"{key}.{language}", translated("is empty: write it"))
+                    self.refuse(f"{key}.{language}", translated("this text is empty: write it"))
 
     def _convert_head(self, kind: type[Head], value_of: Callable[[type, Any], Any]) -> Head:
         try:
@@ -154,7 +156,9 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
 
     def refuse(self, key: str, reason: Text) -> NoReturn:
         """Raise a UserError that names the page's file, the key and what is wrong."""
-        raise UserError(translated("{file}: {key}: {why}").format(file=self.file, key=key or "+++", why=reason))
+        raise UserError(
+            Text("{file}: {key}: {why}", "{file}：{key}：{why}").format(file=self.file, key=key or "+++", why=reason)
+        )
 
     def check_both_languages(self) -> None:
         """Raise UserError if a part lacks a section, or if the lists of the two parts differ in length."""
@@ -162,11 +166,11 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
             part = self.english if language == "en" else self.chinese
             wanted = [one.in_language(language) for one in HEADINGS if language == "en" or one != _EXAMPLE]
             if not part.partition("\n")[0].strip() or part.startswith("#"):
-                self.refuse(start, translated("begin with a line that says what it is"))
+                self.refuse(start, translated("this part must begin with a line that says what the hazard is"))
             if _SECTION.findall(part) != wanted:
                 self.refuse(
                     start,
-                    translated("its sections must be {wanted}, in this order").format(
+                    translated("the sections of this part must be {wanted}, in this order").format(
                         wanted=", ".join(f"## {one}" for one in wanted)
                     ),
                 )
@@ -175,11 +179,11 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
             self.refuse(
                 f"## {HEADINGS[-1].en}",
                 translated(
-                    "{count} sources `- https://…: what it shows`, but {listed} `- …` in the Chinese part: give "
-                    "at least one, and the same number there"
+                    "the English part lists {count} sources (`- https://…: what it shows`), and the Chinese part "
+                    "{listed} (`- …`): list at least one, and the same number in both"
                 ).format(count=len(self.sources), listed=listed),
             )
-        cures = [len(_items(self.section(_CURE.en, language))) for language in ("en", "zh")]
+        cures = [len(_list_items(self.section(_CURE.en, language))) for language in ("en", "zh")]
         if cures[0] != cures[1]:
             self.refuse(
                 f"## {_CURE.en}",
@@ -194,14 +198,16 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
         where, said = (at[1], message[: at.start()]) if at else ("", message)
         named = re.search(r"`(\w+)`", said)
         if named and said.startswith("Object missing"):
-            self.refuse(".".join(filter(None, (where, named[1]))), translated("is missing: add it to the page's head"))
+            self.refuse(
+                ".".join(filter(None, (where, named[1]))), translated("this key is missing: add it to the page's head")
+            )
         if named and said.startswith("Object contains unknown"):
             known = _keys_at(kind, where)
             self.refuse(
                 ".".join(filter(None, (where, named[1]))),
-                translated("there is no such key; known here: {known}").format(known=", ".join(known)),
+                translated("a page has no such key here; the known keys are {known}").format(known=", ".join(known)),
             )
-        self.refuse(where, translated("{said}: fix the value").format(said=said))
+        self.refuse(where, translated("{said}: correct the value").format(said=said))
 
 
 def parse_toml(text: str) -> dict[str, Any]:
@@ -271,9 +277,9 @@ def _resolve_shared(value: Any, shared: dict[str, Any], page: HazardPage, key: s
     return shared[reference[1]]
 
 
-def _read_value_checked_by_re2(kind: type, value: Any) -> Any:
-    """As :func:`_value_of`, after checking that RE2 accepts the pattern. Raises ValueError if it doesn't."""
-    pattern = _value_of(kind, value)
+def _decode_checked_pattern(kind: type, value: Any) -> Any:
+    """As :func:`_decode_pattern`, after checking that RE2 accepts the pattern. Raises ValueError if it doesn't."""
+    pattern = _decode_pattern(kind, value)
     try:
         pattern.search_bytes(b"")
         pattern.finditer("")
@@ -282,7 +288,7 @@ def _read_value_checked_by_re2(kind: type, value: Any) -> Any:
     return pattern
 
 
-def _value_of(kind: type, value: Any) -> Any:
+def _decode_pattern(kind: type, value: Any) -> Any:
     """A pattern, from its text or from a list of alternatives."""
     if kind is not Pattern:
         raise NotImplementedError(kind)
@@ -318,14 +324,14 @@ def _texts_in(value: Any, key: str = "") -> Iterator[tuple[str, dict[str, str]]]
             yield from _texts_in(one, f"{key}[{number}]")
 
 
-def _one_line(section: str) -> str:
+def _as_one_line(section: str) -> str:
     return " ".join(_CHINESE_LINE_BREAK_PATTERN.sub("", section).split())
 
 
-def _items(section: str) -> list[str]:
+def _list_items(section: str) -> list[str]:
     """The items of a section that is a list; else the section as the only item."""
     return _ITEM.split(section)[1:] if section.startswith("- ") else [section]
 
 
 def _strip_markup(item: str) -> str:
-    return _one_line(item).replace("`", "").removesuffix(".").removesuffix("。")
+    return _as_one_line(item).replace("`", "").removesuffix(".").removesuffix("。")

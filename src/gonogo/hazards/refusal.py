@@ -32,28 +32,28 @@ class Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         _KNOWN.append(self.says)
 
-    def means(self, text: str) -> bool:
+    def matches(self, text: str) -> bool:
         """Whether a text is this error message."""
         return self.says.search(text) is not None and (self.unless is None or self.unless.search(text) is None)
 
-    def shown_in(self, log: FailureLog) -> tuple[LoggedError | LineMatch, Certainty] | None:
+    def find_evidence(self, log: FailureLog) -> tuple[LoggedError | LineMatch, Certainty] | None:
         """The error or line that shows it, and how certain it is: at most possible if the program doesn't train."""
         at_most = Certainty.POSSIBLE if outside_training(log) else self.certainty
         for error in log.errors:
             said = f"{error.type}: {error.flat_message}"
             if self.says.search(said) is not None:
-                return (error, at_most) if self.means(said) else None
-        for line in _matching_lines(log, len(_KNOWN)):
-            if self.means(line.text):
+                return (error, at_most) if self.matches(said) else None
+        for line in _lines_with_refusals(log, len(_KNOWN)):
+            if self.matches(line.text):
                 return line, Certainty.LIKELY if at_most is Certainty.CERTAIN else at_most
         return None
 
 
 @lru_cache(maxsize=1)
-def _matching_lines(log: FailureLog, known: int) -> tuple[LineMatch, ...]:
-    return tuple(log.find_all(_any_of(known)))
+def _lines_with_refusals(log: FailureLog, known: int) -> tuple[LineMatch, ...]:
+    return tuple(log.find_all(_alternation_of_refusals(known)))
 
 
 @cache
-def _any_of(count: int) -> Pattern:
+def _alternation_of_refusals(count: int) -> Pattern:
     return Pattern("|".join(f"(?:{pattern.text})" for pattern in _KNOWN[:count]))

@@ -8,10 +8,11 @@ In the head of a page, if the versions alone decide::
     cause.zh = "…"
 
 The texts may contain each package of ``versions`` as a placeholder, which becomes ``numpy 2.0.1`` if the version is
-known. If more than the versions decides, a class beside the page overrides :meth:`UnfitVersions.context_for` and
-returns further placeholders and places. There are three more kinds: a ``package`` that is older than transformers
-requires (:class:`BelowMinimum`), ``packages`` that were compiled for another torch (:class:`BuiltForOtherTorch`), and
-a package that the run needs but that is not installed (:class:`NotInstalled`, which needs code). Anything that goes
+known. If more than the versions decides, a class beside the page overrides
+:meth:`IncompatibleVersions.version_context` and returns further placeholders and places. There are three more kinds:
+a ``package`` that is older than transformers requires (:class:`BelowMinimumVersion`), ``packages`` that were compiled
+for another torch (:class:`BuiltForOtherTorch`), and a package that the run needs but that is not installed
+(:class:`PackageNotInstalled`, which needs code). Anything that goes
 beyond these is a plain Hazard.
 """
 
@@ -34,14 +35,14 @@ from gonogo.evidence.environment.compatibility import (
 )
 from gonogo.evidence.environment.version_range import parse_specifier
 from gonogo.hazards.facts.installed import (
-    certainty_of_versions,
+    are_declared_in_files,
+    certainty_of_package_versions,
+    come_from_one_source,
     describe_package,
-    from_file,
-    listed,
+    is_complete_training_environment,
+    package_version_span,
     pip_install,
-    span_of,
-    together,
-    version_fix,
+    version_fixes,
 )
 from gonogo.hazards.hazard import PageDeclarations
 from gonogo.hazards.page import HazardPage
@@ -72,7 +73,7 @@ class VersionContext(msgspec.Struct, frozen=True):
 
 
 class VersionPageDeclarations(PageDeclarations, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The keys that the page of an :class:`UnfitVersions` may have."""
+    """The keys that the page of an :class:`IncompatibleVersions` may have."""
 
     versions: tuple[tuple[str, str], ...]
     pinned: bool | UnsetType = UNSET
@@ -85,7 +86,7 @@ class VersionPageDeclarations(PageDeclarations, frozen=True, kw_only=True, forbi
     confirm: tuple[Text, ...] | UnsetType = UNSET
 
 
-class UnfitVersions(Hazard):
+class IncompatibleVersions(Hazard):
     """A hazard of packages that fail together at certain versions, or of one package with faulty versions."""
 
     declares = VersionPageDeclarations
@@ -106,43 +107,43 @@ class UnfitVersions(Hazard):
     """None: as certain as the versions are."""
     confirm: tuple[Text, ...] = ()
 
-    def context_for(self, run: Run) -> VersionContext | None:
+    def version_context(self, run: Run) -> VersionContext | None:
         """What makes the versions a problem for this run; None if they are none."""
         return VersionContext()
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The affected versions, in a run for which they are a problem."""
         names = [name for name, _ in self.versions]
-        if not (from_file if self.pinned else together)(environment, *names):
+        if not (are_declared_in_files if self.pinned else come_from_one_source)(environment, *names):
             return
         if not all(environment.within(name, versions) for name, versions in self.versions):
             return
-        context = self.context_for(run)
+        context = self.version_context(run)
         if context is None:
             return
         labels = dict((self.label,) if self.label else ())
         words = {name: describe_package(environment, name) for name in names}
-        certainty = context.certainty or self.certainty or certainty_of_versions(environment, run, *names)
+        certainty = context.certainty or self.certainty or certainty_of_package_versions(environment, run, *names)
         yield self.finding(
             self.cause.format(**words, **context.words),
             certainty=certainty,
             severity=self.severity,
             cure=(pip_install(*self.install), *self.cures),
-            spans=(*(span_of(environment, name, labels.get(name)) for name in names), *context.spans),
-            fixes=version_fix(environment, *self.install),
+            spans=(*(package_version_span(environment, name, labels.get(name)) for name in names), *context.spans),
+            fixes=version_fixes(environment, *self.install),
             confirm=() if certainty is Certainty.CERTAIN else self.confirm,
         )
 
 
 class MinimumVersionPageDeclarations(PageDeclarations, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The keys that the page of a :class:`BelowMinimum` may have."""
+    """The keys that the page of a :class:`BelowMinimumVersion` may have."""
 
     package: str
     effect: Text
     sure_from: str | UnsetType = UNSET
 
 
-class BelowMinimum(Hazard):
+class BelowMinimumVersion(Hazard):
     """A package that is older than the environment's transformers requires."""
 
     declares = MinimumVersionPageDeclarations
@@ -155,16 +156,18 @@ class BelowMinimum(Hazard):
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The package below the minimum that the environment's transformers requires."""
-        if not together(environment, "transformers", self.package):
+        if not come_from_one_source(environment, "transformers", self.package):
             return
         sure = environment.within("transformers", self.sure_from)
-        certainty = certainty_of_versions(environment, run, "transformers", self.package)
+        certainty = certainty_of_package_versions(environment, run, "transformers", self.package)
         for row in requirements_of_package(environment, "transformers"):
             asked = row.requires.get(self.package, "").split(",")
             lowest = next((one for one in asked if one.startswith(">=")), None)
             if lowest is not None and environment.within(self.package, f"<{lowest[2:]}"):
                 pair = ("transformers", self.package, lowest)
-                yield pair_finding(self, environment, pair, self.effect, certainty if sure else Certainty.LIKELY)
+                yield package_pair_finding(
+                    self, environment, pair, self.effect, certainty if sure else Certainty.LIKELY
+                )
 
 
 class TorchBuildPageDeclarations(PageDeclarations, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -187,12 +190,12 @@ class BuiltForOtherTorch(Hazard):
         """A release that was built for another torch than the environment's."""
         for package in self.packages:
             row = torch_build_of(package, environment)
-            if row is None or not together(environment, package, "torch"):
+            if row is None or not come_from_one_source(environment, package, "torch"):
                 continue
             if environment.within("torch", row.torch) is not False:
                 continue
             fitting = versions_for_torch(package, environment)
-            installed = environment.complete or not from_file(environment, package)
+            installed = environment.complete or not are_declared_in_files(environment, package)
             label = translated("built for torch {torch}").format(torch=row.torch.lstrip("="))
             yield self.finding(
                 translated("{package} is meant for torch{wanted}, but is used with {torch}: {effect}.").format(
@@ -207,20 +210,20 @@ class BuiltForOtherTorch(Hazard):
                 else translated("Install the release of {package} that matches that torch version").format(
                     package=package
                 ),
-                spans=(span_of(environment, package, label), span_of(environment, "torch")),
-                fixes=version_fix(environment, package, fitting) if fitting else (),
+                spans=(package_version_span(environment, package, label), package_version_span(environment, "torch")),
+                fixes=version_fixes(environment, package, fitting) if fitting else (),
             )
 
 
 class MissingPackagePageDeclarations(PageDeclarations, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The keys that the page of a :class:`NotInstalled` may have."""
+    """The keys that the page of a :class:`PackageNotInstalled` may have."""
 
     packages: tuple[str, ...] | UnsetType = UNSET
     cause: Text
     cures: tuple[Text, ...] | UnsetType = UNSET
 
 
-class NotInstalled(Hazard):
+class PackageNotInstalled(Hazard):
     """A package that the run needs and that a complete listing of a training environment does not contain."""
 
     declares = MissingPackagePageDeclarations
@@ -240,15 +243,15 @@ class NotInstalled(Hazard):
         """A setting that requires the package, and a listing that doesn't contain it."""
         asked = self.requested_by(run)
         if asked is not None:
-            yield from self.missing(environment, asked, self.packages)
+            yield from self.missing_package_findings(environment, asked, self.packages)
 
-    def missing(
+    def missing_package_findings(
         self, environment: Environment, requested_setting: tuple[str, Field], packages: tuple[str, ...]
     ) -> Findings:
         """A finding if none of the packages is installed."""
-        if not listed(environment) or any(map(environment.has, packages)):
+        if not is_complete_training_environment(environment) or any(map(environment.has, packages)):
             return
-        in_file = from_file(environment, "torch")
+        in_file = are_declared_in_files(environment, "torch")
         if not in_file and not has_accelerator_driver():
             return  # files are checked on a machine that doesn't train
         words = {"package": packages[0], "asked": requested_setting[0]}
@@ -259,7 +262,7 @@ class NotInstalled(Hazard):
             certainty=Certainty.CERTAIN if in_file else Certainty.POSSIBLE,
             severity=Severity.ERROR if in_file else Severity.WARNING,
             cure=(translated("pip install {package}").format(**words), *(cure.format(**words) for cure in self.cures)),
-            spans=(requested_setting[1].span(), span_of(environment, "torch", without.format(**words))),
+            spans=(requested_setting[1].span(), package_version_span(environment, "torch", without.format(**words))),
             confirm=() if in_file else confirm.format(**words),
         )
 
@@ -280,7 +283,7 @@ def _cached_requirements(asking: str, version: str) -> tuple[Requirement, ...]:
     return requirements_of_release(asking, version)
 
 
-def pair_finding(
+def package_pair_finding(
     hazard: Hazard, environment: Environment, pair: tuple[str, str, str], effect: Text, certainty: Certainty
 ) -> Finding:
     """The finding for a ``pair``: a package, another in a wrong version, and the specifier that the first wants."""
@@ -301,16 +304,19 @@ def pair_finding(
             pip_install(package, specifier),
             translated("Or install the release of {name} that works with {has}").format(**words),
         ),
-        spans=(span_of(environment, package), span_of(environment, asking, requires.format(**words))),
-        fixes=version_fix(environment, package, specifier),
+        spans=(
+            package_version_span(environment, package),
+            package_version_span(environment, asking, requires.format(**words)),
+        ),
+        fixes=version_fixes(environment, package, specifier),
     )
 
 
-def kind_of(page: HazardPage) -> type[Hazard]:
+def version_hazard_class(page: HazardPage) -> type[Hazard]:
     """The class of a page that declares versions or packages."""
     if "versions" in page.head:
-        return UnfitVersions
-    return BelowMinimum if "package" in page.head else BuiltForOtherTorch
+        return IncompatibleVersions
+    return BelowMinimumVersion if "package" in page.head else BuiltForOtherTorch
 
 
 def torch_build_of(package: str, environment: Environment) -> BuiltFor | None:

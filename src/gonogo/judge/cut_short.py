@@ -46,7 +46,7 @@ _MAX_OUTER_FRAMES = 4
 
 
 def findings_in_cut_log(log: FailureLog) -> Iterator[tuple[Hazard, Finding]]:
-    """The hazards that may be behind a truncated log, each once: by last frame, then by single lines.
+    """Possible hazards for a truncated log, each once: by its last frame, then by single lines.
 
     Within each, the most frequent hazard comes first. None if the log has an exception with its frames or with a
     message of several lines: in that case the hazards have already seen all there is.
@@ -82,6 +82,7 @@ def _is_applicable_to(log: FailureLog) -> Callable[[Hazard], bool]:
     no_zero3 = log.says(_TORCH_SHARDING_PATTERN) and not under_zero3(log)
 
     def is_applicable(hazard: Hazard) -> bool:
+        """Whether the hazard's error may be what a truncated log lacks."""
         if no_zero3 and hazard.name.startswith("zero3-"):
             return False
         return not outside or getattr(hazard, "anywhere", False)
@@ -90,7 +91,7 @@ def _is_applicable_to(log: FailureLog) -> Callable[[Hazard], bool]:
 
 
 def _findings_by_last_frame(log: FailureLog, hazards: Iterable[Hazard]) -> Iterator[Finding]:
-    """The hazards raised at the place where a truncated traceback ends; none if the log has another error."""
+    """Hazards whose error is raised where the truncated traceback ends; none if the log has another error."""
     if not log.cut or any(error.role is Role.ROOT for error in log.errors):
         return
     # If the innermost frame lost its code line, use the call in the frame above it too.

@@ -51,8 +51,11 @@ class FindingPlaces:
             return None
         if _checks_environment(hazard) and (packages := self._count_packages_at_interface(finding, failure)):
             return Certainty.CERTAIN if packages > 1 else finding.certainty
-        at = any(self._at(span, finding.certainty, failure) or self._named(span, failure) for span in finding.spans)
-        if at or self._read_config(finding, failure) or self._is_part_of_failed_loss(finding, failure):
+        at = any(
+            self._stack_contains_place(span, finding.certainty, failure) or self._is_named_in_exception(span, failure)
+            for span in finding.spans
+        )
+        if at or self._is_config_read_failure(finding, failure) or self._is_part_of_failed_loss(finding, failure):
             return finding.certainty
         return None
 
@@ -77,7 +80,7 @@ class FindingPlaces:
         inner = exception.frames[exception.frames.index(last) + 1 :] if last is not None else ()
         if last is None or not exception.type:
             return []
-        path = next((name for name in self._sources if self._is_file(name, last)), None)
+        path = next((name for name in self._sources if self._is_same_file(name, last)), None)
         if path is None:
             return []
         if (last.path, last.line) not in self._flows:
@@ -92,7 +95,7 @@ class FindingPlaces:
         parsed = ((path, _parse_source(source)) for path, source in self._sources.items() if path.endswith(".py"))
         return {path: tree for path, tree in parsed if tree is not None}
 
-    def _at(self, span: Span, certainty: Certainty, failure: RankFailure) -> bool:
+    def _stack_contains_place(self, span: Span, certainty: Certainty, failure: RankFailure) -> bool:
         """Whether a stack contains the place: in the innermost user frame, or in any if the finding is certain."""
         if not span.path.endswith(".py"):
             return False
@@ -106,12 +109,12 @@ class FindingPlaces:
         return False
 
     def _span_covers_frame(self, span: Span, frame: Frame) -> bool:
-        if not self._is_file(span.path, frame):
+        if not self._is_same_file(span.path, frame):
             return False
-        first, last = self._statement(span)
+        first, last = self._statement_lines(span)
         return first <= frame.line <= last
 
-    def _is_file(self, path: str, frame: Frame) -> bool:
+    def _is_same_file(self, path: str, frame: Frame) -> bool:
         """Whether a frame is in that file, or in a copy of it that has the same name and the same line."""
         if os.path.realpath(frame.path) == os.path.realpath(os.path.join(self._base, path)):
             return True
@@ -121,7 +124,7 @@ class FindingPlaces:
         here = source.line_bytes(frame.line).decode("utf-8", "replace").strip()
         return bool(frame.text) and here.startswith(frame.text.strip()[:80])
 
-    def _statement(self, span: Span) -> tuple[int, int]:
+    def _statement_lines(self, span: Span) -> tuple[int, int]:
         """The lines of the statement at a place: a traceback names the statement's first line, or an argument's."""
         if span.path not in self._statements:
             self._statements[span.path] = list(_simple_statement_lines(self._sources.get(span.path)))
@@ -130,7 +133,7 @@ class FindingPlaces:
         first, last = max(around, default=(span.line, end))
         return first, max(last, end)
 
-    def _named(self, span: Span, failure: RankFailure) -> bool:
+    def _is_named_in_exception(self, span: Span, failure: RankFailure) -> bool:
         """Whether the exception names the setting, option or value at that place."""
         if span.path.endswith(".py"):
             return False
@@ -146,7 +149,7 @@ class FindingPlaces:
         key = re.search(r"[\"']?([\w.-]+)[\"']?\s*[:=]\s*$|(--[\w-]+)[ =]+[\"']?$", span.text[:begin])
         return f"{key[1] or key[2] if key else ''} {span.text[begin:end]}"
 
-    def _read_config(self, finding: Finding, failure: RankFailure) -> bool:
+    def _is_config_read_failure(self, finding: Finding, failure: RankFailure) -> bool:
         """Whether reading a DeepSpeed config raised the exception, and the finding is about a value in it."""
         in_config = any(span.path.endswith((".json", ".yaml", ".yml")) for span in finding.spans)
         if finding.certainty is not Certainty.CERTAIN or not in_config:

@@ -9,7 +9,7 @@ from gonogo.finding import Certainty, Finding, Severity, sorted_findings
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import hazard_of, hazards_possible_in_log
 from gonogo.judge.cut_short import findings_by_similar_frames, findings_in_cut_log
-from gonogo.judge.obligations import held_to_obligations
+from gonogo.judge.obligations import limit_certainty_to_obligations
 
 CONFIDENT_CERTAINTIES = (Certainty.CERTAIN, Certainty.LIKELY)
 
@@ -20,9 +20,9 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
     found = {
         name: merged
         for name, hazard in hazards.items()
-        if not hazard.fallback and (merged := _merged_finding(hazard, log))
+        if not hazard.fallback and (merged := _most_certain_finding(hazard, log))
     }
-    sure = {name for name, finding in found.items() if explains(finding)}
+    sure = {name for name, finding in found.items() if names_cause(finding)}
     roots = {name for name in sure if not hazards[name].consequence}
     for name, finding in list(found.items()):
         hazard = hazards[name]
@@ -32,9 +32,9 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
         elif hazard.consequence and (yields or roots) and finding.certainty in CONFIDENT_CERTAINTIES:
             found[name] = replace(finding, certainty=Certainty.POSSIBLE)
     rarity: dict[str, int] = {}
-    if not any(explains(finding) for finding in found.values()):
+    if not any(names_cause(finding) for finding in found.values()):
         for hazard, finding in findings_in_cut_log(log):
-            if finding.hazard not in found and held_to_obligations(finding, hazard, log) is not None:
+            if finding.hazard not in found and limit_certainty_to_obligations(finding, hazard, log) is not None:
                 hazards.setdefault(finding.hazard, hazard)
                 found[finding.hazard], rarity[finding.hazard] = finding, len(rarity)
         for hazard, finding in findings_by_similar_frames(log) if not found else ():
@@ -42,7 +42,7 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
             found[finding.hazard], rarity[finding.hazard] = finding, len(rarity)
         named = bool(found)
         for name, hazard in list(hazards.items()):
-            if hazard.fallback and (merged := _merged_finding(hazard, log)):
+            if hazard.fallback and (merged := _most_certain_finding(hazard, log)):
                 # What was raised is certain, but it explains less than a hazard that may be its cause.
                 found[name] = replace(merged, certainty=Certainty.POSSIBLE) if named else merged
     place = {(line.path, line.number): index for index, line in reversed(list(enumerate(log.lines)))}
@@ -61,8 +61,8 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
     return (*confident, *(finding for finding in ordered if finding.certainty not in CONFIDENT_CERTAINTIES))
 
 
-def explains(finding: Finding) -> bool:
-    """Whether the finding confidently says what went wrong."""
+def names_cause(finding: Finding) -> bool:
+    """Whether the finding names a cause that is certain or likely."""
     return finding.certainty in CONFIDENT_CERTAINTIES and finding.severity is not Severity.NOTE
 
 
@@ -72,10 +72,10 @@ def is_fallback(finding: Finding) -> bool:
     return hazard is not None and hazard.fallback
 
 
-def _merged_finding(hazard: Hazard, log: FailureLog) -> Finding | None:
+def _most_certain_finding(hazard: Hazard, log: FailureLog) -> Finding | None:
     """The hazard's most certain finding, with the ranks of all its findings; None if it has none."""
     findings = sorted_findings(list(hazard.in_log(log)))
     if not findings:
         return None
     ranks = tuple(sorted({rank for finding in findings for rank in finding.ranks}))
-    return held_to_obligations(replace(findings[0], ranks=ranks), hazard, log)
+    return limit_certainty_to_obligations(replace(findings[0], ranks=ranks), hazard, log)

@@ -30,7 +30,7 @@ def merge_findings(
     *,
     unseen: Callable[[Finding], Finding] = lambda finding: finding,
 ) -> tuple[Finding, ...]:
-    """The observed findings (of a rehearsal, a log, a guarded run) and those of the files, the root cause first.
+    """Merge observed findings (rehearsal, log, guarded run) with those in files, the root cause first.
 
     ``seen`` is sorted already, with paths as reports show them. ``unseen`` converts a finding that only the files
     show and that explains none of the failures.
@@ -49,7 +49,7 @@ def merge_findings(
                 told[number] = replace(
                     told[number],
                     ranks=tuple(sorted({*told[number].ranks, *end.ranks})),
-                    certainty=_more_certain(told[number].certainty, how),
+                    certainty=_higher_certainty(told[number].certainty, how),
                     spans=_unique_places(told[number].spans, [end.place] if end.place else []),
                 )
                 unranked = unranked or (how is Certainty.CERTAIN and not end.ranks)
@@ -83,7 +83,7 @@ def merge_findings(
     return (*sorted_findings(first), *sorted_findings([*rest, *kept, *others]))
 
 
-def _more_certain(left: Certainty, other: Certainty) -> Certainty:
+def _higher_certainty(left: Certainty, other: Certainty) -> Certainty:
     return max(left, other, key=_CERTAINTY_ORDER.__getitem__)
 
 

@@ -42,34 +42,34 @@ _MENTIONS = {
 """How a log, a launch or a config mentions what a hazard is about, if not by that name itself."""
 
 
-def held_to_obligations(finding: Finding, hazard: Hazard, log: FailureLog) -> Finding | None:
-    """The finding as certain as its obligations allow; None if the log doesn't show what the hazard is about."""
+def limit_certainty_to_obligations(finding: Finding, hazard: Hazard, log: FailureLog) -> Finding | None:
+    """The finding, no more certain than its evidence allows; None if the log shows nothing of the framework."""
     if finding.severity is Severity.NOTE or hazard.fallback:
         return finding
     if finding.certainty is Certainty.POSSIBLE:
-        return None if _is_of_absent_engine(finding, hazard, log) else finding
+        return None if _is_about_unmentioned_framework(finding, hazard, log) else finding
     error = _decisive_error(finding, log)
     if error is None:
-        if finding.certainty is Certainty.CERTAIN and any(map(_explains_itself, log.errors)):
-            return replace(finding, certainty=Certainty.LIKELY, confirm=finding.confirm or _confirmation(hazard))
+        if finding.certainty is Certainty.CERTAIN and any(map(_is_self_explaining, log.errors)):
+            return replace(finding, certainty=Certainty.LIKELY, confirm=finding.confirm or _confirmation_texts(hazard))
         return finding
     if hazard.setting and not _is_mentioned(log, hazard.setting):
-        return replace(finding, certainty=Certainty.POSSIBLE, confirm=finding.confirm or _confirmation(hazard))
+        return replace(finding, certainty=Certainty.POSSIBLE, confirm=finding.confirm or _confirmation_texts(hazard))
     if hazard.theme == _THEME_OF_RELEASES:
         return finding  # Two packages that don't fit each other: which name is missing does not matter.
-    if error.type in _NAMING_TYPES and _claims_any_name(finding, hazard, log, error):
-        return replace(finding, certainty=Certainty.POSSIBLE, confirm=finding.confirm or _confirmation(hazard))
+    if error.type in _NAMING_TYPES and _matches_any_names(finding, hazard, log, error):
+        return replace(finding, certainty=Certainty.POSSIBLE, confirm=finding.confirm or _confirmation_texts(hazard))
     return finding
 
 
-def _confirmation(hazard: Hazard) -> tuple[Text, ...]:
-    """How to make sure of a finding that was certain by its pattern alone."""
+def _confirmation_texts(hazard: Hazard) -> tuple[Text, ...]:
+    """How to confirm a finding that was certain by its pattern alone."""
     told = getattr(hazard, "confirm", ())
     return (told,) if isinstance(told, Text) else tuple(told)
 
 
-def _is_of_absent_engine(finding: Finding, hazard: Hazard, log: FailureLog) -> bool:
-    """Whether neither the log nor the setup mentions what the hazard is about, though they show enough to tell.
+def _is_about_unmentioned_framework(finding: Finding, hazard: Hazard, log: FailureLog) -> bool:
+    """Whether neither the log nor the setup mentions the hazard's framework, though they would if it were used.
 
     A timeout alone suggests no hang of ZeRO where nothing mentions ZeRO; a traceback suggests no library's hazard that
     neither passes through the library nor names it.
@@ -99,13 +99,14 @@ def _decisive_error(finding: Finding, log: FailureLog) -> LoggedError | None:
     )
 
 
-def _explains_itself(error: LoggedError) -> bool:
+def _is_self_explaining(error: LoggedError) -> bool:
+    """Whether the exception's type says what went wrong, and its traceback where."""
     return error.role is Role.ROOT and error.type in _SELF_EXPLAINING_TYPES and bool(error.frames)
 
 
-def _claims_any_name(finding: Finding, hazard: Hazard, log: FailureLog, error: LoggedError) -> bool:
-    """Whether the hazard would confidently claim the exception with any other names, and doesn't speak of them."""
-    names = dict.fromkeys(_names_in(error.message))
+def _matches_any_names(finding: Finding, hazard: Hazard, log: FailureLog, error: LoggedError) -> bool:
+    """Whether the hazard would also match the exception with other names in it, and names none of them."""
+    names = dict.fromkeys(_names_in_message(error.message))
     if not names:
         return False
     said = "\n".join(text.en for text in (finding.title, finding.cause, *finding.cure))
@@ -115,7 +116,7 @@ def _claims_any_name(finding: Finding, hazard: Hazard, log: FailureLog, error: L
     return any(claimed.certainty is not Certainty.POSSIBLE for claimed in hazard.in_log(elsewhere))
 
 
-def _names_in(message: str) -> Iterator[str]:
+def _names_in_message(message: str) -> Iterator[str]:
     for found in _NAMED_PATTERN.finditer(message[:2000]):
         name = found.group(1) or found.group(2)
         if name not in PLAIN_TYPES and name != "NoneType":
@@ -123,7 +124,7 @@ def _names_in(message: str) -> Iterator[str]:
 
 
 def _with_other_names(log: FailureLog, error: LoggedError, names: list[str]) -> FailureLog:
-    """The log as it would be if the exception named something else."""
+    """A copy of the log in which the exception has other names."""
     first = error.message.partition("\n")[0].strip()
     any_of = re.compile("|".join(rf"(?<![\w.]){re.escape(name)}(?![\w.])" for name in names))
 

@@ -39,7 +39,7 @@ def rehearsal_summary(record: RehearsalRecord, folder: str) -> rehearsal.Rehears
         allowance_bytes=record.accelerator.allowance_bytes,
         steps=record.steps,
         seconds=round(record.seconds, 3),
-        host_per_node=host_per_node(record),
+        host_per_node=fullest_node_memory(record),
         versions=record.ranks[0].versions if record.ranks else {},
         divergence=record.divergence,
         ranks=tuple(_summarize_rank(rank, folder) for rank in record.ranks),
@@ -68,7 +68,7 @@ def _gpu_models(record: RehearsalRecord) -> tuple[rehearsal.GpuModel, ...]:
     )
 
 
-def host_per_node(record: RehearsalRecord) -> rehearsal.NodeMemory | None:
+def fullest_node_memory(record: RehearsalRecord) -> rehearsal.NodeMemory | None:
     """Host memory of the fullest node on which ranks were rehearsed; None if no rank recorded host memory."""
     fullest = max(host_memory_by_node(record), key=lambda node: node.peak_bytes, default=None)
     if fullest is None:
@@ -84,7 +84,7 @@ def host_per_node(record: RehearsalRecord) -> rehearsal.NodeMemory | None:
 
 
 def _summarize_rank(rank: RankRecord, folder: str) -> rehearsal.RehearsedRank:
-    own = own_device(rank)
+    own = memory_of_own_device(rank)
     return rehearsal.RehearsedRank(
         rank=rank.rank,
         local_rank=rank.local_rank,
@@ -109,15 +109,17 @@ def _summarize_rank(rank: RankRecord, folder: str) -> rehearsal.RehearsedRank:
             bytes=sum(total.bytes for total in rank.collectives),
             by_operator=tuple(rank.collectives),
         ),
-        assumptions=tuple(msgspec.structs.replace(a, where=seen_from(folder, a.where)) for a in rank.assumptions),
+        assumptions=tuple(msgspec.structs.replace(a, where=relative_path(folder, a.where)) for a in rank.assumptions),
         unsupported=tuple(
-            rehearsal.NotRehearsed(u.what, seen_from(folder, u.where), u.why, u.why_zh) for u in rank.unsupported
+            rehearsal.NotRehearsed(u.what, relative_path(folder, u.where), u.why, u.why_zh) for u in rank.unsupported
         ),
         unused_parameters=tuple(rank.unused_parameters),
         parameters_without_gradient=tuple(rank.parameters_without_gradient),
         left_on_cpu=rank.left_on_cpu,
         failure=_failure_summary(rank.failure, folder) if rank.failure else None,
-        certificate=_convert(rank.certificate, tuple[rehearsal.Obligation, ...]) if rank.certificate else msgspec.UNSET,
+        certificate=_convert_record(rank.certificate, tuple[rehearsal.Obligation, ...])
+        if rank.certificate
+        else msgspec.UNSET,
         events=tuple(rank.events),
         as_run=rank.as_run,
         routing=_rank_routing_band(rank, own),
@@ -137,7 +139,7 @@ def _rank_routing_band(
 def _summarize_device(device: DeviceMemory) -> rehearsal.Device:
     used = device.peak_reserved_bytes + device.allowance_bytes
     return msgspec.structs.replace(
-        _convert(device, rehearsal.Device),
+        _convert_record(device, rehearsal.Device),
         phases=tuple(device.phases) if device.phases else msgspec.UNSET,
         percent=_percent(used, device.total_bytes),
         free_bytes=device.total_bytes - used,
@@ -145,7 +147,7 @@ def _summarize_device(device: DeviceMemory) -> rehearsal.Device:
 
 
 def _relative_timeline(timeline: MemoryTimeline, folder: str) -> MemoryTimeline:
-    places = {place: seen_from(folder, place) for place in timeline.places}
+    places = {place: relative_path(folder, place) for place in timeline.places}
     return msgspec.structs.replace(timeline, places=tuple(places[place] for place in timeline.places))
 
 
@@ -153,7 +155,7 @@ def _percent(part: int, total: int) -> float:
     return round(100 * part / total, 1) if total else 0.0
 
 
-def own_device(rank: RankRecord) -> DeviceMemory | None:
+def memory_of_own_device(rank: RankRecord) -> DeviceMemory | None:
     """The memory record of the rank's own device, else of the fullest one; None if there is none."""
     own = next((device for device in rank.devices if device.device == rank.device), None)
     return own or max(rank.devices, key=lambda device: device.peak_allocated_bytes, default=None)
@@ -161,28 +163,28 @@ def own_device(rank: RankRecord) -> DeviceMemory | None:
 
 def _failure_summary(failure: Failure, folder: str) -> rehearsal.FailureSummary:
     return msgspec.structs.replace(
-        _convert(failure, rehearsal.FailureSummary),
+        _convert_record(failure, rehearsal.FailureSummary),
         user_frame=_relative_frame(failure.innermost("user"), folder),
         library_frame=_relative_frame(failure.innermost("library"), folder),
     )
 
 
 def _relative_frame(frame: Frame | None, folder: str) -> Frame | None:
-    return None if frame is None else msgspec.structs.replace(frame, path=seen_from(folder, frame.path))
+    return None if frame is None else msgspec.structs.replace(frame, path=relative_path(folder, frame.path))
 
 
-def _convert(value: object, kind: type[_T]) -> _T:
+def _convert_record(value: object, kind: type[_T]) -> _T:
     """A recorded value as the report's type, which has fields of the same names."""
     return msgspec.convert(value, kind, from_attributes=True)
 
 
-def seen_from(folder: str, path: str) -> str:
+def relative_path(folder: str, path: str) -> str:
     """The path relative to the folder if it is below it, else unchanged."""
     inside = f"{folder.rstrip('/')}/"
     return path.removeprefix(inside) if folder else path
 
 
-def finding_seen_from(folder: str, finding: Finding) -> Finding:
+def with_relative_paths(folder: str, finding: Finding) -> Finding:
     """The finding with the paths of its places relative to the folder."""
-    spans = tuple(msgspec.structs.replace(span, path=seen_from(folder, span.path)) for span in finding.spans)
+    spans = tuple(msgspec.structs.replace(span, path=relative_path(folder, span.path)) for span in finding.spans)
     return msgspec.structs.replace(finding, spans=spans)

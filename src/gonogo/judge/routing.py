@@ -10,7 +10,7 @@ _TOKEN_DEPENDENT_CATEGORIES = ("activations", "temporary")
 
 
 def routing_band(device: DeviceMemory, experts: Experts) -> RoutingBand | None:
-    """The range of the peak; None if every rank has all experts, or none of the peak depends on tokens.
+    """How far routing can move a rank's peak; None if every rank has all experts or the peak has no such part.
 
     The part that grows with a rank's tokens is the activations and temporary tensors at the peak of its experts, and
     of the layers that contain them.

@@ -23,7 +23,7 @@ from gonogo.finding.words import PHASE_NAMES
 from gonogo.judge.explained import FindingPlaces
 from gonogo.judge.merge import merge_findings
 from gonogo.judge.rehearsal_findings import findings_in_rehearsal
-from gonogo.judge.rehearsal_summary import finding_seen_from, rehearsal_summary, seen_from
+from gonogo.judge.rehearsal_summary import rehearsal_summary, relative_path, with_relative_paths
 from gonogo.prepare.packages.names import STACK
 from gonogo.rehearse import run
 from gonogo.rehearse.life_answer import is_life_complete, life_coverage, skipped_life_checks, unknown_life_checks
@@ -114,12 +114,12 @@ def rehearsal_report(
     """
     folder = os.getcwd() if folder is None else folder
     found = findings_in_rehearsal(record)
-    seen = [finding_seen_from(folder, _without_proof_by_inferred_data(finding, record)) for finding in found]
+    seen = [with_relative_paths(folder, _without_proof_by_inferred_data(finding, record)) for finding in found]
     places = FindingPlaces(files.sources, files.base, files.packages)
     unseen = RehearsalEvidence(record, files).downgrade if _is_complete(record) else _keep_unchanged
     for other in filter(None, (record.first_life, record.second_life, *record.afterwards)):
         known = {(finding.hazard, finding.spans) for finding in seen}
-        earlier = [finding_seen_from(folder, finding) for finding in findings_in_rehearsal(other)]
+        earlier = [with_relative_paths(folder, finding) for finding in findings_in_rehearsal(other)]
         seen += [finding for finding in earlier if (finding.hazard, finding.spans) not in known]
     findings = merge_findings(seen, files.findings, rank_failures_in_record(record), places, unseen=unseen)
     verdict = verdict_of(findings, complete=_is_complete(record))
@@ -216,7 +216,7 @@ def _describe_blocking_rank(other: int, end_state: str) -> Text:
 def _user_line(rank: RankRecord, folder: str) -> list[str]:
     """The user's line where a program was when it was ended from outside; empty if unknown."""
     frame = next((frame for frame in reversed(rank.stack) if frame.owner == "user"), None)
-    return [f"{seen_from(folder, frame.path)}:{frame.line}"] if frame else []
+    return [f"{relative_path(folder, frame.path)}:{frame.line}"] if frame else []
 
 
 def _describe_activity(last_activity: str, place: list[str]) -> Text:
@@ -260,7 +260,7 @@ def _covered_items(record: RehearsalRecord, folder: str) -> Iterator[Text]:
 
 def _seen_place(place: str, folder: str) -> str:
     path, _, line = place.rpartition(":")
-    return f"{seen_from(folder, path)}:{line}"
+    return f"{relative_path(folder, path)}:{line}"
 
 
 def _were_ranks_compared(record: RehearsalRecord) -> bool:
@@ -303,8 +303,8 @@ def _skipped_items(record: RehearsalRecord, explained_ranks: set[int], folder: s
         yield replace(one, what=translated("{ranks}: {what}").format(ranks=ranks_text(ranks), what=one.what))
     for cut in dict.fromkeys(cut for rank in record.ranks for cut in rank.left_out):
         path, colon, rest = cut.what.partition(":")
-        shown = f"{seen_from(folder, path)}{colon}{rest}" if os.path.isabs(path) else cut.what
-        yield Skipped(Text(shown, cut.what_zh.replace(path, seen_from(folder, path), 1)), Text(cut.why, cut.why_zh))
+        shown = f"{relative_path(folder, path)}{colon}{rest}" if os.path.isabs(path) else cut.what
+        yield Skipped(Text(shown, cut.what_zh.replace(path, relative_path(folder, path), 1)), Text(cut.why, cut.why_zh))
     run = {rank.rank for rank in record.ranks}
     if others := [rank for rank in range(record.world_size) if rank not in run]:
         yield Skipped(
@@ -336,7 +336,7 @@ def _skipped_items(record: RehearsalRecord, explained_ranks: set[int], folder: s
         )
     for path, shape in record.inferred.items():
         what = translated("{path}: data of another shape than {shape}").format(
-            path=seen_from(folder, path), shape=shape.replace("?", "")
+            path=relative_path(folder, path), shape=shape.replace("?", "")
         )
         yield Skipped(what, _SHAPE_OPEN if "?" in shape else _SHAPE_INFERRED)
     chinese = record.skipped_zh or record.skipped
@@ -347,7 +347,7 @@ def _skipped_items(record: RehearsalRecord, explained_ranks: set[int], folder: s
 def _skipped_by(rank: RankRecord, record: RehearsalRecord, explained_ranks: set[int], folder: str) -> Iterator[Skipped]:
     """What a rank did not reach, why, and what would let it."""
     for unsupported in rank.unsupported:
-        what = f"{unsupported.what} ({seen_from(folder, unsupported.where)})"
+        what = f"{unsupported.what} ({relative_path(folder, unsupported.where)})"
         why = Text(unsupported.why, unsupported.why_zh or unsupported.why)
         yield Skipped(Text(what, what), why, unsupported.remedy)
     missing: Text | None = _phase_names(_missing_phases(rank)) if _missing_phases(rank) else None
@@ -375,7 +375,7 @@ def _skipped_by(rank: RankRecord, record: RehearsalRecord, explained_ranks: set[
         frame = rank.failure.innermost("user") or rank.failure.innermost("library")
         why = translated("it ended with {type} at {place}, which matches no known hazard: {message}").format(
             type=rank.failure.type,
-            place=f"{seen_from(folder, frame.path)}:{frame.line}" if frame else "?",
+            place=f"{relative_path(folder, frame.path)}:{frame.line}" if frame else "?",
             message=rank.failure.message,
         )
         yield Skipped(translated("a verdict"), why)

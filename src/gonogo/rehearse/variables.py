@@ -82,7 +82,7 @@ class ProgramVariables:
             why = self.explain_missing_variable(text.en.split("; "))
             if why is not None:
                 text = translated("{text}; {why}").format(text=text, why=why.why)
-            raise UserError(self._redactor.tree(text)) from None
+            raise UserError(self._redactor.redact_tree(text)) from None
 
     def settled(self, record: RehearsalRecord) -> RehearsalRecord:
         """The record without secrets; ranks that failed because of a withheld variable become unsupported."""
@@ -92,7 +92,7 @@ class ProgramVariables:
                 rank.unsupported.append(Unsupported.of(_failure_text(rank), _failure_location(rank.failure), why))
                 if rank.outcome == "raised":
                     rank.outcome = "unsupported"
-        return self._redactor.tree(record)
+        return self._redactor.redact_tree(record)
 
     def _failure_reason(self, rank: RankRecord) -> Reason | None:
         if rank.outcome == "killed":

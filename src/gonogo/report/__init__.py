@@ -107,7 +107,7 @@ def without_secrets(report: Report) -> Report:
 
     redactor = process_redactor()
     findings = tuple(_without_secret_edits(finding, redactor) for finding in report.findings)
-    return redactor.tree(replace(report, findings=findings) if findings != report.findings else report)
+    return redactor.redact_tree(replace(report, findings=findings) if findings != report.findings else report)
 
 
 def _without_secret_edits(finding: Finding, redactor: Redactor) -> Finding:

@@ -46,7 +46,7 @@ class Interruption(msgspec.Struct, frozen=True):
 
 
 class StateRow(msgspec.Struct, frozen=True):
-    """One parameter, buffer or optimizer tensor over both lives."""
+    """One parameter, buffer or optimizer tensor in the first run and in the resumed one."""
 
     kind: str
     """``parameter``, ``buffer``, ``optimizer`` or ``average`` (EMA, SWA)."""
@@ -87,7 +87,7 @@ class RandomRow(msgspec.Struct, frozen=True):
 
 
 class LifeCosts(msgspec.Struct, frozen=True):
-    """The cost of saving and resuming on the most expensive rank; files are those of all ranks together."""
+    """The cost of saving and resuming, for the most expensive rank; files are counted over all ranks."""
 
     save_gpu_bytes: int = 0
     """Peak GPU allocation from the step before the save to the next forward."""
@@ -106,7 +106,7 @@ already contains the adapter; drawn at random, in whole or in part, in one of th
 
 
 class BaseRow(msgspec.Struct, frozen=True):
-    """Frozen weights that a later program has loaded or drawn again, and what they are beside those in training."""
+    """Frozen weights that a later program loaded or initialized, compared with those in training."""
 
     stage: str
     """``resume``, ``convert``, ``merge`` or ``serve``."""
@@ -123,7 +123,7 @@ class BaseRow(msgspec.Struct, frozen=True):
 
 
 class LifeReport(msgspec.Struct, frozen=True):
-    """Both lives of a run."""
+    """What a run and its resumed second run did with each state: see ``gonogo rehearse --life``."""
 
     world_before: int
     world_after: int

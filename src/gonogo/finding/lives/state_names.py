@@ -12,13 +12,13 @@ _PARTITION = re.compile(r"partition (\d+)")
 
 
 def state_text(name: str, slot: str = "") -> Text:
-    """The state's name, with that of the optimizer's slot: ``exp_avg of a.weight``."""
+    """The name of a state, with that of the optimizer's slot, such as ``exp_avg of a.weight``."""
     shown = _name_text(name)
     return translated("{slot} of {name}").format(slot=slot, name=shown) if slot else shown
 
 
 def _name_text(name: str) -> Text:
-    """A flat partition has no name of its own: the inventory numbers it."""
+    """The name; for a flat partition, which has none, its number."""
     prefix = _OPTIMIZER_PREFIX.match(name)
     start = prefix.end() if prefix else 0
     if flat := _FLAT_TENSOR.fullmatch(name, start):

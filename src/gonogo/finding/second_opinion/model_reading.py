@@ -18,7 +18,7 @@ class CheckedClaim(msgspec.Struct, frozen=True):
 
 
 class Proof(msgspec.Struct, frozen=True):
-    """The outcome of a rehearsal of the run with the proposed change."""
+    """The outcome of a rehearsal with the change that the model proposed."""
 
     proven: bool
     outcome: Text
@@ -43,6 +43,6 @@ class ModelReading(msgspec.Struct, frozen=True):
     failed: Text | None = None
 
     @property
-    def holding(self) -> int:
+    def confirmed_count(self) -> int:
         """The number of its claims that were confirmed."""
         return sum(claim.holds for claim in self.claims)

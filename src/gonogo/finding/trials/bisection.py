@@ -16,7 +16,7 @@ class TriedRelease(msgspec.Struct, frozen=True):
 
 
 class Bisection(msgspec.Struct, frozen=True):
-    """A search between two releases; ``version`` is the one that makes the difference, if known."""
+    """A bisection between two releases; ``version`` is the first bad one, if known."""
 
     package: str
     good: str

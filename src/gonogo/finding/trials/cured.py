@@ -35,7 +35,7 @@ class CureStep(msgspec.Struct, frozen=True):
     pins: tuple[str, ...] = ()
 
 
-class Tried(msgspec.Struct, frozen=True):
+class RejectedChange(msgspec.Struct, frozen=True):
     """A change that was tried and rejected."""
 
     hazard: str
@@ -72,7 +72,7 @@ class Cure(msgspec.Struct, frozen=True):
     command: tuple[str, ...] | None
     """The command to launch instead of the typed one; None if it stays the same."""
     steps: tuple[CureStep, ...]
-    tried: tuple[Tried, ...]
+    tried: tuple[RejectedChange, ...]
     alternatives: tuple[Alternative, ...]
     rehearsals: int
     seconds: float

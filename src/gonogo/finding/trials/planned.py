@@ -77,7 +77,7 @@ class SolutionSummary(StrategySummary, frozen=True, kw_only=True):
     nodes: int
 
 
-class TooLarge(StrategySummary, frozen=True, kw_only=True):
+class StrategyTooLarge(StrategySummary, frozen=True, kw_only=True):
     """A strategy that doesn't fit, and what would make it fit."""
 
     shortfall: Text
@@ -115,7 +115,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     solve: str = ""
     """The quantity to maximize or solve for: ``seq-len``, ``micro-batch``, ``gpus``, ``generations``, or nothing."""
     fitting: tuple[StrategySummary, ...]
-    too_large: tuple[TooLarge, ...]
+    too_large: tuple[StrategyTooLarge, ...]
     seconds: float
     tokens: int = 0
     """The number of tokens on which ``costs`` are based; 0 without a price table."""

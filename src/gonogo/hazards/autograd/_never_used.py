@@ -37,13 +37,13 @@ def _all_unused_layers(scripts: tuple[Script, ...]) -> tuple[tuple[ClassInfo, st
         if "forward" in owner.methods and owner.bases == ("torch.nn.Module",) and "__init__" in owner.methods
         for statement in owner.methods["__init__"].body
         if isinstance(statement, ast.Assign)
-        and (layer := _assigned_layer(one, statement)) is not None
-        and _mentions(scripts, layer) == 1
+        and (layer := _layer_attribute_name(one, statement)) is not None
+        and _count_mentions(scripts, layer) == 1
     )
 
 
-def _assigned_layer(script: Script, statement: ast.Assign) -> str | None:
-    """``x`` of ``self.x = nn.Linear(…)``."""
+def _layer_attribute_name(script: Script, statement: ast.Assign) -> str | None:
+    """``x`` if the statement is like ``self.x = nn.Linear(…)``, else None."""
     if len(statement.targets) != 1:
         return None
     target, value = statement.targets[0], statement.value
@@ -52,7 +52,7 @@ def _assigned_layer(script: Script, statement: ast.Assign) -> str | None:
     return target.attr if script.qualified(value.func) in _LAYER_CLASSES else None
 
 
-def _mentions(scripts: tuple[Script, ...], name: str) -> int:
+def _count_mentions(scripts: tuple[Script, ...], name: str) -> int:
     """How often the name occurs in the project as a word."""
     return sum(script.once(_word_counts)[name.encode()] for script in scripts)
 

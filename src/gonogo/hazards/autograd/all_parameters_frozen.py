@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.evidence.script.nodes import dotted
-from gonogo.hazards.facts.training_script import is_trainer, makers, mentions, trained
+from gonogo.hazards.facts.training_script import calls_that_train, creating_calls, is_trainer, run_mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 
 # Code that makes parameters trainable, or adds trainable ones.
@@ -15,12 +15,12 @@ _TRAINABLE_WORDS = (
 class AllParametersFrozen(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """``requires_grad = False`` for all parameters of the trained model, with no code that unfreezes any."""
-        if b"requires_grad" not in script.source.data or mentions(run, script, *_TRAINABLE_WORDS):
+        if b"requires_grad" not in script.source.data or run_mentions(run, script, *_TRAINABLE_WORDS):
             return
         freezing: dict[str, ast.stmt | None] | None = None
-        for call, node in trained(script):
+        for call, node in calls_that_train(script):
             # Engines and DDP also wrap models that are frozen on purpose: teachers and references.
-            if not isinstance(node, ast.Name) or not is_trainer(call) or not makers(script, node):
+            if not isinstance(node, ast.Name) or not is_trainer(call) or not creating_calls(script, node):
                 continue
             if freezing is None:
                 freezing = _freezing_statements(script)

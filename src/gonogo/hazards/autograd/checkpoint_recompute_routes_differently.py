@@ -9,7 +9,7 @@ _ROWS_PER_DIFFERENCE = 5
 
 class CheckpointRecomputeRoutesDifferently(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
-        """Likely if only row counts differ, and by little; possible if only other lines of the log name experts."""
+        """Other row counts when recomputed: likely if they differ by little, possible if only the log names experts."""
         if outside_training(log):
             return
         for error in log.errors:

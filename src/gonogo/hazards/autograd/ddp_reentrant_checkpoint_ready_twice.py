@@ -3,9 +3,9 @@ from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.hazards.facts.training_framework import uses_trainer
 from gonogo.hazards.facts.training_script import (
     attribute_assignments,
-    gradient_checkpointing,
+    gradient_checkpointing_setting,
     is_certainly_ddp,
-    reentrant,
+    is_checkpointing_reentrant,
 )
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text, translated
 
@@ -20,8 +20,8 @@ _DECIDING_ARGUMENTS = ("gradient_checkpointing", "ddp_find_unused_parameters", "
 class DdpReentrantCheckpointReadyTwice(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Reentrant checkpointing (explicit, or PEFT's default) under DDP with ``find_unused_parameters``."""
-        checkpointing = gradient_checkpointing(run)
-        if checkpointing.truth is not True or reentrant(run) is not True or not is_certainly_ddp(run):
+        checkpointing = gradient_checkpointing_setting(run)
+        if checkpointing.truth is not True or is_checkpointing_reentrant(run) is not True or not is_certainly_ddp(run):
             return
         if any(True for name in _DECIDING_ARGUMENTS for _ in attribute_assignments(run, name)):
             return  # set by code after the arguments were parsed
@@ -50,7 +50,7 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
             spans=(
                 given.span() or (wrap.place.span() if wrap is not None else None),
                 checkpointing.span(translated("checkpointing is turned on here")),
-                launch.place.span(translated("starts several processes under DDP")),
+                launch.place.span(translated("the launch starts several processes under DDP")),
             ),
             fixes=self.fix(translated("Set ddp_find_unused_parameters to False"), edit) if edit is not None else None,
         )

@@ -4,7 +4,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import collapse_whitespace, first_match, matched_text
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.autograd._never_used import unused_layers
-from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
+from gonogo.hazards.facts.training_script import DDP, creating_calls, first_argument, run_mentions
 from gonogo.hazards.rule import (
     Certainty,
     Finding,
@@ -39,19 +39,19 @@ _EXEMPTION_MARKERS = (
 class DdpUnusedParameters(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """A layer that a module builds and the project never uses again, in a model under plain DDP."""
-        if b"DistributedDataParallel" not in script.source.data or mentions(run, script, *_EXEMPTION_MARKERS):
+        if b"DistributedDataParallel" not in script.source.data or run_mentions(run, script, *_EXEMPTION_MARKERS):
             return
         for call in script.calls(DDP):
             if call.has_star or not call.keyword("static_graph").absent:
                 continue
-            made = makers(script, first_argument(call, "module"))
+            made = creating_calls(script, first_argument(call, "module"))
             for owner, layer, statement in unused_layers(script, run, {one.name for one in made}):
                 yield self.finding(
                     self.texts["cause_in_script"].format(owner=owner.name, layer=layer),
                     certainty=Certainty.LIKELY,
                     cure=(
                         self.texts["cure"].format(layer=layer),
-                        translated("If it is used only in some steps: set find_unused_parameters=True"),
+                        translated("If the layer is used only in some steps, set find_unused_parameters=True"),
                     ),
                     spans=(owner.script.place(statement).span(), call.place.span(translated("wrapped here"))),
                     parameter=f"{layer}.weight",

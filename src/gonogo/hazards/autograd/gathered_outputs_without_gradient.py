@@ -6,6 +6,8 @@ _GATHER_PREFIXES = ("allgather", "all_gather")
 
 
 class GatheredOutputsWithoutGradient(Hazard):
+    """``all_gather`` returns tensors without a graph, so a loss of gathered outputs has no gradient."""
+
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A first backward that fails without any gradient, in a trainable model, after the ranks gathered."""
         for failed in failed_ranks(record):

@@ -12,15 +12,15 @@ class InferenceTensorsInTraining(LoggedHazard):
         """A name bound under inference_mode that the same function passes to a model whose output it trains on."""
         if b"inference_mode" not in script.source.data or b".backward(" not in script.source.data:
             return
-        uses: dict[ast.AST, _Uses] = {}
+        uses: dict[ast.AST, _NameUses] = {}
         for call in script.calls("torch.inference_mode"):
             block = next((one for one in script.ancestors(call.node) if isinstance(one, ast.With)), None)
             around = script.enclosing_function(call.node)
             if block is None or around is None or all(item.context_expr is not call.node for item in block.items):
                 continue
             if around not in uses:
-                uses[around] = _Uses(around)
-            used = uses[around].first_after(block)
+                uses[around] = _NameUses(around)
+            used = uses[around].first_model_call_after(block)
             if used is None or _is_under_no_grad(script, used):
                 continue
             yield self.finding(
@@ -32,7 +32,7 @@ class InferenceTensorsInTraining(LoggedHazard):
             )
 
 
-class _Uses:
+class _NameUses:
     """Where a function binds names, passes them to models, and trains."""
 
     def __init__(self, function: ast.AST) -> None:
@@ -43,21 +43,21 @@ class _Uses:
             if isinstance(node, ast.Attribute) and node.attr == "backward":
                 self.last_backward = max(self.last_backward, node.lineno)
             elif isinstance(node, ast.Assign):
-                for name in _targets(node):
+                for name in _assigned_names(node):
                     self.last_bound[name] = max(self.last_bound.get(name, 0), node.lineno)
             elif isinstance(node, ast.Call):
-                for name in _passed_to_model(node):
+                for name in _names_passed_to_model(node):
                     self.passed_to_models[name].append(node)
         for calls in self.passed_to_models.values():
             calls.sort(key=_line_number)
 
-    def first_after(self, block: ast.With) -> ast.Call | None:
-        """The first call after ``block`` that passes a model what only the block binds; None without a backward."""
+    def first_model_call_after(self, block: ast.With) -> ast.Call | None:
+        """The first call after the block that passes a tensor bound in it to a model; None if no backward follows."""
         end = block.end_lineno or 0
         if self.last_backward <= end:
             return None
         found = []
-        for name in {name for node in ast.walk(block) for name in _targets(node)}:
+        for name in {name for node in ast.walk(block) for name in _assigned_names(node)}:
             calls = self.passed_to_models.get(name, [])
             at = bisect_right(calls, end, key=_line_number)
             if self.last_bound[name] <= end and at < len(calls):
@@ -69,13 +69,13 @@ def _line_number(node: ast.Call) -> int:
     return node.lineno
 
 
-def _targets(node: ast.AST) -> list[str]:
+def _assigned_names(node: ast.AST) -> list[str]:
     """The plain names that an assignment binds."""
     targets = node.targets if isinstance(node, ast.Assign) else ()
     return [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
 
 
-def _passed_to_model(call: ast.Call) -> list[str]:
+def _names_passed_to_model(call: ast.Call) -> list[str]:
     """The names that a call passes, unchanged, to a model."""
     callee = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     given = (*call.args, *(keyword.value for keyword in call.keywords)) if callee.endswith("model") else ()

@@ -6,7 +6,12 @@ from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.evidence.training_arguments import TRAINER_CLASSES
-from gonogo.hazards.facts.training_script import first_argument, gradient_checkpointing, mentions, reentrant
+from gonogo.hazards.facts.training_script import (
+    first_argument,
+    gradient_checkpointing_setting,
+    is_checkpointing_reentrant,
+    run_mentions,
+)
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 
 _NO_GRAD_MESSAGES = (
@@ -52,12 +57,12 @@ class NoGradCheckpointingInputs(Hazard):
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """LoRA under transformers' Trainer with reentrant checkpointing, without gradients for the inputs."""
-        if b"get_peft_model" not in script.source.data or gradient_checkpointing(run).truth is not True:
+        if b"get_peft_model" not in script.source.data or gradient_checkpointing_setting(run).truth is not True:
             return
         # transformers 5 and trl's trainers enable the inputs' gradients themselves; trained embeddings don't need it.
-        if reentrant(run) is not True or run.environment.within("transformers", "<5") is not True:
+        if is_checkpointing_reentrant(run) is not True or run.environment.within("transformers", "<5") is not True:
             return
-        if mentions(run, script, *_REMEDY_MARKERS) or not mentions(run, script, b"LoraConfig"):
+        if run_mentions(run, script, *_REMEDY_MARKERS) or not run_mentions(run, script, b"LoraConfig"):
             return
         trainers = [
             call
@@ -67,7 +72,7 @@ class NoGradCheckpointingInputs(Hazard):
         wraps = list(script.calls("peft.get_peft_model"))
         if not trainers or len(wraps) != 1:
             return
-        wrap, given = wraps[0], gradient_checkpointing(run)
+        wrap, given = wraps[0], gradient_checkpointing_setting(run)
         model = first_argument(wrap, "model")
         statement = script.statement(wrap.node)
         edit = (
@@ -80,7 +85,7 @@ class NoGradCheckpointingInputs(Hazard):
             certainty=Certainty.LIKELY if script.guarded_by(wrap.node) else Certainty.CERTAIN,
             cure=self.cures,
             spans=(wrap.place.span(), given.span(translated("checkpointing is turned on here"))),
-            fixes=self.fix(translated("Make the inputs require a gradient"), edit) if edit is not None else None,
+            fixes=self.fix(translated("Make the inputs require gradients"), edit) if edit is not None else None,
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -89,7 +94,7 @@ class NoGradCheckpointingInputs(Hazard):
         warned = log.has(_NO_INPUT_GRAD_WARNING)
         without_error = evidence is None and not log.errors
         if without_error:
-            evidence = _unresolved_warning(log)
+            evidence = _warning_without_later_step(log)
         if evidence is None or any(_NO_TRAINABLE_PARAMETERS_PATTERN.search(line.text) for line in log.lines):
             return
         setup = log.setup
@@ -109,8 +114,8 @@ class NoGradCheckpointingInputs(Hazard):
         )
 
 
-def _unresolved_warning(log: FailureLog) -> LogLine | None:
-    """torch's warning with no training step after it, if the log shows no error."""
+def _warning_without_later_step(log: FailureLog) -> LogLine | None:
+    """torch's warning about inputs without gradients, if the log shows no error and no training step after it."""
     warning = next((line for line in log.lines if _NO_INPUT_GRAD_WARNING in line.text), None)
     stepped = warning is not None and any(
         _LOGGED_LOSS_PATTERN.search(line.text) for line in log.lines_after(warning, 200)

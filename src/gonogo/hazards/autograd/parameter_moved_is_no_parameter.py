@@ -5,6 +5,8 @@ from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, translated
 
 
 class ParameterMovedIsNoParameter(Hazard):
+    """``nn.Parameter(…).cuda()`` is a plain tensor: the module doesn't register it, and nothing trains it."""
+
     def in_script(self, script: Script, run: Run) -> Findings:
         """``self.x = nn.Parameter(…).cuda()`` in a module."""
         if b"Parameter(" not in script.source.data:
@@ -31,10 +33,14 @@ class ParameterMovedIsNoParameter(Hazard):
             edit = script.replacing(move, moved) if around is not None else None
             yield self.finding(
                 self.texts["cause"].format(name=target.attr, owner=owner.name, call=call),
-                cure=translated("Move the tensor inside: {moved}, or leave it to model.to(device)").format(moved=moved),
+                cure=translated(
+                    "Move the tensor before it becomes a parameter: {moved}; or let model.to(device) move the parameter"
+                ).format(moved=moved),
                 spans=script.place(move).span(),
                 parameter=target.attr,
-                fixes=self.fix(translated("Move the tensor inside"), edit, safe=False) if edit is not None else None,
+                fixes=self.fix(translated("Move the tensor inside nn.Parameter(...)"), edit, safe=False)
+                if edit is not None
+                else None,
             )
 
 

@@ -1,7 +1,7 @@
 from gonogo.evidence.rehearsal.failures import few
 from gonogo.hazards.autograd._never_used import unused_layers
 from gonogo.hazards.facts.parameter_names import group_by_module
-from gonogo.hazards.facts.training_script import makers, mentions, trained
+from gonogo.hazards.facts.training_script import calls_that_train, creating_calls, run_mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Severity, translated
 
 # Code that accesses modules other than by name, or excludes them.
@@ -14,18 +14,18 @@ _INTROSPECTION_MARKERS = (
 class UnusedParameters(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """A layer that a trained module builds and the project never uses again; plain DDP has its own hazard."""
-        if b"nn.Module" not in script.source.data or mentions(run, script, *_INTROSPECTION_MARKERS):
+        if b"nn.Module" not in script.source.data or run_mentions(run, script, *_INTROSPECTION_MARKERS):
             return
-        for call, node in trained(script):
+        for call, node in calls_that_train(script):
             if call.method == "DistributedDataParallel":
                 continue
-            made = makers(script, node)
+            made = creating_calls(script, node)
             for owner, layer, statement in unused_layers(script, run, {one.name for one in made}):
                 yield self.finding(
                     self.texts["cause_in_script"].format(owner=owner.name, layer=layer),
                     certainty=Certainty.LIKELY,
                     severity=Severity.WARNING,
-                    cure=translated("Do not build what the forward does not use, or use it"),
+                    cure=translated("Do not build a layer that forward does not use, or use the layer there"),
                     spans=(
                         owner.script.place(statement).span(),
                         script.place(call.node.func).span(translated("trained here")),

@@ -23,7 +23,7 @@ _REASONS_BY_STATUS = {
 _OTHER_SHARD = translated("the shard of another rank")
 
 
-def resumed(record: RehearsalRecord) -> LifeReport | None:
+def resumed_life_report(record: RehearsalRecord) -> LifeReport | None:
     """The report of both runs if the second has read any of the first one's checkpoint and trains on; else None."""
     life = life_report(record)
     if life is None or not life.trains_on or not has_resumed(life):
@@ -41,22 +41,22 @@ def has_resumed(report: LifeReport) -> bool:
     return any(row.status in _READ_STATUSES for row in report.states)
 
 
-def listed(rows: Sequence[StateRow]) -> Text:
-    """A count of the rows of each status, with a few names."""
+def states_by_status_text(rows: Sequence[StateRow]) -> Text:
+    """How many of the states have each status, with the names of a few."""
     kinds: dict[str, list[StateRow]] = {}
     for row in rows:
         kinds.setdefault(row.status, []).append(row)
     parts = [
-        translated("{count} {why} ({names})").format(
-            count=len(same), why=_REASONS_BY_STATUS.get(status, Text(status, status)), names=named(same)
+        Text("{count} {why} ({names})", "{count} 个{why}（{names}）").format(
+            count=len(same), why=_REASONS_BY_STATUS.get(status, Text(status, status)), names=state_names_text(same)
         )
         for status, same in kinds.items()
     ]
     return join_texts(parts, "; ", "；")
 
 
-def named(rows: Sequence[StateRow]) -> Text:
-    """The first rows by name."""
+def state_names_text(rows: Sequence[StateRow]) -> Text:
+    """The names of the first few states."""
     return join_texts(
         [*map(_state_name, rows[:_MAX_SHOWN]), *([Text("…", "…")] if len(rows) > _MAX_SHOWN else [])], comma_zh=", "
     )
@@ -68,10 +68,12 @@ def _state_name(row: StateRow) -> Text:
         held = _OTHER_SHARD if row.holds == row.name else Text(row.holds, row.holds)
         return Text(f"{name.en} ← {held.en}", f"{name.zh} ← {held.zh}")
     if row.status == "other-dtype":
-        return translated("{name}: {before} → {now}").format(name=name, before=row.dtype_before, now=row.dtype)
+        return Text("{name}: {before} → {now}", "{name}：{before} → {now}").format(
+            name=name, before=row.dtype_before, now=row.dtype
+        )
     return name
 
 
-def ranks_of(rows: Iterable[StateRow]) -> tuple[int, ...]:
+def ranks_of_rows(rows: Iterable[StateRow]) -> tuple[int, ...]:
     """The ranks of the second run that the rows are about."""
     return tuple(sorted({rank for row in rows for rank in row.ranks}))

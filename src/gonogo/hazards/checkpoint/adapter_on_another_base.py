@@ -38,8 +38,8 @@ _MESSAGES = {
 _QUANTIZED = re.compile(r"(?:-(?:unsloth|bnb|4bit|8bit|awq|gptq|int4|int8|fp8))+$")
 _CURES = {
     "other": translated(
-        "Load the base of the training ({before}); if it was merged or changed in memory, save it before an adapter is "
-        "trained on it, and load it from there"
+        "Load the base model that the adapter was trained on ({before}); if that was merged or changed "
+        "in memory, save it before an adapter is trained on it, and load it from there"
     ),
     "applied-before": translated("Save the merged model to another folder, and restore {after}"),
     "drawn": translated(
@@ -51,10 +51,10 @@ _CURES = {
 
 class AdapterOnAnotherBase(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Frozen weights that the later life, or a merge, takes from elsewhere than the training."""
+        """Frozen weights that a resumed run, a converter or a merge takes from elsewhere than the training run."""
         rows = list(_base_rows(record))
         if not rows:
-            yield from self._named_otherwise(record)
+            yield from self._base_name_findings(record)
         for row in rows:
             if row.status == "same" or (row.status == "drawn" and row.stage == "resume" and not row.before):
                 continue  # drawn at each start: resume-weights-not-restored says so
@@ -72,11 +72,13 @@ class AdapterOnAnotherBase(Hazard):
                 ranks=tuple(rank.rank for rank in record.ranks),
             )  # fmt: skip
 
-    def _named_otherwise(self, record: RehearsalRecord) -> Findings:
-        """Adapters of an earlier training, on a base of another name than in their config."""
+    def _base_name_findings(self, record: RehearsalRecord) -> Findings:
+        """Adapters loaded onto a base model of another name than ``base_model_name_or_path`` in their config."""
         for attached in dict.fromkeys(one for rank in record.ranks for one in rank.attached_adapters):
             is_known = attached.same_weights is False
-            if attached.same_weights or (not is_known and _plain(attached.stated) == _plain(attached.opened)):
+            if attached.same_weights or (
+                not is_known and _normalized_model_name(attached.stated) == _normalized_model_name(attached.opened)
+            ):
                 continue
             names = {"adapter": attached.adapter, "before": attached.stated, "after": attached.opened}
             message = self.texts["other_weights"] if is_known else self.texts["other_name"]
@@ -89,8 +91,8 @@ class AdapterOnAnotherBase(Hazard):
             )
 
 
-def _plain(name: str) -> str:
-    """The last part of a name, without what says how it is quantized."""
+def _normalized_model_name(name: str) -> str:
+    """The last part of a model name, without a suffix for its quantization."""
     return _QUANTIZED.sub("", name.rstrip("/").rpartition("/")[2].lower())
 
 

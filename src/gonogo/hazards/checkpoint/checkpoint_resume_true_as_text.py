@@ -30,7 +30,7 @@ class CheckpointResumeTrueAsText(Hazard):
         yield self.finding(
             translated('The Trainer looks for a checkpoint in a folder called "{given}".').format(given=given.value),
             cure=(
-                translated("Name the folder: --resume_from_checkpoint {output}/checkpoint-STEPS").format(
+                translated("Pass the checkpoint's folder: --resume_from_checkpoint {output}/checkpoint-STEPS").format(
                     output=run.arguments.get("output_dir").string or "OUTPUT_DIR"
                 ),
                 self.texts["cure"],

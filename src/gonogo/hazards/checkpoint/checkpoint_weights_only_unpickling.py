@@ -4,7 +4,7 @@ from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import collapse_whitespace, first_match, matched_text
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
-from gonogo.hazards.facts.training_script import first_argument, makers, mentions
+from gonogo.hazards.facts.training_script import creating_calls, first_argument, run_mentions
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Run, Script, Text, translated
 
 _BROKEN_FILE = Pattern(r"[Uu]nsupported operand|invalid load key|pickle data was truncated|Ran out of input")
@@ -21,7 +21,7 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
         """A torch.load without weights_only of a file that the same script saved with more than weights."""
         if b"torch.load" not in script.source.data or b"torch.save" not in script.source.data:
             return
-        if run.environment.within("torch", ">=2.6") is not True or mentions(run, script, *_ALLOWED):
+        if run.environment.within("torch", ">=2.6") is not True or run_mentions(run, script, *_ALLOWED):
             return
         if run.launch is not None and not run.launch.variable(_NO_WEIGHTS_ONLY_VARIABLE).absent:
             return
@@ -42,7 +42,7 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
                 certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
                 cure=self.cures,
                 spans=(load.place.span(), save.place.span(translated("saved here"))),
-                fixes=self.fix(translated("Load everything in the file (only if you trust it)"), edit, safe=False)
+                fixes=self.fix(translated("Load everything in the file (only if you trust the file)"), edit, safe=False)
                 if edit is not None
                 else None,
             )
@@ -79,7 +79,9 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
                 ),
                 self.texts["cure"],
             ),
-            confirm=() if names else (translated("The lines after it name a type that is not allowed"),),
+            confirm=()
+            if names
+            else (translated("The log lines after the error name a type that weights_only does not allow"),),
         )
 
 
@@ -93,10 +95,10 @@ def _describe_non_weights(script: Script, save: Call) -> Text | None:
     if given is None:
         return None
     if isinstance(given, ast.Name):
-        made = makers(script, given)
+        made = creating_calls(script, given)
         if len(made) == 1 and isinstance(made[0].node, ast.Dict):
             return None
-        if made and all(_is_module(script, call) for call in made):
+        if made and all(_creates_module(script, call) for call in made):
             return Text(f"the whole module {given.id}", f"整个模块 {given.id}")
         scope = [
             node
@@ -118,7 +120,7 @@ def _assigns_name(node: ast.Assign, name: str) -> bool:
     return len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and node.targets[0].id == name
 
 
-def _is_module(script: Script, call: Call) -> bool:
+def _creates_module(script: Script, call: Call) -> bool:
     if call.name.startswith("torchvision.models."):
         return True
     made = call.name.rpartition(".")[2]  # a class: lowercase calls such as torch.nn.functional.normalize create none

@@ -31,7 +31,7 @@ class CheckpointWorldSizeMismatch(Hazard):
             cure=(translated("Resume with {saved} data-parallel ranks").format(saved=saved), *self.cures),
             spans=(
                 given.span() or launch.place.span(),
-                launch.place.span(translated("starts {size} processes").format(size=size)),
+                launch.place.span(translated("the launch starts {size} processes").format(size=size)),
             ),
         )
 
@@ -47,17 +47,17 @@ class CheckpointWorldSizeMismatch(Hazard):
         if evidence is None:
             evidence = find_truncated_error(log, ("runtime/engine", "The checkpoint being loaded used a DP"))
             if evidence is not None:
-                yield self._build_finding(evidence, None, Certainty.CERTAIN)
+                yield self._mismatch_finding(evidence, None, Certainty.CERTAIN)
             return
         message = matched_text(log, evidence)
         if "used a DP" not in message and "optimizer state partitioning" not in message:
             return
         only_its_line = "world size" not in message and "partitioning" not in message
-        yield self._build_finding(
+        yield self._mismatch_finding(
             evidence, _WORLD_SIZES_PATTERN.search(message), Certainty.LIKELY if only_its_line else Certainty.CERTAIN
         )
 
-    def _build_finding(self, evidence: LoggedError | LogLine, sizes: Match | None, certainty: Certainty) -> Finding:
+    def _mismatch_finding(self, evidence: LoggedError | LogLine, sizes: Match | None, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             self.texts["cause"].format(saved=sizes.group(1), size=sizes.group(2))

@@ -2,7 +2,7 @@ from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
-from gonogo.hazards.facts.trained_size import billions_trained
+from gonogo.hazards.facts.trained_size import billions_of_trained_parameters
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Severity, translated
 
 _WRITE_ERROR_PATTERN = Pattern(
@@ -42,7 +42,7 @@ class CheckpointWriteDiskFull(Hazard):
         arguments = run.arguments
         if free is None or run.launch is None or not run.deepspeed_on or arguments.get("save_strategy").get() == "no":
             return
-        billions = billions_trained(run)
+        billions = billions_of_trained_parameters(run)
         if billions is None:
             return
         nodes = whole_number(run.launch.nodes) or 1
@@ -58,7 +58,7 @@ class CheckpointWriteDiskFull(Hazard):
             severity=Severity.WARNING,
             cure=(translated("Write to a larger volume (--output_dir)"), self.texts["cure"]),
             spans=(arguments.get("output_dir").span() or run.launch.place.span(), environment.disk_free.span()),
-            confirm=translated("df -h on output_dir shows the same disk"),
+            confirm=translated("df -h shows that output_dir is on this disk"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:

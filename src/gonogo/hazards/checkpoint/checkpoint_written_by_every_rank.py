@@ -3,7 +3,7 @@ import ast
 from gonogo.evidence.log.context import has_several_processes
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.rank_tests import mentions_rank
-from gonogo.hazards.facts.training_script import DDP, first_argument, mentions
+from gonogo.hazards.facts.training_script import DDP, first_argument, run_mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Severity, translated
 
 # Checkpoints that all ranks write together, and functions that check the rank themselves.
@@ -52,7 +52,7 @@ class CheckpointWrittenByEveryRank(Hazard):
                 self.texts["cause"],
                 cure=self.cures,
                 certainty=Certainty.LIKELY if several or has_several_processes(log) else Certainty.POSSIBLE,
-                confirm=translated("With one process it does not fail"),
+                confirm=translated("The run does not fail with one process"),
             )
             return
 
@@ -61,7 +61,7 @@ class CheckpointWrittenByEveryRank(Hazard):
         data = script.source.data
         if b"torch.save" not in data or b"DistributedDataParallel" not in data or run.world_size == 1:
             return
-        if mentions(run, script, *_COORDINATED_SAVE_MARKERS) or next(script.calls(DDP), None) is None:
+        if run_mentions(run, script, *_COORDINATED_SAVE_MARKERS) or next(script.calls(DDP), None) is None:
             return
         for call in script.calls("torch.save"):
             path = first_argument(call, "f", index=1)

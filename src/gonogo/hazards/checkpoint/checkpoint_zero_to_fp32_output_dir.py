@@ -26,18 +26,18 @@ class CheckpointZeroToFp32OutputDir(Hazard):
         yield self.finding(
             self.texts["cause"].format(value=value),
             certainty=Certainty.CERTAIN if release else Certainty.LIKELY,
-            cure=translated("Name a folder: {program} {checkpoint} {folder}").format(
+            cure=translated("Pass an output folder: {program} {checkpoint} {folder}").format(
                 program=program, checkpoint=words[0].value or "…", folder=folder
             ),
             spans=(place.span(), run.environment.field("deepspeed").span()),
-            fixes=self.fix(translated("name a folder"), place.edit(folder), safe=False)
+            fixes=self.fix(translated("pass an output folder"), place.edit(folder), safe=False)
             if place.source.writable and place.text == value
             else None,
             confirm=translated("The checkpoint was saved by DeepSpeed 0.15.3 or later"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The name of a weights file used as a folder that doesn't exist, or that is one."""
+        """An error about an output folder that has the name of a weights file, and doesn't exist or is a file."""
         by_script = log.passes("zero_to_fp32", "convert_zero_checkpoint") or log.find(_SCRIPT_NAME_PATTERN) is not None
         by_script = by_script or log.setup.mentions(_SCRIPT_NAME_PATTERN.text)
         release = log.setup.release("deepspeed")

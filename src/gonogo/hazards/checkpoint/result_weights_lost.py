@@ -1,8 +1,8 @@
 from collections.abc import Iterator
 
 from gonogo.evidence.rehearsal.result_table import result_report
-from gonogo.hazards.checkpoint._lost_states import listed, named
-from gonogo.hazards.facts.left_out_of_checkpoint import adapter_fixes, gathering_fixes
+from gonogo.hazards.checkpoint._lost_states import state_names_text, states_by_status_text
+from gonogo.hazards.facts.left_out_of_checkpoint import gather_on_save_fixes, modules_to_save_fixes
 from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Severity, translated
 
 
@@ -19,7 +19,7 @@ class ResultWeightsLost(Hazard):
         if lost:
             yield self.finding(
                 translated("Of {all} trained weights, the result lacks these: {rows}.").format(
-                    all=len(trained), rows=listed(lost)
+                    all=len(trained), rows=states_by_status_text(lost)
                 ),
                 severity=Severity.ERROR,
                 cure=self.page.cures,
@@ -28,7 +28,7 @@ class ResultWeightsLost(Hazard):
             )
         if drawn:
             yield self.finding(
-                self.texts["cause"].format(count=len(drawn), names=named(drawn)),
+                self.texts["cause"].format(count=len(drawn), names=state_names_text(drawn)),
                 severity=Severity.ERROR,
                 cure=self.page.cures,
                 ranks=ranks,
@@ -36,8 +36,8 @@ class ResultWeightsLost(Hazard):
             )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
-        """The adapter saves what is trained beside it; ZeRO-3 gathers the weights for the save."""
+        """Make the adapter save the modules trained beside it, or make ZeRO-3 gather the weights for the save."""
         result = result_report(record)
         lost = [row.name for row in result.states if row.status == "not-written"] if result is not None else []
-        yield from adapter_fixes(self, lost, run)
-        yield from gathering_fixes(self, run)
+        yield from modules_to_save_fixes(self, lost, run)
+        yield from gather_on_save_fixes(self, run)

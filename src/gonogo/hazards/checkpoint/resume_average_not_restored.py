@@ -1,4 +1,4 @@
-from gonogo.hazards.checkpoint._lost_states import listed, ranks_of, resumed
+from gonogo.hazards.checkpoint._lost_states import ranks_of_rows, resumed_life_report, states_by_status_text
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
 
 _LOST_STATUSES = ("not-written", "not-read", "partly", "other-state")
@@ -6,8 +6,8 @@ _LOST_STATUSES = ("not-written", "not-read", "partly", "other-state")
 
 class ResumeAverageNotRestored(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Averages of weights that the second life doesn't have when it first updates them, or their counter."""
-        life = resumed(record)
+        """Averaged weights (EMA, SWA), or their update counters, that the resumed run did not restore."""
+        life = resumed_life_report(record)
         if life is None:
             return
         averages = [row for row in life.states if row.kind == "average"]
@@ -15,11 +15,11 @@ class ResumeAverageNotRestored(Hazard):
         if lost:
             yield self.finding(
                 translated("Of {all} averaged weights, these are lost on resume: {rows}.").format(
-                    all=len(averages), rows=listed(lost)
+                    all=len(averages), rows=states_by_status_text(lost)
                 ),
                 certainty=Certainty.CERTAIN,
                 cure=self.page.cures,
-                ranks=ranks_of(lost),
+                ranks=ranks_of_rows(lost),
             )
             return
         for counter in life.counters:

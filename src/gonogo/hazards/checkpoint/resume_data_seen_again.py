@@ -1,4 +1,4 @@
-from gonogo.hazards.checkpoint._lost_states import resumed
+from gonogo.hazards.checkpoint._lost_states import resumed_life_report
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
 
 _CAUSES = {
@@ -13,7 +13,7 @@ _CAUSES = {
 class ResumeDataSeenAgain(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """The second run's first batch has the same values as one that the first run trained on before its save."""
-        life = resumed(record)
+        life = resumed_life_report(record)
         cause = _CAUSES.get(life.data) if life is not None else None
         if cause is not None:
             yield self.finding(

@@ -8,7 +8,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Se
 
 class ResumeKilledInSave(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """A kill between two writes after which the resumed run has only a part of the state, or fails each time."""
+        """A kill between two writes of a save, after which the resumed run has a part of the state or always fails."""
         life = life_report(record)
         every = (*life.interruptions, *life.later_interruptions) if life is not None else ()
         half = [one for one in every if one.kind == "half"]
@@ -19,7 +19,7 @@ class ResumeKilledInSave(Hazard):
         if half:
             yield self.finding(
                 self.texts["half_checkpoint_cause"].format(
-                    window=_describe_window(half), lost=_interruption_reason(half[0])
+                    window=_describe_moments(half), lost=_interruption_reason(half[0])
                 ),
                 ranks=ranks,
                 severity=Severity.WARNING,
@@ -29,7 +29,7 @@ class ResumeKilledInSave(Hazard):
         if mixed:
             yield self.finding(
                 self.texts["half_checkpoint_window_cause"].format(
-                    window=_describe_window(mixed), states=_interruption_reason(mixed[0])
+                    window=_describe_moments(mixed), states=_interruption_reason(mixed[0])
                 ),
                 ranks=ranks,
                 severity=Severity.WARNING,
@@ -38,7 +38,7 @@ class ResumeKilledInSave(Hazard):
             )
         if gone:
             yield self.finding(
-                self.texts["none_left_window_cause"].format(window=_describe_window(gone)),
+                self.texts["none_left_window_cause"].format(window=_describe_moments(gone)),
                 ranks=ranks,
                 severity=Severity.WARNING,
                 certainty=Certainty.CERTAIN,
@@ -47,7 +47,7 @@ class ResumeKilledInSave(Hazard):
         if raises:
             yield self.finding(
                 self.texts["resume_fails_cause"].format(
-                    window=_describe_window(raises), error=_interruption_reason(raises[0])
+                    window=_describe_moments(raises), error=_interruption_reason(raises[0])
                 ),
                 ranks=ranks,
                 severity=Severity.WARNING,
@@ -60,7 +60,7 @@ def _interruption_reason(moment: Interruption) -> Text:
     return Text(moment.why, moment.why_zh or moment.why)
 
 
-def _describe_window(moments: Sequence[Interruption]) -> Text:
+def _describe_moments(moments: Sequence[Interruption]) -> Text:
     """The first and last of these moments between two writes; or the file that is only half written."""
     if moments[0].removed and moments[0].rank is None:
         gone = os.path.basename(moments[0].after)

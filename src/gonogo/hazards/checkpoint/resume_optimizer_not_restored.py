@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
-from gonogo.hazards.checkpoint._lost_states import listed, ranks_of, resumed
-from gonogo.hazards.facts.left_out_of_checkpoint import OPTIMIZER, restoring_fixes
+from gonogo.hazards.checkpoint._lost_states import ranks_of_rows, resumed_life_report, states_by_status_text
+from gonogo.hazards.facts.left_out_of_checkpoint import OPTIMIZER, fixes_for_state_left_out
 from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, translated
 
 _LOST_STATUSES = ("not-written", "not-read", "partly", "other-state", "other-dtype")
@@ -10,7 +10,7 @@ _LOST_STATUSES = ("not-written", "not-read", "partly", "other-state", "other-dty
 class ResumeOptimizerNotRestored(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Optimizer tensors, or the optimizer's step count, that the second run did not restore."""
-        life = resumed(record)
+        life = resumed_life_report(record)
         if life is None:
             return
         states = [row for row in life.states if row.kind == "optimizer"]
@@ -18,11 +18,11 @@ class ResumeOptimizerNotRestored(Hazard):
         if lost:
             yield self.finding(
                 translated("Of {all} tensors of the optimizer's state, these are lost on resume: {rows}.").format(
-                    all=len(states), rows=listed(lost)
+                    all=len(states), rows=states_by_status_text(lost)
                 ),
                 certainty=Certainty.CERTAIN,
                 cure=self.page.cures,
-                ranks=ranks_of(lost),
+                ranks=ranks_of_rows(lost),
             )
             return
         for counter in life.counters:
@@ -37,5 +37,5 @@ class ResumeOptimizerNotRestored(Hazard):
                 )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
-        """What leaves the optimizer out of the save, or of the load, taken back."""
-        yield from restoring_fixes(self, OPTIMIZER, run)
+        """Remove the settings that leave the optimizer out of the checkpoint, or out of its loading."""
+        yield from fixes_for_state_left_out(self, OPTIMIZER, run)

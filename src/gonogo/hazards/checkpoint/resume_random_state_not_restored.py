@@ -1,11 +1,11 @@
-from gonogo.hazards.checkpoint._lost_states import resumed
+from gonogo.hazards.checkpoint._lost_states import resumed_life_report
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
 
 
 class ResumeRandomStateNotRestored(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Neither torch's CPU generator nor the accelerator's is restored to a state of the first run."""
-        life = resumed(record)
+        life = resumed_life_report(record)
         of_torch = [row for row in life.random if row.generator in ("torch", "accelerator")] if life is not None else []
         if not of_torch or any(row.status in ("restored", "unknown") for row in of_torch):
             return

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from gonogo.evidence.rehearsal.life_table import life_report
 from gonogo.hazards.checkpoint._lost_states import may_have_resumed
-from gonogo.hazards.facts.left_out_of_checkpoint import reading_fixes
+from gonogo.hazards.facts.left_out_of_checkpoint import fixes_for_unread_checkpoint
 from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run
 
 
@@ -20,5 +20,5 @@ class ResumeReadsNoCheckpoint(Hazard):
         )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
-        """What keeps the program from looking for the checkpoint, or from being told of it."""
-        yield from reading_fixes(self, run)
+        """Remove what keeps the program from looking for the checkpoint, or pass it the checkpoint's path."""
+        yield from fixes_for_unread_checkpoint(self, run)

@@ -1,14 +1,14 @@
 from collections.abc import Iterator
 
-from gonogo.hazards.checkpoint._lost_states import resumed
-from gonogo.hazards.facts.left_out_of_checkpoint import SCHEDULER, restoring_fixes
+from gonogo.hazards.checkpoint._lost_states import resumed_life_report
+from gonogo.hazards.facts.left_out_of_checkpoint import SCHEDULER, fixes_for_state_left_out
 from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run
 
 
 class ResumeScheduleRestarted(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """A scheduler at another step when training continues."""
-        life = resumed(record)
+        """A learning-rate scheduler that resumes at another step than the one at which it was saved."""
+        life = resumed_life_report(record)
         for counter in life.counters if life is not None else ():
             if counter.kind == "scheduler" and counter.status in ("restarted", "differs"):
                 yield self.finding(
@@ -21,5 +21,5 @@ class ResumeScheduleRestarted(Hazard):
                 )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
-        """What leaves the scheduler out of the save, or of the load, taken back."""
-        yield from restoring_fixes(self, SCHEDULER, run)
+        """Remove the settings that leave the scheduler out of the checkpoint, or out of its loading."""
+        yield from fixes_for_state_left_out(self, SCHEDULER, run)

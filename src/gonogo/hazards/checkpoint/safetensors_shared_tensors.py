@@ -8,7 +8,7 @@ from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.evidence.rehearsal.failures import few
-from gonogo.hazards.facts.training_script import first_argument, is_trainer, makers, trained
+from gonogo.hazards.facts.training_script import calls_that_train, creating_calls, first_argument, is_trainer
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, Text, translated
 
 _SHARED_TENSORS_MESSAGES = ("Some tensors share memory", "trying to be saved contained shared tensors")
@@ -38,7 +38,7 @@ class SafetensorsSharedTensors(Hazard):
                 continue
             model = given.func.value
             tied = next((node for node in _weight_tying_statements(script)), None)
-            made = makers(script, model)
+            made = creating_calls(script, model)
             hub = any(one.method == "from_pretrained" for one in made)
             by_config = hub and run.model is not None and run.model.value("tie_word_embeddings") is True
             own = tied is not None and any(_constructs_tied_class(script, one, tied) for one in made)
@@ -51,7 +51,9 @@ class SafetensorsSharedTensors(Hazard):
             yield self.finding(
                 self.texts["save_file_cause"].format(
                     name=name,
-                    why=translated("tie_word_embeddings in its config.json") if by_config else translated("see below"),
+                    why=translated("tie_word_embeddings in its config.json")
+                    if by_config
+                    else translated("tied at the place shown below"),
                 ),
                 cure=_SAVE_MODEL_CURE,
                 spans=(
@@ -59,7 +61,7 @@ class SafetensorsSharedTensors(Hazard):
                     script.place(tied).span(translated("tied here")) if own and tied is not None else None,
                 ),
                 fixes=self.fix(
-                    translated("Save with save_model, which handles ties"),
+                    translated("Save with save_model, which handles tied weights"),
                     *(edit for edit in edits if edit is not None),
                 )
                 if all(edit is not None for edit in edits)
@@ -75,7 +77,7 @@ class SafetensorsSharedTensors(Hazard):
         strategy = run.arguments.get("save_strategy")
         if strategy.unknown or str(strategy.value) in ("no", "False"):
             return
-        for trainer, node in trained(script):
+        for trainer, node in calls_that_train(script):
             if not is_trainer(trainer):
                 continue
             for tie in _weight_tying_statements(script):
@@ -83,7 +85,9 @@ class SafetensorsSharedTensors(Hazard):
                 if owner is None:
                     continue
                 plain = owner.is_subclass("torch.nn.Module") and not owner.is_subclass("*PreTrained*")
-                if not plain or not any(_constructs_tied_class(script, one, tie) for one in makers(script, node)):
+                if not plain or not any(
+                    _constructs_tied_class(script, one, tie) for one in creating_calls(script, node)
+                ):
                     continue
                 if any(name in owner.methods for name in ("state_dict", "save_pretrained")):
                     continue

@@ -3,9 +3,9 @@ from gonogo.evidence.rehearsal.failures import innermost, places
 from gonogo.evidence.rehearsal.record import LoadedWeights
 from gonogo.hazards.facts.drawn_weights import (
     abbreviated_names,
+    find_longer_name_in_checkpoint,
     find_newly_initialized,
     is_lost_in_conversion,
-    named_instead,
 )
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalRecord, Severity, Text, translated
 
@@ -24,7 +24,7 @@ class WeightsNotLoaded(Hazard):
                     lacking.setdefault((drawn.model, drawn.source), (drawn, []))[1].append(rank.rank)
         for drawn, ranks in lacking.values():
             yield self.finding(
-                self._cause(drawn),
+                self._format_cause(drawn),
                 certainty=Certainty.CERTAIN if drawn.held or drawn.named_instead else Certainty.LIKELY,
                 cure=self.cures,
                 spans=places((innermost(drawn.frames, "user"), None)),
@@ -48,7 +48,8 @@ class WeightsNotLoaded(Hazard):
             yield self.log_finding(
                 found,
                 self.texts["cause"].format(
-                    names=abbreviated_names(body), instead=_longer_name_clause(named_instead(log, names))
+                    names=abbreviated_names(body),
+                    instead=_name_in_checkpoint_clause(find_longer_name_in_checkpoint(log, names)),
                 ),
                 cure=self.cures,
                 certainty=Certainty.LIKELY if whole else Certainty.POSSIBLE,
@@ -57,23 +58,23 @@ class WeightsNotLoaded(Hazard):
             )
             return
 
-    def _cause(self, drawn: LoadedWeights) -> Text:
-        if drawn.held:
+    def _format_cause(self, loaded: LoadedWeights) -> Text:
+        if loaded.held:
             return self.texts["same_names_cause"].format(
-                model=drawn.model, count=len(drawn.held), source=drawn.source, names=abbreviated_names(drawn.held),
-                percent=f"{drawn.share:.0%}",
+                model=loaded.model, count=len(loaded.held), source=loaded.source, names=abbreviated_names(loaded.held),
+                percent=f"{loaded.share:.0%}",
             )  # fmt: skip
         return self.texts["without_weights_cause"].format(
-            percent=f"{drawn.share:.0%}",
-            model=drawn.model,
-            source=drawn.source,
-            names=abbreviated_names(drawn.missing),
-            instead=_longer_name_clause(drawn.named_instead),
+            percent=f"{loaded.share:.0%}",
+            model=loaded.model,
+            source=loaded.source,
+            names=abbreviated_names(loaded.missing),
+            instead=_name_in_checkpoint_clause(loaded.named_instead),
         )
 
 
-def _longer_name_clause(name: str | None) -> Text:
-    """A clause that names the longer name, or nothing."""
+def _name_in_checkpoint_clause(name: str | None) -> Text:
+    """A clause with the name that the checkpoint has instead; empty if it has none."""
     if name is None:
         return Text("", "")
     return translated("; the checkpoint has {name}").format(name=name)

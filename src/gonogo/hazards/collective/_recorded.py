@@ -18,19 +18,19 @@ CHECK_MISSING_RANK_LOGS = translated(
 
 
 def describe_mismatch(mismatch: CollectiveMismatch) -> Text:
-    """Which ranks wait in which call, and what the others did."""
+    """A sentence: which ranks wait in which collective call, and what the other ranks called instead."""
     waiting = translated("{ranks} {called} {call} as call {number} of group {group}{at};").format(
         ranks=capitalize_text(ranks_text(mismatch.waiting)),
         called="made" if mismatch.kind != "missing" else "waits in" if len(mismatch.waiting) == 1 else "wait in",
         call=_describe_call(mismatch.call),
         number=mismatch.call.sequence,
         group=mismatch.call.group or "0",
-        at=at(mismatch.call.frames),
+        at=describe_location(mismatch.call.frames),
     )
     others = ranks_text(mismatch.others)
     if mismatch.kind != "missing" and mismatch.others_call is not None:
         rest = translated("{others} made {call} instead{at}.").format(
-            others=others, call=_describe_call(mismatch.others_call), at=at(mismatch.others_call.frames)
+            others=others, call=_describe_call(mismatch.others_call), at=describe_location(mismatch.others_call.frames)
         )
     elif mismatch.others_call is not None:
         rest = translated("{others} {have} not reached it: the last call there was {number}, {call}{at}.").format(
@@ -38,18 +38,18 @@ def describe_mismatch(mismatch: CollectiveMismatch) -> Text:
             have="has" if len(mismatch.others) == 1 else "have",
             number=mismatch.others_call.sequence,
             call=_describe_call(mismatch.others_call),
-            at=at(mismatch.others_call.frames),
+            at=describe_location(mismatch.others_call.frames),
         )
     elif not mismatch.dumped:
         rest = translated("there is no dump for {others}.").format(others=others)
     else:
         rest = translated("the dump of {others} has no call of this group.").format(others=others)
-    report = translated("{waiting} {rest}").format(waiting=waiting, rest=rest)
-    return translated("{report}{blocked}").format(report=report, blocked=_blocked_in(mismatch))
+    blocked = _describe_blocking_call(mismatch)
+    return Text(f"{waiting.en} {rest.en}{blocked.en}", f"{waiting.zh}{rest.zh}{blocked.zh}")
 
 
-def _blocked_in(mismatch: CollectiveMismatch) -> Text:
-    """The call of another group in which the first of the other ranks waits."""
+def _describe_blocking_call(mismatch: CollectiveMismatch) -> Text:
+    """A sentence about the call of another group that blocks the first of the other ranks; empty if none does."""
     call = mismatch.blocked_in
     if call is None or call.group == mismatch.call.group:
         return Text("", "")
@@ -58,11 +58,11 @@ def _blocked_in(mismatch: CollectiveMismatch) -> Text:
         call=_describe_call(call),
         number=call.sequence,
         group=call.group or "0",
-        at=at(call.frames),
+        at=describe_location(call.frames),
     )
 
 
-def at(frames: Sequence[Frame]) -> Text:
+def describe_location(frames: Sequence[Frame]) -> Text:
     """The location in the user's code, with a description; empty without a user frame."""
     frame = innermost_user_frame(frames)
     if frame is None:
@@ -75,9 +75,11 @@ def at(frames: Sequence[Frame]) -> Text:
     )
 
 
-def span(mismatch: CollectiveMismatch) -> Span:
-    """The dump of a rank that waits."""
-    call = translated("{call}, call {number}").format(call=_describe_call(mismatch.call), number=mismatch.call.sequence)
+def span_in_waiting_dump(mismatch: CollectiveMismatch) -> Span:
+    """The dump file of a rank that waits, labelled with the call it is in."""
+    call = translated("this rank is in {call}, call {number} of its group").format(
+        call=_describe_call(mismatch.call), number=mismatch.call.sequence
+    )
     return Span(mismatch.path, 1, label=call)
 
 

@@ -15,8 +15,8 @@ _STORE_BARRIER_PATTERN = Pattern(
 )
 
 
-class StoreBarrier(msgspec.Struct, frozen=True):
-    """One message of the barrier."""
+class StoreBarrierMessage(msgspec.Struct, frozen=True):
+    """A log message of torch's store-based barrier, at which all ranks of a process group meet."""
 
     evidence: LoggedError | LineMatch
     world: int
@@ -24,8 +24,8 @@ class StoreBarrier(msgspec.Struct, frozen=True):
     timed_out: bool
 
 
-def store_barriers_in_log(log: FailureLog) -> Iterator[StoreBarrier]:
-    """All messages of the barrier: those in exceptions first, then those in lines."""
+def store_barrier_messages(log: FailureLog) -> Iterator[StoreBarrierMessage]:
+    """All messages of torch's store-based barrier: those in exceptions first, then those in lines."""
     said: list[tuple[LoggedError | LineMatch, str]] = [
         (one, one.message) for one in log.errors_of(says=_STORE_BARRIER_PATTERN)
     ]
@@ -33,4 +33,4 @@ def store_barriers_in_log(log: FailureLog) -> Iterator[StoreBarrier]:
     for evidence, text in said:
         if (match := _STORE_BARRIER_PATTERN.search(collapse_whitespace(text))) is not None:
             world, joined = (int(str(match.group(name))) for name in ("world", "joined"))
-            yield StoreBarrier(evidence, world, joined, match.group("state") == "Timed out")
+            yield StoreBarrierMessage(evidence, world, joined, match.group("state") == "Timed out")

@@ -8,7 +8,7 @@ from gonogo.hazards.rule import Certainty, Environment, Findings, Run
 
 class AccelerateRtx4000NeedsP2pOff(LoggedHazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """Several such GPUs, an older driver, and a launcher other than accelerate's."""
+        """Several RTX 4000 GPUs, an older driver, and a launcher other than accelerate's."""
         launch = run.launch
         cards = [gpu.name for gpu in environment.gpus if "RTX 40" in gpu.name]
         driver = parse_version(environment.driver.string or "")

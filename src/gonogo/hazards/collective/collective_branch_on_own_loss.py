@@ -40,6 +40,8 @@ _MAX_BACKWARDS = 4
 
 
 class CollectiveBranchOnOwnLoss(Hazard):
+    """A rank leaves the loop by a test of its own loss, and the other ranks wait for it in a collective."""
+
     def in_script(self, script: Script, run: Run) -> Findings:
         """``break``, ``return`` or, before the backward, ``continue`` under a test of the loss that is trained on."""
         data = script.source.data
@@ -54,26 +56,26 @@ class CollectiveBranchOnOwnLoss(Hazard):
                 continue
             backward_counts[loop] += 1
             if loop not in agreed:
-                agreed[loop] = any(map(_agrees, ast.walk(loop)))
+                agreed[loop] = any(map(_is_agreement_between_ranks, ast.walk(loop)))
             if agreed[loop] or backward_counts[loop] > _MAX_BACKWARDS:
                 continue
-            own = _made_of(loop, loss)
-            for test, leaving in _exits(script, loop, call.node):
-                if _is_of(test, own):
-                    yield self._finding(script, call, test, leaving)
+            own = _names_computed_from_loss(loop, loss)
+            for test, leaving in _conditional_loop_exits(script, loop, call.node):
+                if _depends_on_names(test, own):
+                    yield self._branch_finding(script, call, test, leaving)
                     break
 
-    def _finding(self, script: Script, call: Call, test: ast.expr, exit_statement: ExitStatement) -> Finding:
+    def _branch_finding(self, script: Script, call: Call, test: ast.expr, exit_statement: ExitStatement) -> Finding:
         return self.finding(
             self.texts["cause"].format(test=script.place(test).text, leaving=type(exit_statement).__name__.lower()),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,
             cure=self.cures,
-            spans=(script.place(test).span(), call.place.span(translated("all ranks must get here"))),
+            spans=(script.place(test).span(), call.place.span(translated("all ranks must reach this call"))),
         )
 
 
-def _agrees(node: ast.AST) -> bool:
+def _is_agreement_between_ranks(node: ast.AST) -> bool:
     """Whether a call makes ranks agree on a value: `sync_stop()` does, `torch.cuda.synchronize()` does not."""
     if not isinstance(node, ast.Call) or is_tensor_gather(node):
         return False
@@ -91,18 +93,18 @@ def _loss_name(call: Call) -> str | None:
     return node.id if isinstance(node, ast.Name) else None
 
 
-def _made_of(loop: Loop, loss: str) -> set[str]:
+def _names_computed_from_loss(loop: Loop, loss: str) -> set[str]:
     """The name of the loss, and of values that the loop computes from it alone: ``value = loss.item()``."""
     own = {loss}
     for node in ast.walk(loop):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             inside = node.value.value if isinstance(node.value, ast.Subscript) else node.value
-            if isinstance(inside, (ast.Call, ast.UnaryOp, ast.Compare)) and _is_of(inside, own):
+            if isinstance(inside, (ast.Call, ast.UnaryOp, ast.Compare)) and _depends_on_names(inside, own):
                 own.add(node.targets[0].id)
     return own
 
 
-def _exits(script: Script, loop: Loop, backward: ast.Call) -> Iterator[tuple[ast.expr, ExitStatement]]:
+def _conditional_loop_exits(script: Script, loop: Loop, backward: ast.Call) -> Iterator[tuple[ast.expr, ExitStatement]]:
     """Tests of this loop's own ``if`` statements that end an iteration or the loop."""
     for test in (node for node in ast.walk(loop) if isinstance(node, ast.If)):
         if script.enclosing_loop(test) is not loop or any(node is backward for node in ast.walk(test)):
@@ -113,7 +115,7 @@ def _exits(script: Script, loop: Loop, backward: ast.Call) -> Iterator[tuple[ast
                 yield test.test, node
 
 
-def _is_of(test: ast.AST, loss_names: set[str]) -> bool:
+def _depends_on_names(test: ast.AST, loss_names: set[str]) -> bool:
     """Whether a test depends on the value of one of those names, by arithmetic and comparisons only."""
     if isinstance(test, ast.Compare) and any(
         isinstance(one, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for one in test.ops

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.hazards.facts.divergence_fixes import fix_divergent_loop, fix_rank_conditional_call
-from gonogo.hazards.facts.rank_tests import excludes_some_ranks, on_one_rank
+from gonogo.hazards.facts.rank_tests import excludes_some_ranks, find_single_rank_test
 from gonogo.hazards.rule import (
     Call,
     Certainty,
@@ -82,13 +82,13 @@ class CollectiveInBranchOfOneRank(Hazard):
                 self.texts["cause"].format(test=script.place(guard).text, call=call.method),
                 certainty=Certainty.POSSIBLE if other else Certainty.CERTAIN if sure else Certainty.LIKELY,
                 cure=self.texts["cure"].format(call=call.method),
-                spans=(call.place.span(), script.place(guard).span(translated("lets only one rank through"))),
+                spans=(call.place.span(), script.place(guard).span(translated("this test lets only one rank through"))),
                 confirm=self.texts["confirm"].format(call=other.method, line=other.line) if other else (),
             )
 
 
 def _collectives_in_branches(script: Script, run: Run) -> list[tuple[Call, ast.expr, Call | None]]:
-    """Collectives in a branch of one rank, with the test, and a call of other ranks in another function of the file.
+    """Collectives that one rank calls, with the test for that rank, and a matching call of the other ranks.
 
     A call that the other ranks make in a branch of the same function or class is the counterpart: then all ranks call
     it.
@@ -98,7 +98,7 @@ def _collectives_in_branches(script: Script, run: Run) -> list[tuple[Call, ast.e
         return []
     callers = _CallerIndex(script)
     found: list[tuple[Call, ast.expr]] = []
-    of_others: defaultdict[str, _OtherCalls] = defaultdict(lambda: _OtherCalls(script))
+    of_others: defaultdict[str, _CallsOnOtherRanks] = defaultdict(lambda: _CallsOnOtherRanks(script))
     without_group, of_state = (
         {call.node for call in script.calls(*patterns)} for patterns in (_GATHER_CALLS, _STATE_DICT_CALLS)
     )
@@ -110,21 +110,21 @@ def _collectives_in_branches(script: Script, run: Run) -> list[tuple[Call, ast.e
                 continue
         elif call.node not in without_group and len(call.node.args) > _GROUP_ARGUMENT_INDEX.get(call.method, 2):
             continue
-        guard = on_one_rank(script, call.node) or callers.on_one_rank(call.node)
+        guard = find_single_rank_test(script, call.node) or callers.test_for_one_rank(call.node)
         if guard is not None:
             found.append((call, guard))
         else:
-            of_others[_kind_of(call)].add(call, callers)
+            of_others[_collective_name(call)].add(call, callers)
     answers: list[tuple[Call, ast.expr, Call | None]] = []
     for call, guard in found:
-        alike = of_others[_kind_of(call)]
+        alike = of_others[_collective_name(call)]
         if not alike.has_in_function_or_class_of(call.node):
             answers.append((call, guard, alike.first))
     return answers
 
 
-def _kind_of(call: Call) -> str:
-    """Its name; any barrier meets any other."""
+def _collective_name(call: Call) -> str:
+    """The name of the collective; "barrier" for every kind of barrier, since these match each other."""
     return "barrier" if call.method in _BARRIER_METHODS else call.method
 
 
@@ -145,7 +145,7 @@ def _sync_dist_calls(script: Script) -> Iterator[tuple[Call, ast.expr]]:
     if any(trainer.keyword("devices").number == 1 for trainer in script.calls("*.Trainer")):
         return
     for call in script.calls("*.log", "*.log_dict"):
-        if call.keyword("sync_dist").truth is True and (guard := on_one_rank(script, call.node)) is not None:
+        if call.keyword("sync_dist").truth is True and (guard := find_single_rank_test(script, call.node)) is not None:
             yield call, guard
 
 
@@ -159,7 +159,7 @@ class _CallerIndex:
             self.uses[name.id].append(name)
         self._guards: dict[tuple[str, int], ast.expr | None] = {}
 
-    def on_one_rank(self, node: ast.AST, max_depth: int = 3) -> ast.expr | None:
+    def test_for_one_rank(self, node: ast.AST, max_depth: int = 3) -> ast.expr | None:
         """The test that lets only one rank call the function around a node, if every call of it has one."""
         function = self.script.enclosing_function(node)
         if function is None or not max_depth or function.decorator_list:
@@ -168,21 +168,21 @@ class _CallerIndex:
             return None
         key = (function.name, max_depth)
         if key not in self._guards:
-            self._guards[key] = self._guard_of(function.name, max_depth)
+            self._guards[key] = self._find_test_for_one_rank(function.name, max_depth)
         return self._guards[key]
 
-    def _guard_of(self, name: str, max_depth: int) -> ast.expr | None:
+    def _find_test_for_one_rank(self, name: str, max_depth: int) -> ast.expr | None:
         guard = None
         for use in self.uses[name]:
             called = self.script.parent(use)
             if not isinstance(called, ast.Call) or called.func is not use:
                 return None  # passed on as a value
-            guard = on_one_rank(self.script, called) or self.on_one_rank(called, max_depth - 1)
+            guard = find_single_rank_test(self.script, called) or self.test_for_one_rank(called, max_depth - 1)
             if guard is None:
                 return None
         return guard
 
-    def of_others(self, name: str) -> list[ast.Call]:
+    def calls_on_other_ranks(self, name: str) -> list[ast.Call]:
         """The calls of a function that are under a test which other ranks pass too."""
         calls = (parent for use in self.uses[name] if isinstance(parent := self.script.parent(use), ast.Call))
         return [call for call in calls if self.runs_on_other_ranks(call)]
@@ -192,7 +192,7 @@ class _CallerIndex:
         return any(excludes_some_ranks(self.script, test) for test in self.script.guarded_by(node))
 
 
-class _OtherCalls:
+class _CallsOnOtherRanks:
     """The calls of one collective that other ranks reach, by function and class."""
 
     def __init__(self, script: Script) -> None:
@@ -203,12 +203,12 @@ class _OtherCalls:
         self._callees: set[str] = set()
 
     def add(self, call: Call, callers: _CallerIndex) -> None:
-        """Add a call where other ranks reach it: itself, or the calls of its function."""
+        """Add a call if other ranks reach it, directly or by calls of the function that contains it."""
         nodes = [call.node] if callers.runs_on_other_ranks(call.node) else []
         function = self._script.enclosing_function(call.node)
         if function is not None and function.name not in self._callees:
             self._callees.add(function.name)
-            nodes += callers.of_others(function.name)
+            nodes += callers.calls_on_other_ranks(function.name)
         for node in nodes:
             self.first = self.first or call
             self._functions.add(self._script.enclosing_function(node))

@@ -26,7 +26,7 @@ class CollectiveSizesDiffer(Hazard):
                 recorded.describe_mismatch(unlike),
                 certainty=Certainty.LIKELY,
                 cure=self.cures,
-                spans=recorded.span(unlike),
+                spans=recorded.span_in_waiting_dump(unlike),
                 ranks=(*unlike.waiting, *unlike.others),
                 confirm=recorded.CHECK_MISSING_RANK_LOGS,
             )

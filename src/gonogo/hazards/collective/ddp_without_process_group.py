@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.training_script import DDP, mentions
+from gonogo.hazards.facts.training_script import DDP, run_mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 
 # Calls that create a process group, directly or internally.
@@ -24,7 +24,7 @@ class DdpWithoutProcessGroup(Hazard):
         """Unconditional use of DDP, with no code in the run's scripts that creates a process group."""
         if b"DistributedDataParallel" not in script.source.data or run.launch is None or not run.scripts:
             return
-        if mentions(run, script, *_GROUP_CREATION_MARKERS):
+        if run_mentions(run, script, *_GROUP_CREATION_MARKERS):
             return
         for call in script.calls(DDP):
             if script.guarded_by(call.node):

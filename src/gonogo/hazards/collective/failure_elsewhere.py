@@ -2,21 +2,24 @@ from gonogo.evidence.log.exit_summary import exits, first_failure
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.stall import STALL_WORDS, Stall, find_stall, is_timeout_message
+from gonogo.finding.text import join_texts
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Text, translated
 
 _SIGTERM_PATTERN = Pattern(r"got signal: 15\b|Received (?:Signals\.SIGTERM|15) death signal")
 _MEANINGS = {
-    -9: translated("killed (SIGKILL): usually host memory"),
+    -9: translated("killed by SIGKILL, usually because host memory ran out"),
     -11: translated("a segmentation fault"),
-    -7: translated("a bus error: usually /dev/shm"),
-    -6: translated("aborted: its own last lines say why, or it gave up waiting"),
+    -7: translated("a bus error, usually because /dev/shm is full"),
+    -6: translated("aborted: its last log lines say why, or it waited until a timeout"),
     -15: translated("ended by the launcher or the scheduler (SIGTERM)"),
     1: translated("a Python error"),
-    2: translated("refused arguments"),
+    2: translated("the program rejected its arguments"),
 }
 
 
 class FailureElsewhere(Hazard):
+    """The log has only consequences of a failure: its cause is in the log of the rank that ended first."""
+
     log_words = (
         *STALL_WORDS,
         "Root Cause",
@@ -50,10 +53,14 @@ class FailureElsewhere(Hazard):
             code = first.exit_code
         yield self.log_finding(
             evidence,
-            translated("{who}{code}{waits}").format(
-                who=self._describe_first_failure(log, first.rank if first else None, first.host if first else None),
-                code=_describe_exit_code(code),
-                waits=_describe_waiting(waited),
+            join_texts(
+                (
+                    self._describe_first_failure(log, first.rank if first else None, first.host if first else None),
+                    _describe_exit_code(code),
+                    _describe_waiting(waited),
+                ),
+                "",
+                "",
             ),
             cure=self.cures,
             certainty=Certainty.POSSIBLE,
@@ -63,9 +70,9 @@ class FailureElsewhere(Hazard):
 
     def _describe_first_failure(self, log: FailureLog, rank: int | None, host: str | None) -> Text:
         if rank is not None:
-            return translated("torchrun saw rank {rank}{host} fail first: its log has the cause.").format(
-                rank=rank, host=Text(f" on {host}", f"（{host}）") if host else Text("", " ")
-            )
+            return translated(
+                "According to torchrun, rank {rank}{host} failed first: that rank's log has the cause."
+            ).format(rank=rank, host=Text(f" on {host}", f"（{host}）") if host else Text("", " "))
         if any(error.type == "KeyboardInterrupt" for error in log.errors):
             return self.texts["interrupted"]
         if log.find(_SIGTERM_PATTERN):

@@ -5,8 +5,8 @@ from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.number import whole_number_in
 from gonogo.evidence.script.nodes import dotted
-from gonogo.hazards.facts.duplicate_gpu import HARDCODED_DEVICE_PATTERN, DuplicateGpu, duplicate_gpu
-from gonogo.hazards.facts.training_script import DDP, first_argument, has_several_processes_per_node, mentions
+from gonogo.hazards.facts.duplicate_gpu import HARDCODED_DEVICE_PATTERN, DuplicateGpu, find_duplicate_gpu
+from gonogo.hazards.facts.training_script import DDP, first_argument, has_several_processes_per_node, run_mentions
 from gonogo.hazards.rule import Certainty, Edit, Findings, Fix, Hazard, Run, Script, translated
 
 _LOCAL_RANK_EXPRESSION = 'int(os.environ["LOCAL_RANK"])'
@@ -17,15 +17,17 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
         """A model that is wrapped in DDP on the same GPU by every process of a node."""
         if b"DistributedDataParallel" not in script.source.data or not has_several_processes_per_node(run):
             return
-        backend = _backend(script)
-        if backend == "gloo" or mentions(run, script, b"CUDA_VISIBLE_DEVICES", b"accelerate", b"deepspeed"):
+        backend = _requested_backend(script)
+        if backend == "gloo" or run_mentions(run, script, b"CUDA_VISIBLE_DEVICES", b"accelerate", b"deepspeed"):
             return
         pinned = _pinned_devices(script)
         if not pinned and not _never_selects_device(script, run):
             return
         assert run.launch is not None
         size = run.launch.processes_per_node.number or run.world_size
-        spans = [script.place(node).span() for node, _ in pinned] or [script.place(one).span() for one in _bare(script)]
+        spans = [script.place(node).span() for node, _ in pinned] or [
+            script.place(one).span() for one in _moves_to_current_gpu(script)
+        ]
         if not spans:
             return
         yield self.finding(
@@ -41,25 +43,28 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
                 if pinned
                 else self.texts["cure"]
             ),
-            spans=(*spans, run.launch.place.span(translated("starts {size} processes per node").format(size=size))),
-            fixes=_fix_of(self, script, pinned),
+            spans=(
+                *spans,
+                run.launch.place.span(translated("the launch starts {size} processes per node").format(size=size)),
+            ),
+            fixes=_local_rank_fixes(self, script, pinned),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
         """NCCL's error about a duplicate GPU, unless there are more ranks than GPUs."""
-        duplicate = duplicate_gpu(log)
+        duplicate = find_duplicate_gpu(log)
         if duplicate is None:
             return
         yield self.log_finding(
             duplicate.evidence,
-            self.texts["cause_in_log"].format(ranks=duplicate.names, device=duplicate.device or "?"),
+            self.texts["cause_in_log"].format(ranks=duplicate.rank_list, device=duplicate.device or "?"),
             cure=self.cures,
-            certainty=_certainty(log, duplicate),
+            certainty=_judge_certainty(log, duplicate),
             confirm=self.texts["confirm"],
         )
 
 
-def _certainty(log: FailureLog, duplicate_devices: DuplicateGpu) -> Certainty:
+def _judge_certainty(log: FailureLog, duplicate_devices: DuplicateGpu) -> Certainty:
     if duplicate_devices.too_many_ranks or outside_training(log):
         return Certainty.POSSIBLE
     if log.setup.mentions(HARDCODED_DEVICE_PATTERN):
@@ -68,7 +73,7 @@ def _certainty(log: FailureLog, duplicate_devices: DuplicateGpu) -> Certainty:
     return Certainty.LIKELY if duplicate_devices.enough_gpus else Certainty.POSSIBLE
 
 
-def _backend(script: Script) -> str | None:
+def _requested_backend(script: Script) -> str | None:
     """The backend that the script asks for; "nccl" if it names none, since torch then uses NCCL for GPUs."""
     for call in script.calls("torch.distributed.init_process_group"):
         given = call.argument(0) if call.node.args else call.keyword("backend")
@@ -76,7 +81,7 @@ def _backend(script: Script) -> str | None:
     return None
 
 
-def _fix_of(hazard: Hazard, script: Script, pinned: list[tuple[ast.AST, int]]) -> tuple[Fix, ...]:
+def _local_rank_fixes(hazard: Hazard, script: Script, pinned: list[tuple[ast.AST, int]]) -> tuple[Fix, ...]:
     edits = _replace_pinned_devices(script, pinned) if pinned else _insert_set_device(script)
     if not edits:
         return ()
@@ -88,17 +93,23 @@ def _pinned_devices(script: Script) -> list[tuple[ast.AST, int]]:
     found: list[tuple[ast.AST, int]] = []
     for call in script.calls("torch.cuda.set_device"):
         node = first_argument(call, "device")
-        number = _gpu(script, node)
+        number = _constant_gpu_index(script, node)
         if node is not None and number is not None and not script.guarded_by(call.node):
             found.append((node, number))
     for call in script.calls(DDP):
         ids = call.keyword_node("device_ids")
-        if isinstance(ids, ast.List) and len(ids.elts) == 1 and (number := _gpu(script, ids.elts[0])) is not None:
+        if (
+            isinstance(ids, ast.List)
+            and len(ids.elts) == 1
+            and (number := _constant_gpu_index(script, ids.elts[0])) is not None
+        ):
             found.append((ids.elts[0], number))
     found.extend(
         (node.args[0], number)
         for node in _device_moves(script, _names_of_wrapped_models(script))
-        if node.args and (number := _gpu(script, node.args[0])) is not None and not script.guarded_by(node)
+        if node.args
+        and (number := _constant_gpu_index(script, node.args[0])) is not None
+        and not script.guarded_by(node)
     )
     return sorted(set(found), key=lambda pin: (pin[0].lineno, pin[0].col_offset))  # type: ignore[attr-defined]
 
@@ -121,7 +132,7 @@ def _device_moves(script: Script, names: set[str]) -> Iterator[ast.Call]:
             yield node
 
 
-def _gpu(script: Script, node: ast.expr | None) -> int | None:
+def _constant_gpu_index(script: Script, node: ast.expr | None) -> int | None:
     """The GPU index in a constant expression."""
     if isinstance(node, ast.Call) and script.qualified(node.func) == "torch.device" and len(node.args) == 1:
         node = node.args[0]
@@ -134,7 +145,7 @@ def _gpu(script: Script, node: ast.expr | None) -> int | None:
     return whole_number_in(text)
 
 
-def _bare(script: Script) -> list[ast.Call]:
+def _moves_to_current_gpu(script: Script) -> list[ast.Call]:
     """The calls that move DDP models to the current GPU, whichever that is."""
     wrapped = (first_argument(call, "module") for call in script.calls(DDP))
     moves = [model for model in wrapped if isinstance(model, ast.Call)]
@@ -144,21 +155,23 @@ def _bare(script: Script) -> list[ast.Call]:
         if not isinstance(func, ast.Attribute):
             continue
         current = not node.args and not node.keywords if func.attr == "cuda" else func.attr == "to"
-        if current and (func.attr == "cuda" or (node.args and _is_cuda(node.args[0]))):
+        if current and (func.attr == "cuda" or (node.args and _is_bare_cuda_string(node.args[0]))):
             found.append(node)
     return sorted(found, key=lambda node: (node.lineno, node.col_offset))
 
 
-def _is_cuda(node: ast.expr) -> bool:
+def _is_bare_cuda_string(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value == "cuda"
 
 
 def _never_selects_device(script: Script, run: Run) -> bool:
     """Whether no process of the run selects a GPU in any known way."""
-    return not mentions(run, script, b"set_device", b"cuda.device(", b"device_id", b"default_device", b"local_rank)")
+    return not run_mentions(
+        run, script, b"set_device", b"cuda.device(", b"device_id", b"default_device", b"local_rank)"
+    )
 
 
-def _is_device(node: ast.AST) -> bool:
+def _is_cuda_device_literal(node: ast.AST) -> bool:
     """Whether a node is ``"cuda:0"`` or ``torch.device("cuda:0")``, not the index alone."""
     if isinstance(node, ast.Call):
         return dotted(node.func) == "torch.device"
@@ -168,7 +181,7 @@ def _is_device(node: ast.AST) -> bool:
 def _replace_pinned_devices(script: Script, pinned: list[tuple[ast.AST, int]]) -> tuple[Edit, ...]:
     """Edits that replace each index by the local rank; none if the script names the GPU elsewhere too."""
     words = sum(script.source.data.count(word) for word in (b'"cuda:', b"'cuda:", b".cuda(0)"))
-    own = sum(_is_device(node) for node, _ in pinned)
+    own = sum(_is_cuda_device_literal(node) for node, _ in pinned)
     cuda = sum(script.source.data[script.place(node).start - 6 :].startswith(b".cuda(") for node, _ in pinned)
     if words > own + cuda:
         return ()

@@ -33,7 +33,7 @@ class NcclP2pHang(Hazard):
             fixes = (self.fix(title, launch.setting_variable("NCCL_P2P_DISABLE", "1"), safe=False),)
         yield self.finding(
             self.texts["cause_in_launch"].format(count=whole_number(launch.processes_per_node), gpu=named or gres),
-            title=translated("NCCL's peer-to-peer copies between these GPUs may never arrive"),
+            title=translated("NCCL's peer-to-peer copies between these GPUs may hang"),
             certainty=Certainty.POSSIBLE,
             severity=Severity.WARNING,
             cure=self.cures,

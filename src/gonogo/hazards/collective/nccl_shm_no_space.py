@@ -1,7 +1,7 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.facts.shared_memory import SHARED_MEMORY_FIX, small_shared_memory
+from gonogo.hazards.facts.shared_memory import SHARED_MEMORY_FIX, find_small_shared_memory
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Severity, translated
 
 _SHM_MESSAGE = Pattern(r"(?i)\bnc[cl]l\b.{0,80}(?:no space left on device|共享内存不足)")
@@ -10,8 +10,8 @@ _OTHER_REASON = Pattern(r"invalid argument|Permission denied|No such file|Operat
 
 class NcclShmNoSpace(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """docker run without --shm-size and --ipc=host, with several ranks and no data loader workers to blame."""
-        small = small_shared_memory(launch)
+        """docker run without --shm-size and --ipc=host, with several ranks and without data loader workers."""
+        small = find_small_shared_memory(launch)
         count = whole_number(launch.processes_per_node)
         if (
             small is None

@@ -6,7 +6,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.progress import is_data_preparation, last_activity
 from gonogo.evidence.log.stall import STALL_WORDS, Stall, find_stall
-from gonogo.hazards.facts.rank_tests import on_one_rank
+from gonogo.hazards.facts.rank_tests import find_single_rank_test
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Script, Severity, translated
 
 _COMPLETE_BAR_PATTERN = Pattern(r"100%\|")
@@ -55,7 +55,7 @@ class NcclTimeoutPreprocessing(Hazard):
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
                 cure=(
-                    translated("Give the others time: timeout=timedelta(hours=2)"),
+                    translated("Give the waiting ranks more time: timeout=timedelta(hours=2)"),
                     translated("Or prepare the data once before training, and load it from disk"),
                 ),
                 spans=(script.place(given).span(), alone.place.span(translated("one rank does this alone"))),
@@ -64,7 +64,9 @@ class NcclTimeoutPreprocessing(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A timeout before training, with a progress bar or frames of data preparation, or an early barrier."""
         stall = find_stall(log)
-        evidence, bar, certainty = _truncated_while_preparing(log) if stall is None else _timeout_evidence(log, stall)
+        evidence, bar, certainty = (
+            _find_cut_while_preparing(log) if stall is None else _find_timeout_evidence(log, stall)
+        )
         if evidence is None:
             return
         yield self.log_finding(
@@ -77,7 +79,9 @@ class NcclTimeoutPreprocessing(Hazard):
         )
 
 
-def _timeout_evidence(log: FailureLog, stall: Stall) -> tuple[LineMatch | LogLine | None, LogLine | None, Certainty]:
+def _find_timeout_evidence(
+    log: FailureLog, stall: Stall
+) -> tuple[LineMatch | LogLine | None, LogLine | None, Certainty]:
     """The timeout, the progress bar of the preparation, and the certainty."""
     activity = last_activity(log, stall.line)
     bar = activity if activity is not None and is_data_preparation(activity) else None
@@ -92,7 +96,7 @@ def _timeout_evidence(log: FailureLog, stall: Stall) -> tuple[LineMatch | LogLin
     return None, None, Certainty.POSSIBLE
 
 
-def _truncated_while_preparing(log: FailureLog) -> tuple[LineMatch | None, None, Certainty]:
+def _find_cut_while_preparing(log: FailureLog) -> tuple[LineMatch | None, None, Certainty]:
     """A truncated traceback after a progress bar of data preparation that ran as long as a default timeout."""
     if not log.cut or log.errors or outside_training(log):
         return None, None, Certainty.POSSIBLE
@@ -113,4 +117,4 @@ def _timedelta_seconds(script: Script, node: ast.expr | None) -> float | None:
 
 def _runs_on_one_rank(script: Script, node: ast.AST) -> bool:
     """Whether only one rank reaches a node."""
-    return on_one_rank(script, node) is not None
+    return find_single_rank_test(script, node) is not None

@@ -1,5 +1,5 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.facts.installed import describe_package, span_of
+from gonogo.hazards.facts.installed import describe_package, package_version_span
 from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign
 from gonogo.hazards.rule import Certainty, Environment, Finding, Findings, Pattern, Run, translated
 
@@ -49,7 +49,7 @@ class NcclTooOldForBlackwell(LoggedHazard):
         )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """Several such GPUs, several processes, and too old an NCCL."""
+        """Several Blackwell GPUs, several processes, and an NCCL that is too old for them."""
         cards = [gpu.name for gpu in environment.gpus if _BLACKWELL.search(gpu.name)]
         if len(cards) < 2 or run.launch is None or run.world_size == 1:
             return
@@ -63,5 +63,5 @@ class NcclTooOldForBlackwell(LoggedHazard):
             ),
             certainty=Certainty.LIKELY,
             cure=self.cures[:1],
-            spans=(span_of(environment, "nvidia-nccl-cu12"), run.launch.place.span()),
+            spans=(package_version_span(environment, "nvidia-nccl-cu12"), run.launch.place.span()),
         )

@@ -74,7 +74,7 @@ class NcclWrongNetworkInterface(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A connection refused to NCCL, or a virtual interface in use before a failure; less certain: a lost peer."""
+        """A refused connection of NCCL, or a virtual interface used before a failure; less certain: a lost peer."""
         evidence, certainty, also = _find_evidence(log)
         if evidence is None:
             return

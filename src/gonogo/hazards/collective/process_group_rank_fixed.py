@@ -24,8 +24,13 @@ class ProcessGroupRankFixed(Hazard):
                     given=", ".join(f"{name}={call.keyword(name).value}" for name in wrong), size=size
                 ),
                 cure=translated("Leave rank and world_size out: the launcher passes them in environment variables"),
-                spans=(*places, run.launch.place.span(translated("starts {size} processes").format(size=size))),
-                fixes=self.fix(translated("Read them from the launcher's environment variables"), edits[0])
+                spans=(
+                    *places,
+                    run.launch.place.span(translated("the launch starts {size} processes").format(size=size)),
+                ),
+                fixes=self.fix(
+                    translated("Read rank and world_size from the launcher's environment variables"), edits[0]
+                )
                 if len(edits) == 1 and edits[0] is not None and by_environment
                 else None,
             )

@@ -66,10 +66,12 @@ class RankKilled(Hazard):
                 else _CURES[signal.SIGKILL]
             )
             yield self.finding(
-                translated("{how} {last}{means}").format(
+                Text("{how} {last}{means}", "{how}{last}{means}").format(
                     how=_describe_cause(death), last=_last_seen_text(rank), means=_describe_signal(known)
                 ),
-                title=translated("Rank {rank} {what}").format(rank=death.rank, what=_describe_end(death)),
+                title=Text("Rank {rank} {what}", "rank {rank} {what}").format(
+                    rank=death.rank, what=_describe_end(death)
+                ),
                 certainty=Certainty.CERTAIN if death.how != "vanished" else Certainty.LIKELY,
                 cure=cure,
                 spans=(*_last_known_place(rank), rank_file_span(rank)),
@@ -80,7 +82,7 @@ class RankKilled(Hazard):
 def _last_known_place(rank: GuardedRank) -> tuple[Span, ...]:
     """The last position of the main thread, from the stack dump written at the signal."""
     frames = rank.dump.threads[0].frames if rank.dump is not None and rank.dump.threads else ()
-    return places((innermost_user_frame(frames), translated("it was here")))
+    return places((innermost_user_frame(frames), translated("the rank was here")))
 
 
 def _describe_end(death: RankDeath) -> Text:
@@ -108,7 +110,7 @@ def _last_seen_text(rank: GuardedRank) -> Text:
     beat = rank.beat
     step = rank.last_step
     memory = rank.steps[-1] if rank.steps else None
-    return translated("Last seen {phase}after step {step}{memory}.").format(
+    return translated("The rank was last seen {phase}after step {step}{memory}.").format(
         phase=Text(f"in {PHASES[beat.phase].en}, ", f"处于{PHASES[beat.phase].zh}，")
         if beat is not None and beat.phase in PHASES
         else "",

@@ -11,6 +11,7 @@ from gonogo.evidence.log.stall import STALL_WORDS, find_stall
 from gonogo.evidence.rehearsal.failures import places
 from gonogo.finding.frame import Frame
 from gonogo.finding.ranks import capitalize_text, ranks_text
+from gonogo.finding.text import join_texts
 from gonogo.hazards.collective import _recorded as recorded
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Pattern, Severity, Span, Text, translated
 
@@ -29,8 +30,8 @@ class RankLateAtCollective(Hazard):
     log_words = (*STALL_WORDS, "MainThread", "launched up to operation", "aving", "aiting for", "pload")
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A rank that the others wait for by recorder dumps or stacks, or what it was doing before a timeout."""
-        yield from self._findings_in_dumps(log)
+        """A rank that the others wait for, according to dumps or stacks, or what it was doing before a timeout."""
+        yield from self._dump_findings(log)
         yield from self._fewer_collectives_findings(log)
         stall = find_stall(log)
         if stall is None or not stall.time_outs or stall.another_failure or stall.diverged:
@@ -47,27 +48,27 @@ class RankLateAtCollective(Hazard):
                 confirm=translated("py-spy dump --pid of rank 0 while the others wait shows it doing that work"),
             )
 
-    def _findings_in_dumps(self, log: FailureLog) -> Findings:
+    def _dump_findings(self, log: FailureLog) -> Findings:
         stacks = {stack.rank: stack for stack in parse_py_spy_stacks(log.lines)}
         held = find_mismatch(log.dumps)
         spans: tuple[Span, ...] = ()
         if held is not None and held.kind == "missing":
-            late, cause, spans = held.others, recorded.describe_mismatch(held), (recorded.span(held),)
+            late, cause, spans = held.others, recorded.describe_mismatch(held), (recorded.span_in_waiting_dump(held),)
         elif held is None and 0 < len(late := tuple(_ranks_outside_collectives(stacks))) < len(stacks):
             waiting = sorted(set(stacks) - set(late))
             cause = translated("{ranks} wait{s} in a collective{at}.").format(
                 ranks=capitalize_text(ranks_text(waiting)),
                 s="s" if len(waiting) == 1 else "",
-                at=recorded.at(stacks[waiting[0]].frames),
+                at=recorded.describe_location(stacks[waiting[0]].frames),
             )
         else:
             return
         stack = stacks.get(late[0])
         if stack is not None:
-            told = translated(" {ranks} remain{s}{at}.").format(
-                ranks=capitalize_text(ranks_text(late[:1])), s="s", at=recorded.at(stack.frames)
+            place = translated(" {rank} remains{at}.").format(
+                rank=capitalize_text(ranks_text(late[:1])), at=recorded.describe_location(stack.frames)
             )
-            cause = translated("{cause}{told}").format(cause=cause, told=told)
+            cause = join_texts((cause, place), "", "")
             spans = (span_of(stack.at), *spans)
         known = whereabouts(stack.frames) if stack is not None else None
         sure = held is None or held.recorded
@@ -81,7 +82,7 @@ class RankLateAtCollective(Hazard):
         )
 
     def _fewer_collectives_findings(self, log: FailureLog) -> Findings:
-        counted = behind(log)
+        counted = find_lagging_ranks(log)
         if counted is None:
             return
         found, ranks, lacking = counted
@@ -110,12 +111,10 @@ class RankLateAtCollective(Hazard):
         lasting = ended or still.seconds >= _MIN_LASTING_SECONDS
         at = innermost_user_frame(frames)
         yield self.finding(
-            translated("{waits}{where}{long}").format(
-                waits=_describe_wait(still),
-                where=_describe_location(still, frames, frozen),
-                long=_describe_duration(still),
+            join_texts(
+                (_describe_wait(still), _describe_location(still, frames, frozen), _describe_duration(still)), "", ""
             ),
-            title=translated("{who} held up, and the others wait in {operator}").format(
+            title=translated("{who} held up, while the other ranks wait in {operator}").format(
                 who=Text(
                     f"{capitalize_text(ranks_text(still.late)).en} {'is' if len(still.late) == 1 else 'are'}",
                     ranks_text(still.late).zh,
@@ -129,12 +128,12 @@ class RankLateAtCollective(Hazard):
                 *((known.cure,) if known and known.cure else ()),
                 self.texts["timeout_cure"],
             ),
-            spans=_spans(still, at),
+            spans=_late_and_waiting_spans(still, at),
             ranks=still.late,
             module=seen.module if seen is not None else None,
             confirm=()
             if ended
-            else (translated("It stays stuck: py-spy dump --pid of that rank shows the same line minutes later"),),
+            else (translated("Minutes later, py-spy dump --pid of that rank still shows the same line"),),
         )
 
 
@@ -178,13 +177,13 @@ def _describe_duration(hang: Hang) -> Text:
     if not hang.seconds:
         return Text("", "")
     if not hang.median:
-        return translated(" It has lasted {seconds:.0f} s.").format(seconds=hang.seconds)
-    return translated(" It has lasted {seconds:.0f} s; before that, a step took {median:.2f} s.").format(
+        return translated(" The wait has lasted {seconds:.0f} s.").format(seconds=hang.seconds)
+    return translated(" The wait has lasted {seconds:.0f} s; before that, a step took {median:.2f} s.").format(
         seconds=hang.seconds, median=hang.median
     )
 
 
-def _spans(hang: Hang, own_call_frame: Frame | None) -> tuple[Span, ...]:
+def _late_and_waiting_spans(hang: Hang, own_call_frame: Frame | None) -> tuple[Span, ...]:
     held = translated("{ranks} {be} here").format(
         ranks=ranks_text(hang.late), be="is" if len(hang.late) == 1 else "are"
     )
@@ -196,7 +195,7 @@ def _spans(hang: Hang, own_call_frame: Frame | None) -> tuple[Span, ...]:
     )
 
 
-def behind(log: FailureLog) -> tuple[LineMatch, tuple[int, ...], int] | None:
+def find_lagging_ranks(log: FailureLog) -> tuple[LineMatch, tuple[int, ...], int] | None:
     """The line with the lowest count, its ranks (empty if none are listed), and by how many operations it lags."""
     counts = [(int(found.match.group(3)), found) for found in log.find_all(_OPERATION_COUNT_PATTERN)]
     if len({count for count, _ in counts}) < 2:

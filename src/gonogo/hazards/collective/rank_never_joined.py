@@ -3,26 +3,28 @@ from gonogo.evidence.guarded.standstill import find_hang
 from gonogo.evidence.guarded.whereabouts import innermost_user_frame
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.finding.ranks import capitalize_text, ranks_text
-from gonogo.hazards.collective._store_barrier import store_barriers_in_log
-from gonogo.hazards.log_rule import match_of
+from gonogo.finding.text import join_texts
+from gonogo.hazards.collective._store_barrier import store_barrier_messages
+from gonogo.hazards.log_rule import match_in_evidence
 from gonogo.hazards.rule import Certainty, Finding, Findings, GuardedRun, Hazard, Severity, translated
 
 
 class RankNeverJoined(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A store barrier that timed out before all processes had joined."""
-        short = next((one for one in store_barriers_in_log(log) if one.timed_out and one.joined < one.world), None)
+        short = next((one for one in store_barrier_messages(log) if one.timed_out and one.joined < one.world), None)
         if short is not None:
             yield self._missing_processes_finding(short.evidence, short.joined, short.world, Certainty.LIKELY)
         elif (
             said := next(log.errors_of(says=self.patterns["client_timeout"]), None)
             or log.find(self.patterns["client_timeout"])
-        ) and (match := match_of(self.patterns["client_timeout"], said)):
+        ) and (match := match_in_evidence(self.patterns["client_timeout"], said)):
             yield self._missing_processes_finding(said, int(match.group(1)), int(match.group(2)), Certainty.POSSIBLE)
 
     def _missing_processes_finding(
         self, evidence: LoggedError | LineMatch, joined_count: int, world: int, certainty: Certainty
     ) -> Finding:
+        """A finding about processes that had not joined the process group when the store barrier timed out."""
         return self.log_finding(
             evidence,
             translated("{joined} of {world} processes joined the rendezvous before the timeout.").format(
@@ -51,19 +53,27 @@ class RankNeverJoined(Hazard):
             else None
         )
         yield self.finding(
-            translated("{ranks} of {world}: {state}. {place}").format(
-                ranks=capitalize_text(ranks_text(ranks)),
-                world=run.world_size,
-                state=translated("no process of that rank has written anything")
-                if never
-                else translated("started, but did not reach the first step within {seconds:.0f} s").format(
-                    seconds=waiting.waited if waiting is not None else 0.0
+            join_texts(
+                (
+                    (
+                        translated("No process of {ranks} (of {world}) has written anything.")
+                        if never
+                        else translated(
+                            "{ranks} of {world} started, but did not reach the first step within {seconds:.0f} s."
+                        )
+                    ).format(
+                        ranks=ranks_text(ranks) if never else capitalize_text(ranks_text(ranks)),
+                        world=run.world_size,
+                        seconds=waiting.waited if waiting is not None else 0.0,
+                    ),
+                    translated("The process was at {place} in {function}.").format(
+                        place=f"{at.path}:{at.line}", function=at.function
+                    )
+                    if at is not None
+                    else translated("The other ranks can't begin without it."),
                 ),
-                place=translated("It was at {place} in {function}.").format(
-                    place=f"{at.path}:{at.line}", function=at.function
-                )
-                if at is not None
-                else translated("The others can't begin without it."),
+                " ",
+                "",
             ),
             certainty=Certainty.LIKELY,
             severity=Severity.ERROR,

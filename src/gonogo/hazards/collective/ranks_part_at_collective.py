@@ -15,6 +15,8 @@ from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, Rehea
 
 
 class RanksPartAtCollective(Hazard):
+    """The ranks call different collectives at the same point, for a reason that no other hazard explains."""
+
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A divergence that no more specific hazard explains."""
         divergence = rank_divergence(record)
@@ -38,7 +40,7 @@ class RanksPartAtCollective(Hazard):
                 recorded.describe_mismatch(unlike),
                 certainty=Certainty.LIKELY,
                 cure=(self.texts["same_branch_cure"], self.texts["same_order_cure"]),
-                spans=recorded.span(unlike),
+                spans=recorded.span_in_waiting_dump(unlike),
                 ranks=(*unlike.waiting, *unlike.others),
                 confirm=recorded.CHECK_MISSING_RANK_LOGS,
             )

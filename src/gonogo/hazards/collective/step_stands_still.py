@@ -18,6 +18,8 @@ _TRANSPORT_CURES = (
 
 
 class StepStandsStill(Hazard):
+    """A step makes no progress, though no rank waits for another one that is late."""
+
     def in_guarded_run(self, run: GuardedRun) -> Findings:
         """A hang in which no rank waits for another."""
         still = find_hang(run)
@@ -27,7 +29,7 @@ class StepStandsStill(Hazard):
         frames = still.seen[ranks[0]].frames if ranks[0] in still.seen else ()
         at = innermost_user_frame(still.call.frames) if still.call is not None else innermost_user_frame(frames)
         known = whereabouts(frames)
-        where = translated("{place} in {function}").format(
+        where = Text("{place} in {function}", "{place}（函数 {function}）").format(
             place=f"{os.path.basename(at.path)}:{at.line}" if at is not None else "?",
             function=at.function if at is not None else "?",
         )
@@ -43,7 +45,7 @@ class StepStandsStill(Hazard):
                 seconds=still.seconds,
                 doing=Text(f": {known.doing.en}", f"：{known.doing.zh}") if known is not None else "",
             )
-        look = translated("Look at the line named first")
+        look = translated("Look first at the line of code that is named here")
         yield self.finding(
             cause,
             certainty=Certainty.LIKELY,

@@ -1,6 +1,6 @@
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.evidence.training_arguments import TRAINER_CLASSES
-from gonogo.hazards.facts.rank_tests import on_one_rank
+from gonogo.hazards.facts.rank_tests import find_single_rank_test
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, translated
 
 _EVALUATES = frozenset({"evaluate", "predict", "evaluation_loop", "prediction_loop"})
@@ -25,12 +25,12 @@ class TrainerEvaluatesOnOneRank(Hazard):
             return
         for call in script.calls("*.evaluate", "*.predict"):
             kinds = script.kinds_of(call.receiver) if call.receiver is not None else ()
-            guard = on_one_rank(script, call.node) if any(kind in TRAINER_CLASSES for kind in kinds) else None
+            guard = find_single_rank_test(script, call.node) if any(kind in TRAINER_CLASSES for kind in kinds) else None
             if guard is None:
                 continue
             yield self.finding(
                 self.texts["cause"].format(call=script.place(call.node.func).text, test=script.place(guard).text),
                 certainty=Certainty.CERTAIN if run.distributed else Certainty.LIKELY,
                 cure=self.cures,
-                spans=(call.place.span(), script.place(guard).span(translated("lets only one rank through"))),
+                spans=(call.place.span(), script.place(guard).span(translated("this test lets only one rank through"))),
             )

@@ -8,7 +8,7 @@ from gonogo.evidence.rehearsal.rank_divergence import RankDivergence, rank_diver
 from gonogo.evidence.script.identifiers import last_name, says
 from gonogo.hazards.facts.divergence_fixes import fix_divergent_loop
 from gonogo.hazards.facts.rank_tests import contains_rank_name
-from gonogo.hazards.facts.training_script import DDP, mentions
+from gonogo.hazards.facts.training_script import DDP, run_mentions
 from gonogo.hazards.rule import (
     Certainty,
     Finding,
@@ -72,12 +72,12 @@ class UnevenDataPerRankHang(Hazard):
             certainty=Certainty.LIKELY,
             cure=self.cures,
             ranks=tuple(sorted(left)),
-            confirm=translated("The loop runs until the data ends, not for a number of steps"),
+            confirm=translated("The loop runs until the data ends, not for a fixed number of steps"),
         )
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """An iterable dataset split by rank, in a DDP loop without anything that makes all ranks stop together."""
-        if b"IterableDataset" not in script.source.data or mentions(run, script, *_STEP_ALIGNMENT_MARKERS):
+        if b"IterableDataset" not in script.source.data or run_mentions(run, script, *_STEP_ALIGNMENT_MARKERS):
             return
         scripts = {id(one): one for one in (*run.scripts, script)}.values()
         wrap = next((call for one in scripts for call in one.calls(DDP)), None)

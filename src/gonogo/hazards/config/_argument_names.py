@@ -59,14 +59,14 @@ def known_argument_names(kind: str = "TrainingArguments") -> frozenset[str]:
     return frozenset(_load_table()[kind])
 
 
-def releases() -> tuple[str, str]:
+def first_and_last_release() -> tuple[str, str]:
     """The oldest and the newest release in the table."""
     known = _load_table()["releases"]
     return known[0], known[-1]
 
 
-def border(kind: str, name: str, environment: Environment) -> tuple[str, str] | None:
-    """Why this environment's transformers certainly lacks the argument: ``("until", "5.0")``, ``("since", …)``."""
+def excluding_release(kind: str, name: str, environment: Environment) -> tuple[str, str] | None:
+    """The release that makes the argument missing in this environment: ``("until", "5.0")``, ``("since", …)``."""
     entry = _load_table()[kind].get(name)
     if entry is None:
         return None
@@ -77,8 +77,8 @@ def border(kind: str, name: str, environment: Environment) -> tuple[str, str] | 
     return None
 
 
-def open_border(kind: str, name: str, environment: Environment) -> str | None:
-    """The release that removed the argument, where the project's files allow that one and older ones alike."""
+def possible_removal_release(kind: str, name: str, environment: Environment) -> str | None:
+    """The release that removed the argument, if the project's files allow both that release and older ones."""
     until = (_load_table()[kind].get(name) or {}).get("until")
     package = environment.packages.get("transformers")
     if not until or package is None or package.address or package.version is not None:
@@ -95,7 +95,8 @@ def renamed_argument(kind: str, name: str, environment: Environment) -> str | No
         else [old for old, new in RENAMED_ARGUMENTS.items() if new == name]
     )
     return next(
-        (one for one in candidates if one in _load_table()[kind] and border(kind, one, environment) is None), None
+        (one for one in candidates if one in _load_table()[kind] and excluding_release(kind, one, environment) is None),
+        None,
     )
 
 

@@ -53,7 +53,7 @@ def has_current_limits(info: KeyInfo, run: Run) -> bool | None:
     return True if first in _COMMON_RELEASES and "deepspeed" not in run.environment.packages else None
 
 
-def is_closed(info: KeyInfo | None, run: Run) -> bool | None:
+def rejects_unknown_keys(info: KeyInfo | None, run: Run) -> bool | None:
     """Whether the run's DeepSpeed rejects unknown keys in this object; None if that depends on an unknown release."""
     if info is None or not info.closed:
         return False
@@ -71,8 +71,10 @@ def is_closed(info: KeyInfo | None, run: Run) -> bool | None:
 
 
 @lru_cache(maxsize=8)
-def rows(config: DeepSpeedConfig) -> tuple[tuple[tuple[str, ...], Field, KeyInfo | None, KeyInfo | None], ...]:
-    """Every key with its value, its info, and the info of the object that contains it."""
+def keys_with_infos(
+    config: DeepSpeedConfig,
+) -> tuple[tuple[tuple[str, ...], Field, KeyInfo | None, KeyInfo | None], ...]:
+    """Every key of the config with its value, what is known of the key, and what is known of the object around it."""
     infos: dict[tuple[str, ...], KeyInfo | None] = {(): None}
     found = []
     for keys, field in config.entries():
@@ -89,7 +91,7 @@ def unknown_keys(config: DeepSpeedConfig) -> Iterator[tuple[tuple[str, ...], Fie
     """
     beneath: tuple[str, ...] | None = None
     left = _MAX_UNKNOWN
-    for keys, field, info, parent in rows(config):
+    for keys, field, info, parent in keys_with_infos(config):
         if beneath is not None and keys[: len(beneath)] == beneath:
             continue
         if is_comment_key(keys[-1]):

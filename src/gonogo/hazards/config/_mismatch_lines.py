@@ -10,8 +10,8 @@ REFUSED = "Please correct the following DeepSpeed config values that mismatch"
 """Continues with "TrainingArguments" (transformers) or "kwargs" (accelerate)."""
 
 
-class Mismatch(NamedTuple):
-    """One line: ``- ds train_micro_batch_size_per_gpu=4 vs hf per_device_train_batch_size=2``."""
+class MismatchLine(NamedTuple):
+    """One line of transformers' list: ``- ds train_micro_batch_size_per_gpu=4 vs hf per_device_train_batch_size=2``."""
 
     ds_key: str
     ds_value: str
@@ -19,7 +19,7 @@ class Mismatch(NamedTuple):
     hf_value: str
 
     @property
-    def alike(self) -> bool:
+    def has_equal_values(self) -> bool:
         """True if both values mean the same, so that only their types can differ: ``"1e-5"`` and ``1e-05``."""
         try:
             return float(self.ds_value) == float(self.hf_value)
@@ -27,15 +27,15 @@ class Mismatch(NamedTuple):
             return self.ds_value.lower() == self.hf_value.lower()
 
 
-def mismatches(message: str) -> list[Mismatch]:
+def mismatch_lines_in_message(message: str) -> list[MismatchLine]:
     """All mismatch lines of an exception's message, even wrapped or joined; empty for any other exception."""
     text = collapse_whitespace(message)
     if REFUSED not in text:
         return []
-    return _parse_mismatches(text.partition(REFUSED)[2])
+    return _parse_lines(text.partition(REFUSED)[2])
 
 
-def _parse_mismatches(text: str) -> list[Mismatch]:
+def _parse_lines(text: str) -> list[MismatchLine]:
     found = []
     for part in text.split("- ds ")[1:]:
         ds, separator, hf = part.partition(" vs hf ")
@@ -44,7 +44,7 @@ def _parse_mismatches(text: str) -> list[Mismatch]:
         if separator:
             ds_key, _, ds_value = ds.partition("=")
             hf_key, _, hf_value = hf.partition(" The easiest method")[0].rpartition("=")
-            found.append(Mismatch(ds_key.strip(), ds_value.strip(), hf_key.strip(), _first_value(hf_value)))
+            found.append(MismatchLine(ds_key.strip(), ds_value.strip(), hf_key.strip(), _first_value(hf_value)))
     return found
 
 
@@ -56,17 +56,17 @@ def _first_value(text: str) -> str:
     return text.split()[0] if text else ""
 
 
-def mismatches_in_log(log: FailureLog) -> tuple[LoggedError | LogLine, list[Mismatch]] | None:
+def mismatch_lines_in_log(log: FailureLog) -> tuple[LoggedError | LogLine, list[MismatchLine]] | None:
     """Where a log has the list, and the list: from the exception, or from bare lines if nothing else is quoted."""
     for error in log.errors:
         if REFUSED in error.flat_message:
-            return error, mismatches(error.message)
+            return error, mismatch_lines_in_message(error.message)
     if log.has(REFUSED):
         line = next(line for line in log.lines if REFUSED in line.text)
         rest = "\n".join([line.text, *(after.text for after in log.lines_after(line, 12))])
-        return line, mismatches(rest)
+        return line, mismatch_lines_in_message(rest)
     if log.has("- ds ") and (log.has(" vs hf ") or log.has(" vs arg ")):
-        lines = [line for line in log.lines if "- ds " in line.text and _parse_mismatches(matched_text(log, line))]
+        lines = [line for line in log.lines if "- ds " in line.text and _parse_lines(matched_text(log, line))]
         if lines:
-            return lines[0], [one for line in lines for one in _parse_mismatches(line.text)]
+            return lines[0], [one for line in lines for one in _parse_lines(line.text)]
     return None

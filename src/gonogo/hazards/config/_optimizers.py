@@ -9,7 +9,7 @@ _NAMED_OPTIMIZERS = ("transformers.AdamW", "transformers.Adafactor")
 _SCHEDULERS = ("torch.optim.lr_scheduler.", "transformers.get_", "transformers.optimization.get_")
 
 
-def kind_of(script: Script, node: ast.expr) -> str | None:
+def optimizer_or_scheduler_kind(script: Script, node: ast.expr) -> str | None:
     """``"optimizer"`` or ``"scheduler"`` if an expression certainly is one."""
     for name in script.kinds_of(node):
         if name.startswith(_SCHEDULERS):

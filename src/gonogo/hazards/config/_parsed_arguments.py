@@ -19,8 +19,8 @@ _OTHERWISE = (
 _PLAIN_BASES = ("object", "abc.ABC", "typing.Generic")
 
 
-class ParsedClasses(msgspec.Struct, frozen=True):
-    """``own_fields`` are those of the project's classes; ``training``: TrainingArguments is parsed as well."""
+class ParsedArgumentClasses(msgspec.Struct, frozen=True):
+    """The dataclasses that HfArgumentParser fills; ``training``: TrainingArguments is one of them."""
 
     call: Call
     own_fields: frozenset[str]
@@ -29,8 +29,8 @@ class ParsedClasses(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=16)
-def parsed_classes(run: Run) -> ParsedClasses | None:
-    """What the program parses its command line into; None if a part is not visible, or if extras are allowed."""
+def parsed_argument_classes(run: Run) -> ParsedArgumentClasses | None:
+    """The dataclasses that the command line is parsed into; None if one is unknown or unknown options are allowed."""
     made = [call for script in run.scripts for call in script.calls("transformers.HfArgumentParser")]
     if not any(_is_fully_visible(call.script, run) for call in made):
         return None  # checked first: finding out which calls the launch reaches takes far longer
@@ -53,7 +53,9 @@ def parsed_classes(run: Run) -> ParsedClasses | None:
             return None
     training = bool(names)
     return (
-        ParsedClasses(call, frozenset(fields), training, _TRAINING_ARGUMENT_CLASSES[1] in names) if training else None
+        ParsedArgumentClasses(call, frozenset(fields), training, _TRAINING_ARGUMENT_CLASSES[1] in names)
+        if training
+        else None
     )
 
 

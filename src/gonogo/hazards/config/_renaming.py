@@ -7,16 +7,16 @@ from gonogo.finding import Fix, translated
 from gonogo.hazards.facts.training_framework import fix_with_edits
 
 
-def renaming_keyword(call: Call, old: str, new: str, *, safe: bool) -> tuple[Fix, ...]:
-    """Rename the keyword, unless the call has the new one too."""
+def keyword_rename_fixes(call: Call, old: str, new: str, *, safe: bool) -> tuple[Fix, ...]:
+    """A fix that renames the keyword; none if the call has the new one too."""
     place = call.keyword_place(old)
     if place is None or not place.text.startswith(f"{old}=") or new in call.keywords or not call.script.editable:
         return ()
     return _rename_fix(place, old, new, safe=safe)
 
 
-def renaming_option(launch: Launch, old: str, new: str, *, safe: bool) -> tuple[Fix, ...]:
-    """Rename the option, unless the launch has the new one too."""
+def option_rename_fixes(launch: Launch, old: str, new: str, *, safe: bool) -> tuple[Fix, ...]:
+    """A fix that renames the option; none if the launch has the new one too."""
     place = launch.options.place_of(old)
     if place is None or new in launch.options or not launch.options.can_edit(old):
         return ()

@@ -4,10 +4,10 @@ from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Run, Script,
 
 class AccelerateAccumulationGivenTwice(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A keyword of the Accelerator that contradicts the JSON or the YAML."""
+        """gradient_accumulation_steps of the Accelerator that contradicts the DeepSpeed JSON or accelerate's YAML."""
         if run.launch is None or uses_trainer(run) or not run.deepspeed_on:
             return
-        used = _effective_accumulation(run)
+        used = _configured_accumulation_steps(run)
         if used is None or not used.known or not isinstance(used.value, int):
             return
         for call in script.calls("accelerate.Accelerator"):
@@ -19,11 +19,11 @@ class AccelerateAccumulationGivenTwice(Hazard):
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,
                 cure=(
-                    translated('Write "gradient_accumulation_steps": "auto" in the DeepSpeed JSON')
+                    translated('Set "gradient_accumulation_steps" to "auto" in the DeepSpeed JSON')
                     if run.config is not None
                     and run.config.source is not None
                     and not is_config_from_accelerate_yaml(run)
-                    else translated("Write gradient_accumulation_steps: {asked} in accelerate's YAML").format(
+                    else translated("Set gradient_accumulation_steps to {asked} in accelerate's YAML").format(
                         asked=asked.value
                     ),
                     translated("Or create the Accelerator with {used}, if that is intended").format(used=used.value),
@@ -32,7 +32,7 @@ class AccelerateAccumulationGivenTwice(Hazard):
             )
 
 
-def _effective_accumulation(run: Run) -> Field | None:
+def _configured_accumulation_steps(run: Run) -> Field | None:
     if run.config is not None and run.config.source is not None:
         return run.config.raw("gradient_accumulation_steps")
     if run.accelerate is not None and run.accelerate.deepspeed_on:

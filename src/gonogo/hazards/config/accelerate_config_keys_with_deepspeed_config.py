@@ -18,7 +18,7 @@ Keys = tuple[str, ...]
 
 class AccelerateConfigKeysWithDeepspeedConfig(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """The refused keys of the YAML, all in one finding."""
+        """One finding for all keys of accelerate's YAML that it refuses beside a DeepSpeed JSON."""
         yaml = run.accelerate
         if yaml is None or not yaml.deepspeed_on:
             return
@@ -28,10 +28,10 @@ class AccelerateConfigKeysWithDeepspeedConfig(Hazard):
         wrong: list[tuple[Keys, Field]] = []
         for name in _DEEPSPEED_KEYS_BY_NAME:
             keys = ("deepspeed_config", name)
-            if _is_set(field := yaml.get(*keys)):
+            if _has_value(field := yaml.get(*keys)):
                 wrong.append((keys, field))
         precision = yaml.get("mixed_precision")
-        if _is_set(precision) and not (run.launch is not None and "mixed_precision" in run.launch.launcher_options):
+        if _has_value(precision) and not (run.launch is not None and "mixed_precision" in run.launch.launcher_options):
             wrong.append((("mixed_precision",), precision))
         if not wrong:
             return
@@ -47,7 +47,7 @@ class AccelerateConfigKeysWithDeepspeedConfig(Hazard):
                     if in_json
                     else translated("Remove {names} from the YAML, and set it in {file}")
                 ).format(names=names, file=json_file.value),
-                translated("Or give no DeepSpeed JSON, and keep the YAML"),
+                translated("Or use no DeepSpeed JSON, and keep the settings in the YAML"),
             ),
             spans=(*(field.span() for _, field in wrong), json_file.span(translated("the DeepSpeed config"))),
             fixes=fix_with_edits(
@@ -61,7 +61,7 @@ class AccelerateConfigKeysWithDeepspeedConfig(Hazard):
         )
 
 
-def _is_set(field: Field) -> bool:
+def _has_value(field: Field) -> bool:
     return not field.absent and not (field.known and field.value is None)
 
 

@@ -24,7 +24,7 @@ class AccelerateMixedPrecisionAgainstDsConfig(Hazard):
             ),
             spans=(enabled.span(), asked.span(translated("requested here"))),
             fixes=fix_with_edits(
-                translated('Set it to "auto"'), lambda: config.replacing(str(other), "enabled", value="auto")
+                translated('Set "enabled" to "auto"'), lambda: config.replacing(str(other), "enabled", value="auto")
             ),
         )
 

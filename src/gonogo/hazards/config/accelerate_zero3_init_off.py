@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, S
 
 class AccelerateZero3InitOff(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """The flag in the YAML, with stage 3 and an accelerate version that respects it."""
+        """zero3_init_flag: false in accelerate's YAML, with stage 3 and an accelerate version that respects it."""
         yaml = run.accelerate
         if yaml is None or not yaml.deepspeed_on:
             return
@@ -23,7 +23,7 @@ class AccelerateZero3InitOff(Hazard):
             cure=translated("Set zero3_init_flag: true"),
             spans=(flag.span(), stage.span(translated("ZeRO-3 is on")), version.span()),
             fixes=fix_with_edits(
-                translated("Set it to true"),
+                translated("Set zero3_init_flag to true"),
                 lambda: yaml.replacing("deepspeed_config", "zero3_init_flag", value=True),
                 safe=False,
             ),

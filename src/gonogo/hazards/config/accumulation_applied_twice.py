@@ -20,7 +20,7 @@ class AccumulationAppliedTwice(Hazard):
         for call in script.calls("*.step", "*.backward"):
             if not _is_engine_call(call, script):
                 continue
-            if call.method == "step" and (test := _modulo(script, call)) is not None:
+            if call.method == "step" and (test := _find_modulo_test(script, call)) is not None:
                 yield self.finding(
                     self.texts["conditional_step_cause"].format(test=ast.unparse(test)[:80], count=count),
                     severity=Severity.WARNING,
@@ -33,7 +33,7 @@ class AccumulationAppliedTwice(Hazard):
                     self.texts["loss_divided_twice_cause"].format(code=ast.unparse(divided)[:80], count=count),
                     severity=Severity.WARNING,
                     certainty=Certainty.LIKELY,
-                    cure=translated("Don't divide: engine.backward does it (or pass scale_wrt_gas=False)"),
+                    cure=translated("Don't divide the loss: engine.backward divides it (or pass scale_wrt_gas=False)"),
                     spans=(script.place(divided).span(), steps.span(label)),
                 )
 
@@ -43,7 +43,7 @@ def _is_engine_call(call: Call, script: Script) -> bool:
     return any(kind == "deepspeed.initialize" for kind in kinds)
 
 
-def _modulo(script: Script, call: Call) -> ast.expr | None:
+def _find_modulo_test(script: Script, call: Call) -> ast.expr | None:
     """The test around the call that is true once every few batches."""
     for test in script.guarded_by(call.node):
         for node in ast.walk(test):
@@ -68,11 +68,11 @@ def _find_loss_division(script: Script, call: Call) -> ast.AST | None:
     loop = script.enclosing_loop(call.node)
     if not isinstance(argument, ast.Name) or loop is None:
         return None
-    divided = script.once(_divided_names).get((loop, argument.id))
+    divided = script.once(_first_divisions).get((loop, argument.id))
     return divided if divided is not None and divided.lineno <= call.node.lineno else None
 
 
-def _divided_names(script: Script) -> dict[tuple[ast.AST | None, str], ast.Assign | ast.AugAssign]:
+def _first_divisions(script: Script) -> dict[tuple[ast.AST | None, str], ast.Assign | ast.AugAssign]:
     """The first statement that divides a name by a count of accumulation steps, by its loop and the name."""
     found: dict[tuple[ast.AST | None, str], ast.Assign | ast.AugAssign] = {}
     nodes: list[ast.Assign | ast.AugAssign] = [*script.nodes(ast.Assign), *script.nodes(ast.AugAssign)]

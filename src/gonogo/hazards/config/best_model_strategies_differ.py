@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard,
 
 class BestModelStrategiesDiffer(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """Strategies and steps that transformers rejects by its own comparison."""
+        """Evaluation and save strategies, or steps, that transformers rejects with load_best_model_at_end."""
         arguments = run.arguments
         best = arguments.get("load_best_model_at_end")
         if best.truth is not True or not uses_trainer(run):
@@ -29,7 +29,7 @@ class BestModelStrategiesDiffer(Hazard):
             yield self.finding(
                 self.texts["cause_in_environment"].format(evaluates=evaluates, saves=saves),
                 certainty=Certainty.CERTAIN if given or uses_stock_training_arguments(run) else Certainty.LIKELY,
-                cure=(translated('Write {name}="{value}"').format(name=name, value=value), self.texts["drop_cure"]),
+                cure=(translated('Set {name}="{value}"').format(name=name, value=value), self.texts["drop_cure"]),
                 spans=(wrong.span(), best.span(), other.span(label)),
             )
         elif evaluates == "steps":
@@ -55,7 +55,7 @@ class BestModelStrategiesDiffer(Hazard):
             if (not every.absent and not saved.absent) or uses_stock_training_arguments(run)
             else Certainty.LIKELY,
             cure=(
-                translated("Write save_steps={fits}, a multiple of {every}").format(
+                translated("Set save_steps={fits}, a multiple of {every}").format(
                     fits=f"{max(1, save_steps // steps) * steps:g}", every=f"{steps:g}"
                 ),
                 self.texts["drop_cure"],

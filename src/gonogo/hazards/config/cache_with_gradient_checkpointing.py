@@ -43,9 +43,9 @@ class CacheWithGradientCheckpointing(Hazard):
                 translated("use_cache is set to True for a model that trains with gradient checkpointing."),
                 severity=Severity.NOTE,
                 certainty=Certainty.LIKELY,
-                cure=translated("Set it to False for the training"),
+                cure=translated("Set use_cache to False for training"),
                 spans=(field.span(), on.span(translated("gradient checkpointing is turned on"))),
-                fixes=_disable_fixes(script, node),
+                fixes=_set_false_fixes(script, node),
             )
 
 
@@ -59,8 +59,8 @@ def _has_one_doubled_dimension(saved_shape: list[int], recomputed_shape: list[in
     return len(saved_shape) == len(recomputed_shape) and len(pairs) == 1 and pairs[0][1] == 2 * pairs[0][0] > 2
 
 
-def _disable_fixes(script: Script, node: ast.expr) -> tuple[Fix, ...]:
-    return fix_with_edits(translated("Set it to False"), lambda: script.replacing(node, "False"), safe=False)
+def _set_false_fixes(script: Script, node: ast.expr) -> tuple[Fix, ...]:
+    return fix_with_edits(translated("Set use_cache to False"), lambda: script.replacing(node, "False"), safe=False)
 
 
 def _enabled_places(script: Script) -> Iterator[tuple[Field, ast.expr]]:

@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, S
 
 class CheckpointingKwargsWithoutCheckpointing(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """The kwargs without the argument that turns checkpointing on."""
+        """gradient_checkpointing_kwargs without gradient_checkpointing."""
         arguments = run.arguments
         if not arguments.has("gradient_checkpointing_kwargs") or not uses_trainer(run):
             return

@@ -1,10 +1,10 @@
-from gonogo.hazards.config_rule import ConfigHazard, Setting, Words
+from gonogo.hazards.config_rule import ConfigHazard, SettingInConfig, Words
 from gonogo.hazards.rule import translated
 
 
 class Ds16bitMasterWeightsWithoutOffload(ConfigHazard):
-    def context_for(self, setting: Setting) -> Words | None:
-        """The optimizer's device; None if ZeRO keeps it on the CPU or the device is unknown."""
+    def placeholder_values(self, setting: SettingInConfig) -> Words | None:
+        """``device``: that of the optimizer; None if it is unknown or ZeRO offloads the optimizer."""
         device = setting.config.offload("optimizer")
         if not device.known or (setting.config.zero_stage and device.value != "none"):
             return None

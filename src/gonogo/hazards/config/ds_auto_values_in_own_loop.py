@@ -25,7 +25,7 @@ class DsAutoValuesInOwnLoop(Hazard):
             self.texts["cause"].format(names=names),
             severity=Severity.ERROR if fatal else Severity.WARNING,
             certainty=Certainty.POSSIBLE if filled else Certainty.CERTAIN if fatal else Certainty.LIKELY,
-            cure=tuple(_cures([keys for keys, _ in wrong], config)),
+            cure=tuple(_choose_cures([keys for keys, _ in wrong], config)),
             spans=(
                 *(field.span() for _, field in (fatal or wrong)),
                 call.place.span(translated("given to DeepSpeed here")),
@@ -42,13 +42,13 @@ class DsAutoValuesInOwnLoop(Hazard):
         )
 
 
-def _cures(invalid_keys: list[tuple[str, ...]], config: DeepSpeedConfig) -> Iterator[Text]:
+def _choose_cures(invalid_keys: list[tuple[str, ...]], config: DeepSpeedConfig) -> Iterator[Text]:
     computed = ("train_batch_size",) if config.raw("train_micro_batch_size_per_gpu").known else None
     if computed in invalid_keys:
         yield translated("Leave train_batch_size out: DeepSpeed computes it")
     switches = [".".join(keys) for keys in invalid_keys if keys[-1] == "enabled"]
     if switches:
-        yield translated("Write true or false for {names}").format(names=", ".join(switches))
+        yield translated("Set {names} to true or false").format(names=", ".join(switches))
     others = [".".join(keys) for keys in invalid_keys if keys != computed and keys[-1] != "enabled"]
     if others:
-        yield translated("Write the value itself for {names}").format(names=", ".join(others))
+        yield translated("Give {names} explicit values").format(names=", ".join(others))

@@ -22,9 +22,11 @@ class DsAutoWarmupStepsZero(Hazard):
             self.texts["cause"].format(transformers=transformers.get("<5.20"), deepspeed=deepspeed.get(">=0.19.6")),
             certainty=Certainty.LIKELY,
             cure=self.cures,
-            spans=(steps.span(), deepspeed.span(translated("refuses 0")), transformers.span()),
+            spans=(steps.span(), deepspeed.span(translated("this release rejects 0")), transformers.span()),
             fixes=fix_with_edits(
-                translated("Write 1"), lambda: config.replacing(*_WARMUP_STEPS_KEYS, value=1), safe=False
+                translated("Set warmup_num_steps to 1"),
+                lambda: config.replacing(*_WARMUP_STEPS_KEYS, value=1),
+                safe=False,
             ),
             confirm=translated("The log has warmup_num_steps=0"),
         )

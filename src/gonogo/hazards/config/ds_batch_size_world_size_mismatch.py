@@ -7,7 +7,13 @@ from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, shorten
-from gonogo.hazards.facts.training_framework import fix_with_edits, mentions, number_in, uses_accelerate, uses_trainer
+from gonogo.hazards.facts.training_framework import (
+    fix_with_edits,
+    integer_setting,
+    mentions,
+    uses_accelerate,
+    uses_trainer,
+)
 from gonogo.hazards.log_rule import log_mentions
 from gonogo.hazards.rule import (
     Certainty,
@@ -40,7 +46,7 @@ _TRAIN, _MICRO, _ACCUMULATION = "train_batch_size", "train_micro_batch_size_per_
 
 
 class _MismatchedSizes(msgspec.Struct, frozen=True):
-    """The sizes as DeepSpeed reads them. ``world`` is None if no number of processes would work."""
+    """Batch sizes that don't match, as DeepSpeed reads them. ``world`` is None if no number of processes would work."""
 
     train: Field
     micro: Field | None
@@ -60,7 +66,7 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
             seen = int(numbers.group(4)) if numbers else record.world_size
             cure = [
                 translated('Set train_batch_size to {value}, or to "auto" under the Trainer, or leave it out').format(
-                    value=_correct_train_batch_size(numbers, record.world_size)
+                    value=_train_batch_size_text(numbers, record.world_size)
                 )
             ]
             if seen != record.world_size:
@@ -78,7 +84,7 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
         """Sizes that don't multiply out for the launch's number of processes, or for any number."""
         broken = _mismatched_sizes(config, run)
         if broken is not None:
-            yield self._refused_sizes(broken, config, run)
+            yield self._refused_sizes_finding(broken, config, run)
 
     log_words = (
         *_BATCH_SIZE_MESSAGES,
@@ -110,32 +116,32 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
             cure.insert(0, self.texts["one_process_cure"])
         yield self.log_finding(evidence, cause, cure=tuple(cure))
 
-    def _refused_sizes(self, batch_mismatch: _MismatchedSizes, config: DeepSpeedConfig, run: Run) -> Finding:
-        """The finding, at ``train_batch_size``."""
+    def _refused_sizes_finding(self, batch_mismatch: _MismatchedSizes, config: DeepSpeedConfig, run: Run) -> Finding:
+        """The finding about sizes in the config, placed at ``train_batch_size``."""
         changed = mentions(run, '"train_batch_size"', "'train_batch_size'")
         world = run.launch.world_size if run.launch is not None else Field.missing()
         cause = self.texts["no_multiple_cause"] if batch_mismatch.world is None else self.texts["launch_size_cause"]
         spans = [batch_mismatch.train.span()]
         if batch_mismatch.micro is not None:
-            spans.append(batch_mismatch.micro.span(translated("the micro-batch")))
+            spans.append(batch_mismatch.micro.span(translated("the micro-batch size")))
         if batch_mismatch.accumulation is not None:
-            spans.append(batch_mismatch.accumulation.span(translated("the accumulation")))
+            spans.append(batch_mismatch.accumulation.span(translated("the accumulation steps")))
         if batch_mismatch.world is not None:
-            label = translated("starts {world} process(es)").format(world=batch_mismatch.world)
+            label = translated("the launch starts {world} process(es)").format(world=batch_mismatch.world)
             spans.append(world.span(label))
         return self.finding(
             cause.format(
                 train=batch_mismatch.train.value, world=batch_mismatch.world, inequality=batch_mismatch.inequality
             ),
             certainty=Certainty.LIKELY if changed else Certainty.CERTAIN,
-            cure=self._cure(batch_mismatch, config),
+            cure=self._choose_cure(batch_mismatch, config),
             spans=tuple(spans),
-            fixes=(*_accumulation_fixes(batch_mismatch, config, run), *_fixes(config, run)),
+            fixes=(*_accumulation_fixes(batch_mismatch, config, run), *_build_fixes(config, run)),
             confirm=(translated("The script leaves the config's train_batch_size as it is"),) if changed else (),
         )
 
-    def _cure(self, batch_mismatch: _MismatchedSizes, config: DeepSpeedConfig) -> Text:
-        micro, accumulation = number_in(config, _MICRO), number_in(config, _ACCUMULATION)
+    def _choose_cure(self, batch_mismatch: _MismatchedSizes, config: DeepSpeedConfig) -> Text:
+        micro, accumulation = integer_setting(config, _MICRO), integer_setting(config, _ACCUMULATION)
         if batch_mismatch.world and micro is not None and accumulation is not None:
             return self.texts["leave_out_or_write_cure"].format(
                 right=micro.value * accumulation.value * batch_mismatch.world,
@@ -149,7 +155,7 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
         return self.texts["leave_out_cure"]
 
 
-def _correct_train_batch_size(match: re.Match[str] | None, world_size: int) -> str:
+def _train_batch_size_text(match: re.Match[str] | None, world_size: int) -> str:
     """The train_batch_size that the other two numbers give with the real world size."""
     if match is None:
         return "train_micro_batch_size_per_gpu * gradient_accumulation_steps * " + str(world_size)
@@ -158,9 +164,9 @@ def _correct_train_batch_size(match: re.Match[str] | None, world_size: int) -> s
 
 
 def _mismatched_sizes(config: DeepSpeedConfig, run: Run) -> _MismatchedSizes | None:
-    """The sizes if DeepSpeed rejects them; None if it accepts them or if that is unknown."""
-    train = number_in(config, _TRAIN)
-    if train is None or not _all_ranks_share_data(config, run):
+    """The batch sizes if DeepSpeed rejects them; None if it accepts them or if that is unknown."""
+    train = integer_setting(config, _TRAIN)
+    if train is None or not _splits_batch_among_all_ranks(config, run):
         return None
     micro, accumulation = config.get(_MICRO), config.get(_ACCUMULATION)
     if uses_trainer(run) is not False and (config.is_auto(_MICRO) or config.is_auto(_ACCUMULATION)):
@@ -176,7 +182,7 @@ def _mismatched_sizes(config: DeepSpeedConfig, run: Run) -> _MismatchedSizes | N
         return None
     if world is None and uses_trainer(run) is None and run.launch is not None:
         return None
-    wrong = _violated_equation(train.value, micro_size, accumulation_size, world)
+    wrong = _batch_size_inequality(train.value, micro_size, accumulation_size, world)
     if wrong is None:
         return None
     given = (
@@ -194,7 +200,7 @@ def _positive_or_zero(field: Field) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
-def _violated_equation(train: int, micro: int, accumulation: int, world: int | None) -> str | None:
+def _batch_size_inequality(train: int, micro: int, accumulation: int, world: int | None) -> str | None:
     """The inequality that DeepSpeed would print; None if the sizes are valid (``_set_batch_related_parameters``)."""
     if world is None:
         least = (micro or 1) * (accumulation or 1)
@@ -209,8 +215,8 @@ def _violated_equation(train: int, micro: int, accumulation: int, world: int | N
     return f"{train} != {micro} * {accumulation} * {world}"
 
 
-def _all_ranks_share_data(config: DeepSpeedConfig, run: Run) -> bool:
-    """Whether each process takes its own share of a batch: not with pipelines, tensor or sequence parallelism."""
+def _splits_batch_among_all_ranks(config: DeepSpeedConfig, run: Run) -> bool:
+    """Whether each process gets its own part of a batch: not with pipelines, tensor or sequence parallelism."""
     for keys in (("tensor_parallel",), ("sequence_parallel_size",), ("pipeline",), ("autotuning", "enabled")):
         field = config.raw(*keys)
         if field.unknown or (field.known and field.value not in (False, None, 1)):
@@ -218,19 +224,21 @@ def _all_ranks_share_data(config: DeepSpeedConfig, run: Run) -> bool:
     return not mentions(run, "PipelineModule", "mpu=", "sequence_parallel", "tensor_parallel", "model_parallel")
 
 
-def _fixes(config: DeepSpeedConfig, run: Run) -> tuple[Fix, ...]:
+def _build_fixes(config: DeepSpeedConfig, run: Run) -> tuple[Fix, ...]:
     if uses_accelerate(run):
         title = translated('Set train_batch_size to "auto"')
         return fix_with_edits(title, lambda: config.replacing(_TRAIN, value="auto"))
-    if number_in(config, _MICRO) is not None:
+    if integer_setting(config, _MICRO) is not None:
         title = translated("Remove train_batch_size: DeepSpeed computes it")
-        return fix_with_edits(title, lambda: config.removing(_TRAIN), safe=number_in(config, _ACCUMULATION) is not None)
+        return fix_with_edits(
+            title, lambda: config.removing(_TRAIN), safe=integer_setting(config, _ACCUMULATION) is not None
+        )
     return ()
 
 
 def _accumulation_fixes(batch_mismatch: _MismatchedSizes, config: DeepSpeedConfig, run: Run) -> tuple[Fix, ...]:
     """Set the accumulation steps that give train_batch_size samples per step on this number of ranks."""
-    micro = number_in(config, _MICRO)
+    micro = integer_setting(config, _MICRO)
     if (
         micro is None
         or not batch_mismatch.world

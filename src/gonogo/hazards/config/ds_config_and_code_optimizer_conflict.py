@@ -4,7 +4,7 @@ from functools import partial
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
-from gonogo.hazards.config._optimizers import kind_of
+from gonogo.hazards.config._optimizers import optimizer_or_scheduler_kind
 from gonogo.hazards.facts.training_framework import fix_with_edits
 from gonogo.hazards.rule import Call, Certainty, DeepSpeedConfig, Findings, Hazard, Run, Script, Severity, translated
 
@@ -27,7 +27,7 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
             return
         yield from self._prepare_call_findings(script, run.config)
         for call in script.calls(*_TRAINER_CLASSES):
-            yield from self._check_trainer_call(call, run)
+            yield from self._trainer_call_findings(call, run)
 
     def in_log(self, log: FailureLog) -> Findings:
         """accelerate's error, or the Trainer's for an optimizer object passed under DeepSpeed."""
@@ -59,7 +59,7 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
             return
         for call in script.calls("accelerate.Accelerator.prepare"):
             for argument in call.node.args:
-                name = kind_of(script, argument)
+                name = optimizer_or_scheduler_kind(script, argument)
                 if name not in given:
                     continue
                 yield self.finding(
@@ -69,7 +69,7 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
                     cure=self.texts["prepare_cure"].format(
                         name=name, dummy="DummyOptim" if name == "optimizer" else "DummyScheduler"
                     ),
-                    spans=(given[name].span(), script.place(argument).span(translated("the code's own"))),
+                    spans=(given[name].span(), script.place(argument).span(translated("created in the code"))),
                     fixes=fix_with_edits(
                         translated('Remove "{name}" from the config').format(name=name),
                         partial(config.removing, name),
@@ -77,7 +77,7 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
                     ),
                 )
 
-    def _check_trainer_call(self, call: Call, run: Run) -> Findings:
+    def _trainer_call_findings(self, call: Call, run: Run) -> Findings:
         node = call.keyword_node("optimizers")
         if node is None or not run.deepspeed_on:
             return

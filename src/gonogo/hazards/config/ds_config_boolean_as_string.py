@@ -1,7 +1,7 @@
 from functools import partial
 
-from gonogo.hazards.facts.deepspeed_settings import config_span, deepspeed_version_matches, dotted
-from gonogo.hazards.facts.training_framework import as_json, fix_with_edits, uses_trainer
+from gonogo.hazards.facts.deepspeed_settings import config_span, deepspeed_version_matches, dotted_key
+from gonogo.hazards.facts.training_framework import fix_with_edits, format_json, uses_trainer
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, translated
 
 _TOP_LEVEL_KEYS = (
@@ -28,8 +28,8 @@ class DsConfigBooleanAsString(Hazard):
             value = word == "true"
             yield self.finding(
                 translated('"{key}" is the string {text}: {consequence}.').format(
-                    key=dotted(keys),
-                    text=as_json(field.value),
+                    key=dotted_key(keys),
+                    text=format_json(field.value),
                     consequence=self.texts["not_boolean_consequence"]
                     if refused
                     else self.texts["taken_for_true"]
@@ -38,7 +38,7 @@ class DsConfigBooleanAsString(Hazard):
                 ),
                 certainty=certainty,
                 severity=severity,
-                cure=translated("Write {word} without quotes").format(word=word),
+                cure=translated("Write {word} without the quotes").format(word=word),
                 spans=config_span(config, *keys),
                 fixes=fix_with_edits(
                     translated("remove the quotes"), partial(config.replacing, *keys, value=value), safe=not wrong

@@ -5,7 +5,7 @@ from typing import Any
 
 from gonogo.evidence.source_file import Place
 from gonogo.hazards.facts.deepspeed_settings import ZERO, config_key_span, config_span, is_read_as_json
-from gonogo.hazards.facts.training_framework import as_json, fix_with_edits
+from gonogo.hazards.facts.training_framework import fix_with_edits, format_json
 from gonogo.hazards.rule import DeepSpeedConfig, Edit, Findings, Hazard, Run, Severity, translated
 
 _REPLACEMENTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
@@ -25,7 +25,7 @@ def _replace_key(config: DeepSpeedConfig, old: str, new: str, value: Any) -> Edi
 
 class DsConfigDeprecatedKey(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Old keys: an error if the new key is given too, else a warning or note with the new form."""
+        """Deprecated keys: an error if the new key is given too, else a warning or note with the new form."""
         for old, (new, value_of) in _REPLACEMENTS.items():
             field = config.raw(ZERO, old)
             if not field.known:
@@ -48,8 +48,8 @@ class DsConfigDeprecatedKey(Hazard):
                 cure=(
                     translated("Remove {old}").format(old=old)
                     if both
-                    else translated('Write "{new}": {value}').format(
-                        new=new, value=as_json(value_of(field.value)) if field.truth else as_json(field.value)
+                    else translated('Use "{new}": {value} instead').format(
+                        new=new, value=format_json(value_of(field.value)) if field.truth else format_json(field.value)
                     )
                 ),
                 spans=(config_span(config, ZERO, old), config_key_span(config, ZERO, new) if both else None),

@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.deepspeed_settings import is_read_as_json
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, translated
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text, translated
 
 
 class DsConfigDuplicateKey(Hazard):
@@ -10,11 +10,11 @@ class DsConfigDuplicateKey(Hazard):
             if problem.kind != "duplicate-key":
                 continue
             yield self.finding(
-                translated("{what}. {consequence}").format(
-                    what=problem.message,
+                Text("{problem}. {consequence}", "{problem}。{consequence}").format(
+                    problem=problem.message,
                     consequence=self.texts["readers_take_last"]
                     if by_json
-                    else translated("With DeepSpeed's own reader the run stops."),
+                    else translated("If DeepSpeed reads the file itself, the run stops."),
                 ),
                 certainty=Certainty.LIKELY if by_json is None else Certainty.CERTAIN,
                 severity=Severity.WARNING if by_json else Severity.ERROR,

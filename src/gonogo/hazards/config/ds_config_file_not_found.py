@@ -5,7 +5,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.paths import is_folder, may_exist
-from gonogo.hazards.facts.nearest import similar_file_name
+from gonogo.hazards.facts.nearest import find_similar_file_name
 from gonogo.hazards.rule import Certainty, Edit, Field, Finding, Findings, Hazard, Launch, Pattern, Run, translated
 
 _CONFIG_NOT_FOUND_MESSAGES = (
@@ -37,7 +37,7 @@ class DsConfigFileNotFound(Hazard):
             return
         if os.path.isabs(os.path.expanduser(written)) and not is_folder(path.parent):
             return  # a path on another machine
-        alike = similar_file_name(path, _SUFFIXES)
+        alike = find_similar_file_name(path, _SUFFIXES)
         typed = not launch.source.writable
         elsewhere = _is_in_parent_folder(launch, written)
         if elsewhere and not typed:
@@ -51,9 +51,9 @@ class DsConfigFileNotFound(Hazard):
         yield self.finding(
             self.texts["cause_in_launch"].format(written=written, path=path),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY if alike else Certainty.POSSIBLE,
-            cure=(translated("Write {new}, which exists").format(new=new) if alike else self.texts["cure"]),
+            cure=(translated("Pass {new} instead: that file exists").format(new=new) if alike else self.texts["cure"]),
             spans=field.span(),
-            fixes=self.fix(translated("Name {new}").format(new=new), edit, safe=False) if edit else None,
+            fixes=self.fix(translated("Pass {new} instead").format(new=new), edit, safe=False) if edit else None,
             confirm=() if sure else (translated("ls PATH fails in the directory that the launch runs in"),),
         )
 

@@ -46,18 +46,18 @@ class DsConfigFloatPrefetchBucket(Hazard):
                 ),
                 certainty=Certainty.CERTAIN if checked else Certainty.LIKELY,
                 cure=(
-                    translated("Write {whole}, without a fraction").format(whole=int(value)),
+                    translated("Set it to {whole}, without a fraction").format(whole=int(value)),
                     translated('Or pip install "deepspeed<0.15"'),
                 ),
                 spans=(field.span(), run.environment.field("deepspeed").span(self.texts["integer_since_label"])),
                 fixes=fix_with_edits(
-                    translated("Round it down to {whole}").format(whole=int(value)),
+                    translated("Round the size down to {whole}").format(whole=int(value)),
                     partial(config.replacing, "zero_optimization", name, value=int(value)),
                 ),
                 confirm=(translated("DeepSpeed is 0.15 or later"),) if not checked else (),
             )
         if checked and config.zero_stage == 3 and uses_trainer(run) is not False:
-            yield from self._computed(config, run)
+            yield from self._computed_size_findings(config, run)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """A config built in code whose size is ``0.9 * hidden_size * hidden_size``."""
@@ -75,13 +75,13 @@ class DsConfigFloatPrefetchBucket(Hazard):
                     self.texts["cause_in_script"].format(name=name, code=ast.unparse(value)[:80]),
                     certainty=Certainty.LIKELY,
                     severity=Severity.ERROR if checked else Severity.WARNING,
-                    cure=translated("Wrap it in int(...)"),
+                    cure=translated("Wrap the product in int(...)"),
                     spans=(
                         script.place(value).span(),
                         run.environment.field("deepspeed").span(self.texts["integer_since_label"]),
                     ),
                     fixes=fix_with_edits(
-                        translated("Wrap it in int(...)"),
+                        translated("Wrap the product in int(...)"),
                         partial(script.replacing, value, f"int({script.place(value).text})"),
                     ),
                     confirm=translated("DeepSpeed is 0.15 or later, and the hidden size is not a multiple of 10"),
@@ -124,7 +124,7 @@ class DsConfigFloatPrefetchBucket(Hazard):
             else (translated("The full error names stage3_prefetch_bucket_size"),),
         )
 
-    def _computed(self, config: DeepSpeedConfig, run: Run) -> Findings:
+    def _computed_size_findings(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """transformers before 4.44 computes 0.9 * hidden_size², which is an integer only for some sizes."""
         if not config.is_auto("zero_optimization", _KEY) or not run.environment.within("transformers", "<4.44"):
             return
@@ -141,12 +141,12 @@ class DsConfigFloatPrefetchBucket(Hazard):
             ),
             certainty=Certainty.CERTAIN if value is not None else Certainty.LIKELY,
             cure=(
-                translated("Write an integer, such as {whole}").format(whole=whole),
+                translated("Set it to an integer, such as {whole}").format(whole=whole),
                 translated('Or upgrade transformers (>=4.44), or pip install "deepspeed<0.15"'),
             ),
             spans=(field.span(), *(version.span() for version in versions)),
             fixes=fix_with_edits(
-                translated("Write {whole}").format(whole=whole),
+                translated("Set the size to {whole}").format(whole=whole),
                 lambda: config.replacing("zero_optimization", _KEY, value=whole),
                 safe=value is not None,
             ),

@@ -8,10 +8,10 @@ from gonogo.evidence.log.match import matched_text
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
 from gonogo.evidence.training_arguments import Arguments
-from gonogo.hazards.config._mismatch_lines import Mismatch, mismatches, mismatches_in_log
+from gonogo.hazards.config._mismatch_lines import MismatchLine, mismatch_lines_in_log, mismatch_lines_in_message
 from gonogo.hazards.facts.training_framework import (
-    as_json,
     fix_with_edits,
+    format_json,
     is_config_from_accelerate_yaml,
     uses_stock_training_arguments,
     uses_trainer,
@@ -38,12 +38,14 @@ class DsConfigHfArgsMismatch(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """transformers' list of mismatches; lines with equal values are another hazard."""
         for failed in failed_ranks(record):
-            differing = [line for line in mismatches(failed.failure.message) if not line.alike]
+            differing = [
+                line for line in mismatch_lines_in_message(failed.failure.message) if not line.has_equal_values
+            ]
             if differing:
-                other = _compared_source(failed.failure.message)
+                other = _compared_source_text(failed.failure.message)
                 yield self.finding(
-                    self._cause(differing, other),
-                    cure=self._cure(differing, other),
+                    self._format_cause(differing, other),
+                    cure=self._choose_cure(differing, other),
                     spans=failure_places(failed.failure),
                     ranks=failed.ranks,
                 )
@@ -53,51 +55,53 @@ class DsConfigHfArgsMismatch(Hazard):
         if not uses_trainer(run) or run.launch is None:
             return
         differing = list(_mismatched_settings(config, run))
-        sure = [found for found in differing if _is_sure(found[0], run)]
+        sure = [found for found in differing if _is_argument_value_certain(found[0], run)]
         # trl's classes have defaults of their own, which change from release to release.
         differing = sure or ([] if any(script.imports("trl") for script in run.scripts) else differing)
         if not differing:
             return
         lines = [
-            Mismatch(".".join(pair.keys), as_json(field.value), pair.argument, as_json(pair.expected.value))
+            MismatchLine(".".join(pair.keys), format_json(field.value), pair.argument, format_json(pair.expected.value))
             for pair, field in differing
         ]
         yaml = run.accelerate if is_config_from_accelerate_yaml(run) else None
         yield self.finding(
-            self._cause(lines),
+            self._format_cause(lines),
             title=self.texts["yaml_title"] if yaml is not None else None,
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
-            cure=self._cure(lines) if yaml is None else tuple(self._cure_in_yaml(pair) for pair, _ in differing),
-            spans=tuple(_spans(differing, run.arguments)),
+            cure=self._choose_cure(lines) if yaml is None else tuple(self._yaml_cure(pair) for pair, _ in differing),
+            spans=tuple(_mismatch_spans(differing, run.arguments)),
             fixes=fix_with_edits(
                 translated('Set these keys to "auto"'),
                 *(partial(config.replacing, *pair.keys, value="auto") for pair, _ in differing),
             )
             if yaml is None
-            else _fixes_in_yaml(yaml, [pair for pair, _ in differing]),
+            else _yaml_fixes(yaml, [pair for pair, _ in differing]),
             confirm=() if sure else (self.texts["confirm"],),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
         """The list with a line whose values really differ, or the error if the list is cut off."""
-        found = mismatches_in_log(log)
+        found = mismatch_lines_in_log(log)
         if found is None:
             if cut := find_truncated_error(log, ("transformers/", "trainer_config_finalize"), max_frames=1):
-                yield self.log_finding(cut, self._cause([]), cure=self._cure([]), certainty=Certainty.LIKELY)
+                yield self.log_finding(
+                    cut, self._format_cause([]), cure=self._choose_cure([]), certainty=Certainty.LIKELY
+                )
             return
         evidence, lines = found
-        differing = [line for line in lines if not line.alike]
+        differing = [line for line in lines if not line.has_equal_values]
         if differing or not lines:
-            other = _compared_source(matched_text(log, evidence))
+            other = _compared_source_text(matched_text(log, evidence))
             yield self.log_finding(
                 evidence,
-                self._cause(differing, other),
-                cure=self._cure(differing, other),
+                self._format_cause(differing, other),
+                cure=self._choose_cure(differing, other),
                 # Without the list, the values may differ only in type.
                 certainty=Certainty.CERTAIN if differing else Certainty.LIKELY,
             )
 
-    def _cause(self, differing: list[Mismatch], other: Text = _TRAINING_ARGUMENTS_LABEL) -> Text:
+    def _format_cause(self, differing: list[MismatchLine], other: Text = _TRAINING_ARGUMENTS_LABEL) -> Text:
         if not differing:
             return self.texts["settings_differ_cause"].format(other=other)
         listed = "; ".join(f"{line.ds_key}={line.ds_value} / {line.hf_key}={line.hf_value}" for line in differing)
@@ -105,7 +109,7 @@ class DsConfigHfArgsMismatch(Hazard):
             count=len(differing), other=other, listed=listed
         )
 
-    def _cure(self, differing: list[Mismatch], other: Text = _TRAINING_ARGUMENTS_LABEL) -> tuple[Text, ...]:
+    def _choose_cure(self, differing: list[MismatchLine], other: Text = _TRAINING_ARGUMENTS_LABEL) -> tuple[Text, ...]:
         if not differing:
             return (
                 translated('Set the keys that differ to "auto" in the DeepSpeed config: {other} then decides').format(
@@ -119,15 +123,15 @@ class DsConfigHfArgsMismatch(Hazard):
             return (first,)
         return (first, self.texts["too_few_processes_cure"])
 
-    def _cure_in_yaml(self, correspondence: ArgumentCorrespondence) -> Text:
+    def _yaml_cure(self, correspondence: ArgumentCorrespondence) -> Text:
         if correspondence.keys in _YAML_KEYS:
-            return translated("Write {key}: {value} in accelerate's YAML, to match the arguments").format(
-                key=correspondence.keys[0], value=as_json(correspondence.expected.value)
+            return translated("Set {key} to {value} in accelerate's YAML, to match the arguments").format(
+                key=correspondence.keys[0], value=format_json(correspondence.expected.value)
             )
         return self.texts["yaml_precision_cure"].format(kind=correspondence.keys[0])
 
 
-def _compared_source(message: str) -> Text:
+def _compared_source_text(message: str) -> Text:
     """What the config is compared with: accelerate runs the same check on its own YAML and options."""
     return _ACCELERATE if "mismatch kwargs" in message else _TRAINING_ARGUMENTS_LABEL
 
@@ -136,7 +140,7 @@ def _compared_source(message: str) -> Text:
 _YAML_KEYS = {("gradient_accumulation_steps",), ("gradient_clipping",)}
 
 
-def _fixes_in_yaml(yaml: AccelerateConfig, correspondences: list[ArgumentCorrespondence]) -> tuple[Fix, ...]:
+def _yaml_fixes(yaml: AccelerateConfig, correspondences: list[ArgumentCorrespondence]) -> tuple[Fix, ...]:
     """Write the arguments' values into the YAML; no fix if other settings differ as well."""
     if any(pair.keys not in _YAML_KEYS for pair in correspondences):
         return ()
@@ -187,7 +191,7 @@ def _has_warmup_in_config_only(warmup_steps: Field, run: Run) -> bool:
     return all(run.arguments.get(name).absent for name in ("warmup_steps", "warmup_ratio"))
 
 
-def _is_sure(correspondence: ArgumentCorrespondence, run: Run) -> bool:
+def _is_argument_value_certain(correspondence: ArgumentCorrespondence, run: Run) -> bool:
     """Whether the argument certainly has that value: it is given, or is transformers' own default."""
     absent = [name for name in correspondence.names if run.arguments.get(name).absent and name in TRANSFORMERS_DEFAULTS]
     if not absent:
@@ -198,7 +202,9 @@ def _is_sure(correspondence: ArgumentCorrespondence, run: Run) -> bool:
     return bool(correspondence.expected.value is True and len(absent) < len(correspondence.names))
 
 
-def _spans(differing_pairs: list[tuple[ArgumentCorrespondence, Field]], arguments: Arguments) -> Iterator[Span | None]:
+def _mismatch_spans(
+    differing_pairs: list[tuple[ArgumentCorrespondence, Field]], arguments: Arguments
+) -> Iterator[Span | None]:
     for _, field in differing_pairs:
         yield field.span()
     for name in dict.fromkeys(name for pair, _ in differing_pairs for name in pair.names):

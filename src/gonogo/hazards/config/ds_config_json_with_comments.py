@@ -3,7 +3,7 @@ from gonogo.hazards.facts.deepspeed_settings import is_read_as_json
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Edit, Findings, Hazard, Run, translated
 
 
-def _comment_removal(problem: ConfigProblem) -> Edit:
+def _comment_removal_edit(problem: ConfigProblem) -> Edit:
     """Edit that removes a comment, the blanks before it, and its line if nothing else is on it."""
     place = problem.place
     data, start, end = place.source.data, place.start, place.end
@@ -24,7 +24,7 @@ class DsConfigJsonWithComments(Hazard):
         by_json = is_read_as_json(run)
         if by_json is False:
             return
-        repairs = [_comment_removal(one) if one.kind == "comment" else one.repair for one in found]
+        repairs = [_comment_removal_edit(one) if one.kind == "comment" else one.repair for one in found]
         filled_in = any(field.value == "auto" for _, field in config.entries())
         yield self.finding(
             self.texts["cause"].format(
@@ -34,10 +34,12 @@ class DsConfigJsonWithComments(Hazard):
             ),
             # Only transformers and accelerate resolve "auto".
             certainty=Certainty.CERTAIN if by_json else Certainty.LIKELY if filled_in else Certainty.POSSIBLE,
-            cure=translated("Write plain JSON: {count} place(s)").format(count=len(found)),
+            cure=translated("Turn the file into plain JSON: {count} place(s) to change").format(count=len(found)),
             spans=tuple(one.place.span(one.message) for one in found[:8]),
             confirm=() if by_json else (translated("Check whether transformers or accelerate read the file"),),
-            fixes=self.fix(translated("write plain JSON"), *(repair for repair in repairs if repair is not None))
+            fixes=self.fix(
+                translated("turn the file into plain JSON"), *(repair for repair in repairs if repair is not None)
+            )
             if all(repair is not None for repair in repairs)
             else None,
         )

@@ -1,8 +1,8 @@
 from collections.abc import Mapping
 
 from gonogo.evidence.config.deepspeed_keys import known, nearest
-from gonogo.hazards.config._keys import is_closed, unknown_keys
-from gonogo.hazards.facts.deepspeed_settings import config_key_span, dotted
+from gonogo.hazards.config._keys import rejects_unknown_keys, unknown_keys
+from gonogo.hazards.facts.deepspeed_settings import config_key_span, dotted_key
 from gonogo.hazards.facts.training_framework import fix_with_edits
 from gonogo.hazards.rule import (
     Certainty,
@@ -28,7 +28,7 @@ class DsConfigKeyAtWrongLevel(Hazard):
             if near is None or near.rpartition(".")[2] != keys[-1]:
                 continue
             right = tuple(near.split("."))
-            closed = is_closed(known(keys[:-1]), run) if len(keys) > 1 else False
+            closed = rejects_unknown_keys(known(keys[:-1]), run) if len(keys) > 1 else False
             if field.value == "auto" and closed:
                 closed = False
             yield self._build_finding(config, keys, right, closed)
@@ -38,7 +38,9 @@ class DsConfigKeyAtWrongLevel(Hazard):
     ) -> Finding:
         fixes: tuple[Fix, ...] = ()
         field, target = config.raw(*keys), config.raw(*right[:-1])
-        place = Text(dotted(right[:-1]), f" {dotted(right[:-1])}") if right[:-1] else translated("the top level")
+        place = (
+            Text(dotted_key(right[:-1]), f" {dotted_key(right[:-1])}") if right[:-1] else translated("the top level")
+        )
         there = len(right) == 1 or (target.known and isinstance(target.value, Mapping))
         if field.known and there and config.raw(*right).absent:
             fixes = fix_with_edits(
@@ -48,10 +50,12 @@ class DsConfigKeyAtWrongLevel(Hazard):
                 safe=False,
             )
         at = (
-            translated("in {section}").format(section=dotted(keys[:-1])) if keys[:-1] else self.texts["top_level_label"]
+            translated("in {section}").format(section=dotted_key(keys[:-1]))
+            if keys[:-1]
+            else self.texts["top_level_label"]
         )
         belongs = (
-            translated("in {section}").format(section=dotted(right[:-1]))
+            translated("in {section}").format(section=dotted_key(right[:-1]))
             if right[:-1]
             else self.texts["top_level_label"]
         )

@@ -10,7 +10,7 @@ def _is_repairable(problem: ConfigProblem) -> bool:
     return problem.repair is not None or problem.json_accepts
 
 
-def _other_repairs(config: DeepSpeedConfig) -> tuple[Edit, ...]:
+def _hjson_repairs(config: DeepSpeedConfig) -> tuple[Edit, ...]:
     """Repairs of what Hjson accepts but Python's json does not; the file needs them too to become valid JSON."""
     others = (one for one in config.problems if one.hjson_accepts and not one.json_accepts)
     return tuple(one.repair for one in others if one.repair is not None)
@@ -32,7 +32,7 @@ class DsConfigNotJson(Hazard):
         fixes: tuple[Fix, ...] = ()
         if all(repair is not None for repair in repairs) and all(_is_repairable(one) for one in config.problems):
             title = translated("write it as JSON")
-            fixes = (self.fix(title, *(one for one in repairs if one is not None), *_other_repairs(config)),)
+            fixes = (self.fix(title, *(one for one in repairs if one is not None), *_hjson_repairs(config)),)
         yield self.finding(
             translated("Line {line}: {what}. The run stops when it reads {name}.").format(
                 line=first.place.line, what=first.message, name=config.name

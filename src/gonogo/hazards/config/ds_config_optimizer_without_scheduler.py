@@ -26,7 +26,7 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
             cure=self.cures,
             spans=(
                 place.span() if (place := config.key_place("optimizer")) else optimizer.span(),
-                version.span(translated("refuses it")),
+                version.span(translated("this release rejects the combination")),
             ),
             fixes=fix_with_edits(
                 translated("Add a scheduler block"), lambda: config.inserting("scheduler", value=_SCHEDULER), safe=False

@@ -6,7 +6,7 @@ from gonogo.hazards.facts.deepspeed_settings import (
     config_key_span,
     deepspeed_version_matches,
     describe_deepspeed_version,
-    dotted,
+    dotted_key,
 )
 from gonogo.hazards.facts.training_framework import fix_with_edits
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, translated
@@ -35,24 +35,24 @@ class DsConfigRemovedFeature(Hazard):
         refused = [
             keys
             for keys in (*((name,) for name in _TOP_LEVEL_KEYS), *((ZERO, name) for name in _ZERO_SECTION_KEYS))
-            if not config.raw(*keys).absent and deepspeed_version_matches(run, f">={_refused_since(keys)}")
+            if not config.raw(*keys).absent and deepspeed_version_matches(run, f">={_first_rejecting_release(keys)}")
         ]
         for keys in refused:
             field = config.raw(*keys)
             off = field.value is False or (isinstance(field.value, Mapping) and not field.value.get("enabled", True))
             yield self.finding(
-                self.texts["cause"].format(version=describe_deepspeed_version(run), key=dotted(keys)),
+                self.texts["cause"].format(version=describe_deepspeed_version(run), key=dotted_key(keys)),
                 cure=(
                     translated("Remove the key{instead}").format(
                         instead=_REPLACEMENT_HINTS.get(keys[-1], _NO_REPLACEMENT_HINT)
                     ),
-                    translated('Or install "deepspeed<{since}"').format(since=_refused_since(keys)),
+                    translated('Or install "deepspeed<{since}"').format(since=_first_rejecting_release(keys)),
                 ),
                 spans=(config_key_span(config, *keys), run.environment.field("deepspeed").span()),
                 fixes=fix_with_edits(translated("remove the key"), partial(config.removing, *keys), safe=off),
             )
 
 
-def _refused_since(keys: tuple[str, ...]) -> str:
+def _first_rejecting_release(keys: tuple[str, ...]) -> str:
     """The first release that rejects the key."""
     return "0.19.7" if keys[-1] in _KEYS_REFUSED_SINCE_0_19_7 else "0.19.8"

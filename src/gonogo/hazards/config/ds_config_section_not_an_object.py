@@ -2,8 +2,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from gonogo.hazards.facts.deepspeed_settings import ZERO, config_span, dotted
-from gonogo.hazards.facts.training_framework import as_json, fix_with_edits
+from gonogo.hazards.facts.deepspeed_settings import ZERO, config_span, dotted_key
+from gonogo.hazards.facts.training_framework import fix_with_edits, format_json
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, translated
 
 # The sections, each with the key that a bare value may stand for.
@@ -33,12 +33,14 @@ class DsConfigSectionNotAnObject(Hazard):
                 continue
             whole = _expand_shorthand(short, field.value)
             yield self.finding(
-                self.texts["cause"].format(key=dotted(keys), value=as_json(field.value)),
-                cure=translated('Write "{key}": {whole}').format(
-                    key=keys[-1], whole=as_json(whole) if whole else _object_example(field.value)
+                self.texts["cause"].format(key=dotted_key(keys), value=format_json(field.value)),
+                cure=translated('Use an object instead: "{key}": {whole}').format(
+                    key=keys[-1], whole=format_json(whole) if whole else _object_example(field.value)
                 ),
                 spans=config_span(config, *keys),
-                fixes=fix_with_edits(translated("write the object"), partial(config.replacing, *keys, value=whole))
+                fixes=fix_with_edits(
+                    translated("replace the value by an object"), partial(config.replacing, *keys, value=whole)
+                )
                 if whole
                 else (),
             )

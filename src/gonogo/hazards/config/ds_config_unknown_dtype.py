@@ -1,7 +1,7 @@
 from functools import partial
 
-from gonogo.hazards.facts.deepspeed_settings import config_span, dotted
-from gonogo.hazards.facts.training_framework import as_json, fix_with_edits
+from gonogo.hazards.facts.deepspeed_settings import config_span, dotted_key
+from gonogo.hazards.facts.training_framework import fix_with_edits, format_json
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, translated
 
 _SHORT_DTYPE_NAMES = ("fp16", "bf16", "fp32")
@@ -13,7 +13,7 @@ _TORCH_DTYPE_NAMES = frozenset(
 
 class DsConfigUnknownDtype(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Names that are not among the allowed values of their key."""
+        """Dtype names that are not among the allowed values of their key."""
         for keys in (
             ("communication_data_type",),
             ("seq_parallel_communication_data_type",),
@@ -28,16 +28,16 @@ class DsConfigUnknownDtype(Hazard):
             short = _SHORT_NAMES_BY_DTYPE.get(written.removeprefix("torch."))
             yield self.finding(
                 translated('"{key}" is {value}; DeepSpeed accepts only {known} there, and stops.').format(
-                    key=dotted(keys), value=as_json(field.value), known=", ".join(_SHORT_DTYPE_NAMES)
+                    key=dotted_key(keys), value=format_json(field.value), known=", ".join(_SHORT_DTYPE_NAMES)
                 ),
                 cure=(
-                    translated('Write "{short}"').format(short=short)
+                    translated('Use "{short}" instead').format(short=short)
                     if short
-                    else translated("Write one of {known}").format(known=", ".join(_SHORT_DTYPE_NAMES))
+                    else translated("Use one of {known} instead").format(known=", ".join(_SHORT_DTYPE_NAMES))
                 ),
                 spans=config_span(config, *keys),
                 fixes=fix_with_edits(
-                    translated("write {short}").format(short=short), partial(config.replacing, *keys, value=short)
+                    translated("use {short} instead").format(short=short), partial(config.replacing, *keys, value=short)
                 )
                 if short
                 else (),

@@ -4,9 +4,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from gonogo.evidence.config.deepspeed_keys import KeyInfo
-from gonogo.hazards.config._keys import has_current_limits, is_closed, is_key_known, rows
-from gonogo.hazards.facts.deepspeed_settings import config_span, deepspeed_version_matches, dotted
-from gonogo.hazards.facts.training_framework import as_json
+from gonogo.hazards.config._keys import has_current_limits, is_key_known, keys_with_infos, rejects_unknown_keys
+from gonogo.hazards.facts.deepspeed_settings import config_span, deepspeed_version_matches, dotted_key
+from gonogo.hazards.facts.training_framework import format_json
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Field, Findings, Hazard, Run, Text, translated
 
 _BATCH_SIZE_KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
@@ -25,7 +25,7 @@ _EXPECTED_TEXTS_BY_TYPE = {"bool": _BOOLEAN_TEXT, "int": _INTEGER_TEXT, "float":
 class DsConfigValueRefused(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Invalid values in validated sections, and batch sizes at the top level that are not positive."""
-        for keys, field, info, parent in rows(config):
+        for keys, field, info, parent in keys_with_infos(config):
             if (
                 info is None
                 or not field.known
@@ -42,7 +42,7 @@ class DsConfigValueRefused(Hazard):
                 )
                 closed: bool | None = True
             else:
-                closed = is_closed(parent, run)
+                closed = rejects_unknown_keys(parent, run)
                 now = _expected_value_text(info, field.value) if closed is not False else None
                 always = (
                     _expected_value_text(replace(info, values=(), bounds={}), field.value) if now is not None else None
@@ -59,11 +59,11 @@ class DsConfigValueRefused(Hazard):
                 continue
             sure = closed and (not fraction or deepspeed_version_matches(run, ">=0.15"))
             yield self.finding(
-                translated('"{key}" is {value}, but DeepSpeed takes {wanted}: the run stops at the start.').format(
-                    key=dotted(keys), value=as_json(field.value), wanted=wanted
+                translated('"{key}" is {value}, but DeepSpeed requires {wanted}: the run stops at startup.').format(
+                    key=dotted_key(keys), value=format_json(field.value), wanted=wanted
                 ),
                 certainty=Certainty.CERTAIN if sure else Certainty.POSSIBLE if closed is None else Certainty.LIKELY,
-                cure=translated("Write {wanted}").format(wanted=_as_integer_text(field, info) or wanted),
+                cure=translated("Set it to {wanted}").format(wanted=_as_integer_text(field, info) or wanted),
                 spans=config_span(config, *keys),
                 confirm=() if sure else (translated("Check which DeepSpeed version the run uses"),),
             )
@@ -75,13 +75,13 @@ def _is_positive(value: Any) -> bool:
 
 
 def _expected_value_text(info: KeyInfo, value: Any) -> Text | None:
-    """What pydantic expects instead of the value; None if it accepts it."""
+    """What pydantic requires instead of the value; None if it accepts the value."""
     if value is None:
         return None if info.default is None else _EXPECTED_TEXTS_BY_TYPE.get(info.type)
     if info.values:
-        return None if value in info.values else _one_of(info.values)
+        return None if value in info.values else _one_of_text(info.values)
     if info.type == "bool":
-        return None if _is_boolean(value) else _BOOLEAN_TEXT
+        return None if _is_accepted_as_boolean(value) else _BOOLEAN_TEXT
     if info.type == "str":
         return None if isinstance(value, str) else _STRING_TEXT
     if info.type not in ("int", "float"):
@@ -90,16 +90,16 @@ def _expected_value_text(info: KeyInfo, value: Any) -> Text | None:
     limits = ", ".join(f"{_SIGN_BY_BOUND[name]} {limit:g}" for name, limit in info.bounds.items())
     if number is None or not _is_in_bounds(number, info):
         kind = _INTEGER_TEXT if info.type == "int" else _NUMBER
-        return translated("{kind} {limits}").format(kind=kind, limits=limits) if limits else kind
+        return Text("{kind} {limits}", " {limits} 的{kind}").format(kind=kind, limits=limits) if limits else kind
     return None
 
 
-def _one_of(values: tuple[Any, ...]) -> Text:
-    listed = [as_json(one) for one in values]
-    return translated("one of {en}").format(en=", ".join(listed), zh="、".join(listed))
+def _one_of_text(values: tuple[Any, ...]) -> Text:
+    listed = [format_json(one) for one in values]
+    return translated("one of {values}").format(values=Text(", ".join(listed), "、".join(listed)))
 
 
-def _is_boolean(value: Any) -> bool:
+def _is_accepted_as_boolean(value: Any) -> bool:
     if isinstance(value, (bool, int, float)):
         return value in (0, 1)
     return isinstance(value, str) and value.lower() in _BOOLEAN_WORDS

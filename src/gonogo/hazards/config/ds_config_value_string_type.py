@@ -2,8 +2,8 @@ from functools import partial
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
-from gonogo.hazards.config._mismatch_lines import Mismatch, mismatches, mismatches_in_log
-from gonogo.hazards.facts.training_framework import as_json, fix_with_edits, uses_accelerate, uses_trainer
+from gonogo.hazards.config._mismatch_lines import MismatchLine, mismatch_lines_in_log, mismatch_lines_in_message
+from gonogo.hazards.facts.training_framework import fix_with_edits, format_json, uses_accelerate, uses_trainer
 from gonogo.hazards.rule import (
     Certainty,
     DeepSpeedConfig,
@@ -38,11 +38,14 @@ class DsConfigValueStringType(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A line of transformers' list with equal values."""
         for failed in failed_ranks(record):
-            alike = [line for line in mismatches(failed.failure.message) if line.alike]
+            alike = [line for line in mismatch_lines_in_message(failed.failure.message) if line.has_equal_values]
             if not alike:
                 continue
             yield self.finding(
-                self._cause(alike), cure=_cure(alike), spans=failure_places(failed.failure), ranks=failed.ranks
+                self._format_cause(alike),
+                cure=_choose_cure(alike),
+                spans=failure_places(failed.failure),
+                ranks=failed.ranks,
             )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
@@ -55,18 +58,20 @@ class DsConfigValueStringType(Hazard):
         ]
         if trainer:
             wrong += [
-                (keys, field, flag) for keys in _FLAGS if (flag := _string_flag(field := config.raw(*keys))) is not None
+                (keys, field, flag)
+                for keys in _FLAGS
+                if (flag := _boolean_from_string(field := config.raw(*keys))) is not None
             ]
         if wrong:
             certain = trainer or any(keys in _BATCH_KEYS for keys, _, _ in wrong)
-            listed = ", ".join(f"{'.'.join(keys)} = {as_json(field.value)}" for keys, field, _ in wrong)
+            listed = ", ".join(f"{'.'.join(keys)} = {format_json(field.value)}" for keys, field, _ in wrong)
             yield self.finding(
                 translated("{count} value(s) are strings where only a number or a boolean will do: {listed}.").format(
                     count=len(wrong), listed=listed
                 ),
                 certainty=Certainty.CERTAIN if certain else Certainty.LIKELY,
                 cure=tuple(
-                    translated('Write "{key}": {value} without quotes').format(key=keys[-1], value=as_json(value))
+                    translated('Write "{key}": {value} without quotes').format(key=keys[-1], value=format_json(value))
                     for keys, _, value in wrong
                 ),
                 spans=tuple(field.span() for _, field, _ in wrong),
@@ -81,20 +86,20 @@ class DsConfigValueStringType(Hazard):
                 self.texts["cause_in_config"],
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,
-                cure=translated('Write "stage": 3 without quotes'),
+                cure=translated('Write "stage": 3, without quotes'),
                 spans=stage.span(),
                 fixes=fix_with_edits(translated("Remove the quotes"), lambda: config.replacing(*_STAGE_KEYS, value=3)),
             )
 
     def in_log(self, log: FailureLog) -> Findings:
         """A line of transformers' list with equivalent values."""
-        found = mismatches_in_log(log)
-        alike = [line for line in found[1] if line.alike] if found else []
+        found = mismatch_lines_in_log(log)
+        alike = [line for line in found[1] if line.has_equal_values] if found else []
         if found and alike:
-            yield self.log_finding(found[0], self._cause(alike), cure=_cure(alike))
+            yield self.log_finding(found[0], self._format_cause(alike), cure=_choose_cure(alike))
             return
         for error in log.errors_of("TypeError", says=self.patterns["comparison_error"]):
-            if error.innermost and any(part in _innermost_code(error) for part in _NUMBER_READING_PATHS):
+            if error.innermost and any(part in _innermost_frame_text(error) for part in _NUMBER_READING_PATHS):
                 yield self.log_finding(
                     error,
                     self.texts["cause_in_log"],
@@ -106,19 +111,19 @@ class DsConfigValueStringType(Hazard):
                 )
                 return
 
-    def _cause(self, string_mismatches: list[Mismatch]) -> Text:
+    def _format_cause(self, string_mismatches: list[MismatchLine]) -> Text:
         return self.texts["equal_looking_cause"].format(
             listed=", ".join(f'{line.ds_key} = "{line.ds_value}"' for line in string_mismatches)
         )
 
 
-def _innermost_code(error: LoggedError) -> str:
+def _innermost_frame_text(error: LoggedError) -> str:
     """The innermost frame's path and code."""
     frame = error.innermost
     return f"{frame.path} {frame.code}".replace("\\", "/") if frame else ""
 
 
-def _cure(string_mismatches: list[Mismatch]) -> tuple[Text, ...]:
+def _choose_cure(string_mismatches: list[MismatchLine]) -> tuple[Text, ...]:
     return tuple(
         translated('Write "{key}": {value} without quotes, or "auto"').format(
             key=line.ds_key.rpartition(".")[2], value=line.ds_value
@@ -134,5 +139,5 @@ def _number_from_string(field: Field) -> int | float | None:
     return number if number is not None and number == number and abs(number) != float("inf") else None
 
 
-def _string_flag(field: Field) -> bool | None:
+def _boolean_from_string(field: Field) -> bool | None:
     return field.truth if field.known and isinstance(field.value, str) else None

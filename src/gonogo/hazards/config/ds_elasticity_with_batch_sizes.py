@@ -1,10 +1,10 @@
-from gonogo.hazards.config_rule import ConfigHazard, Setting, Words
+from gonogo.hazards.config_rule import ConfigHazard, SettingInConfig, Words
 from gonogo.hazards.facts.deepspeed_settings import deepspeed_version_matches
 
 
 class DsElasticityWithBatchSizes(ConfigHazard):
-    def context_for(self, setting: Setting) -> Words | None:
-        """The batch sizes that are also given, for releases that reject them with elasticity."""
+    def placeholder_values(self, setting: SettingInConfig) -> Words | None:
+        """``given``: the batch sizes in the config; None if the release accepts them with elasticity."""
         ignored = setting.config.raw("elasticity", "ignore_non_elastic_batch_info").truth
         given = [key for key in self.beside if not setting.config.raw(key).absent]
         return (

@@ -33,7 +33,7 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
                     spans=(call.place.span(), stage_span(run)),
                     confirm=() if sure else (self.texts["confirm"],),
                 )
-        yield from self._check_evaluation_only(script, run, stage)
+        yield from self._evaluation_only_findings(script, run, stage)
 
     log_words = ("requires an optimizer", _ZERO_INFERENCE_MESSAGE, "isinstance(optimizer, DummyOptim)")
 
@@ -66,7 +66,7 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
                 certainty=Certainty.POSSIBLE,
             )
 
-    def _check_evaluation_only(self, script: Script, run: Run, stage: int) -> Findings:
+    def _evaluation_only_findings(self, script: Script, run: Run, stage: int) -> Findings:
         """``trainer.evaluate()`` or ``predict`` in a program that never calls ``train``."""
         calls = tuple(script.calls("*.evaluate", "*.predict"))
         if not calls or run.says(b".train(") or next(trainer_calls(run), None) is None:

@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Environment, Finding
 
 class DsFp16AndBf16Enabled(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Both blocks say ``enabled: true``."""
+        """A config in which both the fp16 and the bf16 block say ``enabled: true``."""
         fp16, bf16 = config.raw("fp16", "enabled"), config.raw("bf16", "enabled")
         if fp16.truth is not True or bf16.truth is not True:
             return
@@ -30,7 +30,7 @@ class DsFp16AndBf16Enabled(Hazard):
         )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """Both TrainingArguments are true."""
+        """TrainingArguments in which both fp16 and bf16 are true."""
         if not uses_trainer(run):
             return
         for first, second in (("fp16", "bf16"), ("fp16_full_eval", "bf16_full_eval")):

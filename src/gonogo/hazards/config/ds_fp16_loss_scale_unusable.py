@@ -8,6 +8,8 @@ from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Ru
 
 
 class _UnusableValue(NamedTuple):
+    """A test for unusable values of a loss-scale setting, with the cause, the severity and a usable value."""
+
     key: str
     test: Callable[[float], bool]
     good: int
@@ -56,10 +58,10 @@ class DsFp16LossScaleUnusable(Hazard):
                 cause.format(value=value, skipped=int(value) - 16),
                 certainty=Certainty.CERTAIN if enabled else Certainty.LIKELY,
                 severity=severity,
-                cure=translated('Write "{key}": {good}').format(key=key, good=good),
+                cure=translated('Set "{key}" to {good}').format(key=key, good=good),
                 spans=config_span(config, "fp16", key),
                 fixes=fix_with_edits(
-                    translated("write {good}").format(good=good),
+                    translated("set the value to {good}").format(good=good),
                     partial(config.replacing, "fp16", key, value=good),
                     safe=False,
                 ),

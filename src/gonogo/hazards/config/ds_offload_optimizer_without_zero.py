@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.deepspeed_settings import ZERO, config_key_span, config_span, has_fused_adam
-from gonogo.hazards.facts.training_framework import as_json, fix_with_edits
+from gonogo.hazards.facts.training_framework import fix_with_edits, format_json
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, translated
 
 
@@ -13,7 +13,7 @@ class DsOffloadOptimizerWithoutZero(Hazard):
             return
         key = "offload_optimizer" if config.raw(ZERO, "offload_optimizer").known else "cpu_offload"
         yield self.finding(
-            self.texts["cause"].format(key=key, device=as_json(device.value)),
+            self.texts["cause"].format(key=key, device=format_json(device.value)),
             certainty=Certainty.CERTAIN if has_fused_adam(config) else Certainty.LIKELY,
             cure=(
                 translated('Set "stage" to 1, 2 or 3: ZeRO is what moves the optimizer states to the CPU'),

@@ -1,11 +1,11 @@
 from gonogo.hazards.facts.deepspeed_settings import ZERO, config_span
-from gonogo.hazards.facts.training_framework import as_json, fix_with_edits
+from gonogo.hazards.facts.training_framework import fix_with_edits, format_json
 from gonogo.hazards.rule import DeepSpeedConfig, Finding, Findings, Hazard, Run, Severity, Text, translated
 
 
 class DsOffloadOptionOfStage3(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Either option at a stage that is known and not 3."""
+        """An offload option that only stage 3 uses, at a stage that is known and not 3."""
         stage = config.zero_stage
         if stage is None or stage == 3:
             return
@@ -14,7 +14,7 @@ class DsOffloadOptionOfStage3(Hazard):
             yield self._build_finding(
                 config,
                 "ratio",
-                self.texts["ratio_cause"].format(value=as_json(ratio.value), stage=stage),
+                self.texts["ratio_cause"].format(value=format_json(ratio.value), stage=stage),
                 Severity.ERROR,
             )
         elif config.raw(ZERO, "offload_optimizer", "super_offload").truth:

@@ -1,9 +1,9 @@
-from gonogo.hazards.config_rule import ConfigHazard, Setting, Words
-from gonogo.hazards.facts.training_framework import as_json
+from gonogo.hazards.config_rule import ConfigHazard, SettingInConfig, Words
+from gonogo.hazards.facts.training_framework import format_json
 
 
 class DsOffloadParamBelowStage3(ConfigHazard):
-    def context_for(self, setting: Setting) -> Words | None:
-        """The device; None if it is "none"."""
+    def placeholder_values(self, setting: SettingInConfig) -> Words | None:
+        """``device``: where the parameters are to be offloaded; None if nowhere."""
         device = setting.config.offload("param")
-        return {"device": as_json(device.value)} if device.known and device.value != "none" else None
+        return {"device": format_json(device.value)} if device.known and device.value != "none" else None

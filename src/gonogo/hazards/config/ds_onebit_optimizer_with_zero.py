@@ -10,7 +10,7 @@ from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, translat
 
 class DsOnebitOptimizerWithZero(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """One of the three optimizers, with ZeRO on or with a DeepSpeed version that lacks them."""
+        """A 1-bit optimizer with ZeRO on, or with a DeepSpeed version that no longer has it."""
         name = optimizer_type(config) or ""
         if name.lower() not in ("onebitadam", "zerooneadam", "onebitlamb"):
             return

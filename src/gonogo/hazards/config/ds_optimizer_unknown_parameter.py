@@ -1,8 +1,8 @@
 from collections.abc import Mapping
 
 from gonogo.hazards.facts.deepspeed_settings import config_span, optimizer_type
-from gonogo.hazards.facts.nearest import nearest
-from gonogo.hazards.facts.training_framework import as_json, fix_with_edits, mentions
+from gonogo.hazards.facts.nearest import find_similar_name
+from gonogo.hazards.facts.training_framework import fix_with_edits, format_json, mentions
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Fix, Hazard, Run, Text, translated
 
 _ADAM_PARAMETERS = frozenset(
@@ -30,7 +30,7 @@ _PARAMETER_ALIASES = {
 }
 
 
-def _certainty(run: Run) -> Certainty:
+def _judge_certainty(run: Run) -> Certainty:
     """Only likely if the code calls deepspeed.initialize, whose optimizer argument replaces the config's."""
     return Certainty.LIKELY if mentions(run, "deepspeed.initialize") else Certainty.CERTAIN
 
@@ -50,7 +50,7 @@ class DsOptimizerUnknownParameter(Hazard):
         for key in params.value:
             if key in taken or key == "max_grad_norm":
                 continue
-            meant = _PARAMETER_ALIASES.get(key) or nearest(key, taken, cutoff=0.7)
+            meant = _PARAMETER_ALIASES.get(key) or find_similar_name(key, taken, cutoff=0.7)
             keys = ("optimizer", "params", key)
             if meant is None:
                 names = sorted(taken)
@@ -61,7 +61,7 @@ class DsOptimizerUnknownParameter(Hazard):
                 cure = Text(f'Write "{meant}"', f"写 “{meant}”")
             yield self.finding(
                 self.texts["cause_in_config"].format(optimizer=optimizer_type(config), key=key),
-                certainty=_certainty(run),
+                certainty=_judge_certainty(run),
                 cure=cure,
                 spans=config_span(config, *keys),
                 fixes=_rename_fixes(config, keys, meant) if meant and meant not in params.value else (),
@@ -71,14 +71,14 @@ class DsOptimizerUnknownParameter(Hazard):
         keys = ("optimizer", "params", "max_grad_norm")
         clipping = config.raw("gradient_clipping")
         makers = [lambda: config.removing(*keys)]
-        title, cure = translated("remove it"), self.texts["already_clipped_cure"]
+        title, cure = translated("remove the parameter"), self.texts["already_clipped_cure"]
         if clipping.absent or clipping.number == 0:
             makers.append(lambda: config.inserting("gradient_clipping", value=value))
             title, cure = translated("use gradient_clipping"), self.texts["gradient_clipping_cure"]
         return self.finding(
             self.texts["max_grad_norm_cause"],
-            certainty=_certainty(run),
-            cure=cure.format(value=as_json(clipping.get(value))),
+            certainty=_judge_certainty(run),
+            cure=cure.format(value=format_json(clipping.get(value))),
             spans=(config_span(config, *keys), config_span(config, "gradient_clipping")),
             fixes=fix_with_edits(title, *makers, safe=False),
         )

@@ -1,4 +1,4 @@
-from gonogo.hazards.config_rule import ConfigHazard, Setting, Words
+from gonogo.hazards.config_rule import ConfigHazard, SettingInConfig, Words
 from gonogo.hazards.facts.training_framework import mentions
 from gonogo.hazards.rule import Certainty, Field
 
@@ -9,15 +9,15 @@ _TORCH_OPTIMIZERS = (
 )
 
 
-def _is_untested(field: Field) -> bool:
+def _is_untested_optimizer(field: Field) -> bool:
     return field.string in _TORCH_OPTIMIZERS or (field.string or "").lower() in _DEEPSPEED_OPTIMIZERS
 
 
 class DsOptimizerUntestedWithZero(ConfigHazard):
-    wrong = staticmethod(_is_untested)
+    wrong = staticmethod(_is_untested_optimizer)
 
-    def context_for(self, setting: Setting) -> Words | None:
-        """What to consider before allowing it; None if it is allowed already."""
+    def placeholder_values(self, setting: SettingInConfig) -> Words | None:
+        """What to consider before allowing the optimizer; None if the config allows it already."""
         allowed = setting.config.raw("zero_allow_untested_optimizer")
         if allowed.unknown or allowed.truth:
             return None
@@ -28,6 +28,6 @@ class DsOptimizerUntestedWithZero(ConfigHazard):
             "allow": None if whole else True,
         }
 
-    def certainty_for(self, setting: Setting) -> Certainty:
+    def certainty_for(self, setting: SettingInConfig) -> Certainty:
         """Only likely if the code calls deepspeed.initialize, whose optimizer argument replaces the config's."""
         return Certainty.LIKELY if mentions(setting.run, "deepspeed.initialize") else Certainty.CERTAIN

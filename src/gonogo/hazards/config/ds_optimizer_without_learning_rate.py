@@ -28,9 +28,9 @@ class DsOptimizerWithoutLearningRate(Hazard):
             certainty=Certainty.CERTAIN if wanted is not None else Certainty.LIKELY,
             severity=Severity.ERROR if wanted is not None else Severity.WARNING,
             cure=(
-                translated('Write "lr": "auto", which transformers fills in')
+                translated('Set "lr" to "auto", which transformers fills in')
                 if trainer is not False
-                else translated('Write "lr": {rate}').format(rate=2e-5 if wanted is None else wanted)
+                else translated('Set "lr" to {rate}').format(rate=2e-5 if wanted is None else wanted)
             ),
             spans=(config_span(config, "optimizer", "type"), run.arguments.get("learning_rate").span()),
             fixes=fix_with_edits(

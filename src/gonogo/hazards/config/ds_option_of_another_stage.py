@@ -1,4 +1,4 @@
-from gonogo.hazards.config_rule import ConfigHazard, Setting, Words
+from gonogo.hazards.config_rule import ConfigHazard, SettingInConfig, Words
 from gonogo.hazards.rule import translated
 
 _STAGES_BY_OPTION = {
@@ -11,8 +11,8 @@ _STAGES_BY_OPTION = {
 class DsOptionOfAnotherStage(ConfigHazard):
     keys = tuple(f"zero_optimization.{key}" for key in _STAGES_BY_OPTION)
 
-    def context_for(self, setting: Setting) -> Words | None:
-        """The stages of the option if its value is not the default and the current stage is none of them."""
+    def placeholder_values(self, setting: SettingInConfig) -> Words | None:
+        """``belongs``: the stages that use the option; None if it has its default value or is used at this stage."""
         default, stages, belongs = _STAGES_BY_OPTION[setting.keys[-1]]
         without_effect = setting.field.truth is (not default) and setting.config.zero_stage not in stages
         return {"belongs": belongs} if without_effect else None

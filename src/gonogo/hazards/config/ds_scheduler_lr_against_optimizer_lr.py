@@ -1,9 +1,9 @@
-from gonogo.hazards.config_rule import ConfigHazard, Setting, Words
+from gonogo.hazards.config_rule import ConfigHazard, SettingInConfig, Words
 
 
 class DsSchedulerLrAgainstOptimizerLr(ConfigHazard):
-    def context_for(self, setting: Setting) -> Words | None:
-        """The scheduler's maximum learning rate if it differs from the optimizer's."""
+    def placeholder_values(self, setting: SettingInConfig) -> Words | None:
+        """``highest``: the scheduler's maximum learning rate; None if it equals the optimizer's."""
         if setting.config.raw("scheduler", "type").value not in ("WarmupLR", "WarmupDecayLR"):
             return None
         highest = setting.config.raw("scheduler", "params", "warmup_max_lr").number

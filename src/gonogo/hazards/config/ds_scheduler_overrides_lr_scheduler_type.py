@@ -28,7 +28,7 @@ class DsSchedulerOverridesLrSchedulerType(Hazard):
             certainty=Certainty.LIKELY,
             cure=(
                 translated('Remove the "scheduler" block from the DeepSpeed config'),
-                *([translated('Or set the schedule there: "{meant}"').format(meant=meant)] if meant else []),
+                *([translated('Or set the schedule in that block: "{meant}"').format(meant=meant)] if meant else []),
             ),
             spans=(kind.span(), asked.span(translated("requested here"))),
             fixes=()

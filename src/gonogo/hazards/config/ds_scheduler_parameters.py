@@ -28,7 +28,8 @@ _PARAMETERS_OF_SCHEDULER = {
 _TOTAL_NUM_STEPS_KEYS = ("scheduler", "params", "total_num_steps")
 
 
-def _schedulers_with(key: str) -> Text:
+def _accepting_schedulers_text(key: str) -> Text:
+    """A clause that lists the schedulers that accept a parameter; empty if none does."""
     having = [name for name, taken in _PARAMETERS_OF_SCHEDULER.items() if key in taken]
     return Text(f": {', '.join(having)}", f"：{'、'.join(having)}") if having else Text("", "")
 
@@ -50,7 +51,7 @@ class DsSchedulerParameters(Hazard):
             )
             yield self.finding(
                 translated("{name} needs total_num_steps, but it is not set.").format(name=name),
-                cure=translated('Write "total_num_steps" with the number of steps, or "auto" under transformers'),
+                cure=translated('Set "total_num_steps" to the number of steps, or to "auto" under transformers'),
                 spans=config_key_span(config, "scheduler", "params") or config_span(config, "scheduler", "type"),
                 fixes=filled_in if uses_accelerate(run) else (),
             )
@@ -60,12 +61,14 @@ class DsSchedulerParameters(Hazard):
                     translated("{name} takes no parameter {key}: building the scheduler raises TypeError.").format(
                         name=name, key=key
                     ),
-                    cure=translated("Remove it, or use a scheduler that accepts it{which}").format(
-                        which=_schedulers_with(key)
+                    cure=translated("Remove the parameter, or use a scheduler that accepts it{which}").format(
+                        which=_accepting_schedulers_text(key)
                     ),
                     spans=config_span(config, "scheduler", "params", key),
                     fixes=fix_with_edits(
-                        translated("remove it"), partial(config.removing, "scheduler", "params", key), safe=False
+                        translated("remove the parameter"),
+                        partial(config.removing, "scheduler", "params", key),
+                        safe=False,
                     ),
                 )
         warmup = config.raw("scheduler", "params", "warmup_num_steps")
@@ -76,8 +79,8 @@ class DsSchedulerParameters(Hazard):
                 translated("warmup_num_steps is {value}; {version} accepts only integers above 0.").format(
                     value=steps, version=describe_deepspeed_version(run)
                 ),
-                cure=translated("Write 1 for next to no warm-up")
+                cure=translated("Set warmup_num_steps to 1 for almost no warm-up")
                 if steps < 1
-                else translated("Write {steps}").format(steps=int(steps)),
+                else translated("Set warmup_num_steps to {steps}").format(steps=int(steps)),
                 spans=config_span(config, "scheduler", "params", "warmup_num_steps"),
             )

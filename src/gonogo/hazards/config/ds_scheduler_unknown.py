@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.deepspeed_settings import config_span, deepspeed_version_matches, describe_deepspeed_version
-from gonogo.hazards.facts.nearest import nearest
+from gonogo.hazards.facts.nearest import find_similar_name
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, translated
 
 _DEEPSPEED_SCHEDULERS = ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "OneCycle", "LRRangeTest")
@@ -29,7 +29,7 @@ class DsSchedulerUnknown(Hazard):
         late = name == "WarmupCosineLR" and deepspeed_version_matches(run, "<0.12.4")
         if name in _DEEPSPEED_SCHEDULERS and not late:
             return
-        near = None if late else _SCHEDULER_ALIASES.get(name.lower()) or nearest(name, _DEEPSPEED_SCHEDULERS)
+        near = None if late else _SCHEDULER_ALIASES.get(name.lower()) or find_similar_name(name, _DEEPSPEED_SCHEDULERS)
         yield self.finding(
             translated("{version} does not have the scheduler {name} yet: it was added in 0.12.4.").format(
                 version=describe_deepspeed_version(run), name=name
@@ -39,7 +39,9 @@ class DsSchedulerUnknown(Hazard):
             cure=(
                 translated('Install "deepspeed>=0.12.4"')
                 if late
-                else translated("Write {near}").format(near=near or ", ".join(_DEEPSPEED_SCHEDULERS)),
+                else translated("Use a scheduler that DeepSpeed has: {near}").format(
+                    near=near or ", ".join(_DEEPSPEED_SCHEDULERS)
+                ),
                 translated('Or remove "scheduler", and choose it with --lr_scheduler_type'),
             ),
             spans=config_span(config, "scheduler", "type"),

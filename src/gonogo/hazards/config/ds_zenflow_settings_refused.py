@@ -14,7 +14,7 @@ class DsZenflowSettingsRefused(Hazard):
         if config.zero_stage in (1, 2) and device.known and device.value == "none":
             yield self._build_finding(
                 translated("ZenFlow is on, but the optimizer is not offloaded."),
-                translated('Write "offload_optimizer": {"device": "cpu"}'),
+                translated('Add "offload_optimizer": {"device": "cpu"}'),
                 config_key_span(config, ZERO, "zenflow"),
                 config_span(config, ZERO, "offload_optimizer"),
             )

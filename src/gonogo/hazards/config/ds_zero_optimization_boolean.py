@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.deepspeed_settings import ZERO, config_span, is_read_as_json
-from gonogo.hazards.facts.training_framework import as_json, fix_with_edits, uses_accelerate
+from gonogo.hazards.facts.training_framework import fix_with_edits, format_json, uses_accelerate
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, translated
 
 
@@ -13,14 +13,14 @@ class DsZeroOptimizationBoolean(Hazard):
         stage = int(field.value)
         yield self.finding(
             translated("zero_optimization is {value}: DeepSpeed reads it as stage {stage}{more}.").format(
-                value=as_json(field.value),
+                value=format_json(field.value),
                 stage=stage,
                 more=translated(", but transformers and accelerate expect an object and fail") if stops else "",
             ),
             severity=Severity.ERROR if stops else Severity.NOTE,
-            cure=translated('Write {{"stage": {stage}}}').format(stage=stage),
+            cure=translated('Replace it by an object: {{"stage": {stage}}}').format(stage=stage),
             spans=config_span(config, ZERO),
             fixes=fix_with_edits(
-                translated("write the object"), lambda: config.replacing(ZERO, value={"stage": stage})
+                translated("replace the value by an object"), lambda: config.replacing(ZERO, value={"stage": stage})
             ),
         )

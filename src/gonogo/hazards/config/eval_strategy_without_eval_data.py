@@ -6,9 +6,9 @@ _EVALUATION_METHODS = ("get_eval_dataloader", "evaluate", "evaluation_loop", "_m
 
 class EvalStrategyWithoutEvalData(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A Trainer without the keyword, under arguments that ask for evaluation."""
+        """A Trainer without eval_dataset, under arguments that ask for evaluation."""
         calls = list(script.calls(*_TRAINER_CLASSES))
-        if len(calls) != 1 or not (strategies := _active_strategies(run)):
+        if len(calls) != 1 or not (strategies := _active_eval_strategies(run)):
             return
         call, strategy = calls[0], strategies[0]
         data = call.keyword("eval_dataset")
@@ -28,7 +28,7 @@ class EvalStrategyWithoutEvalData(Hazard):
         )
 
 
-def _active_strategies(run: Run) -> list[Field]:
+def _active_eval_strategies(run: Run) -> list[Field]:
     fields = [run.arguments.get(name) for name in ("eval_strategy", "evaluation_strategy")]
     return [
         field for field in fields if field.known and str(field.value).rpartition(".")[2].lower() in ("steps", "epoch")

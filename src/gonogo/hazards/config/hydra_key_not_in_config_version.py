@@ -24,7 +24,7 @@ class HydraKeyNotInConfigVersion(LoggedHazard):
                     since=since, key=key, now=now
                 ),
                 certainty=Certainty.CERTAIN if newer else Certainty.POSSIBLE,
-                cure=translated("Write {now}").format(now=now),
+                cure=translated("Use {now} instead").format(now=now),
                 spans=(word.place.span(), run.environment.field("verl").span()),
                 confirm=() if newer else translated("pip show verl says {since} or newer").format(since=since),
             )

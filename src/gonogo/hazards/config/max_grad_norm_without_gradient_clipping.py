@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Ru
 
 class MaxGradNormWithoutGradientClipping(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """The argument is given, and the config lacks the key."""
+        """max_grad_norm is given, and the DeepSpeed config has no gradient_clipping."""
         norm = run.arguments.get("max_grad_norm")
         if not norm.number or not config.raw("gradient_clipping").absent or not uses_trainer(run):
             return

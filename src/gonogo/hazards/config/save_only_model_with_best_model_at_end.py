@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from gonogo.hazards.facts.left_out_of_checkpoint import OPTIMIZER, restoring_fixes
+from gonogo.hazards.facts.left_out_of_checkpoint import OPTIMIZER, fixes_for_state_left_out
 from gonogo.hazards.facts.training_framework import uses_trainer
 from gonogo.hazards.rule import (
     Certainty,
@@ -18,7 +18,7 @@ from gonogo.hazards.rule import (
 
 class SaveOnlyModelWithBestModelAtEnd(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """Both arguments set, or a resume from a checkpoint in the run's own output folder."""
+        """save_only_model with load_best_model_at_end, or with a resume from a checkpoint of the run itself."""
         only = run.arguments.get("save_only_model")
         if only.truth is not True or not run.deepspeed_on or not uses_trainer(run):
             return
@@ -63,5 +63,5 @@ class SaveOnlyModelWithBestModelAtEnd(Hazard):
         )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
-        """The checkpoint has everything again."""
-        yield from restoring_fixes(self, OPTIMIZER, run)
+        """Remove save_only_model, so that checkpoints contain the optimizer again."""
+        yield from fixes_for_state_left_out(self, OPTIMIZER, run)

@@ -1,5 +1,5 @@
 from gonogo.evidence.rehearsal.record import RankRecord
-from gonogo.hazards.facts.as_run import ranks_with_completed_steps
+from gonogo.hazards.facts.as_run import facts_of_ranks_with_steps
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
 
 _EXCHANGE_OPERATORS = ("alltoall", "all_to_all", "send", "recv")
@@ -9,8 +9,8 @@ _EXCHANGE_OPERATORS = ("alltoall", "all_to_all", "send", "recv")
 class SequenceParallelWithoutEffect(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """No rank that made a step ever exchanged heads, keys or values with others."""
-        runs = ranks_with_completed_steps(record)
-        if not runs or any(run.asked.sequence_parallel < 2 or _has_exchanges(rank) for rank, run in runs):
+        runs = facts_of_ranks_with_steps(record)
+        if not runs or any(run.asked.sequence_parallel < 2 or _exchanges_between_ranks(rank) for rank, run in runs):
             return
         _, run = runs[0]
         yield self.finding(
@@ -25,5 +25,5 @@ class SequenceParallelWithoutEffect(Hazard):
         )
 
 
-def _has_exchanges(rank: RankRecord) -> bool:
+def _exchanges_between_ranks(rank: RankRecord) -> bool:
     return any(word in total.operator for total in rank.collectives for word in _EXCHANGE_OPERATORS)

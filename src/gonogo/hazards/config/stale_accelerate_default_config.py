@@ -1,5 +1,5 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.facts.fsdp import fsdp_requested
+from gonogo.hazards.facts.fsdp import is_fsdp_requested
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Severity, translated
 
 _LAYER_CLASS_NOT_FOUND_PATTERN = Pattern(r"Could not find the transformer layer (?:class|cls)")
@@ -27,7 +27,7 @@ class StaleAccelerateDefaultConfig(Hazard):
                 certainty=Certainty.LIKELY,
                 cure=self.cures[::-1],
                 spans=(launch.place.span(), asked.span(deepspeed)),
-                confirm=translated("That file is meant for a different run"),
+                confirm=translated("accelerate's default config was written for a different run"),
             )
         elif kind is None and "num_processes" not in launch.launcher_options:
             yield self.finding(
@@ -44,20 +44,20 @@ class StaleAccelerateDefaultConfig(Hazard):
         if evidence is None:
             return
         named = log.find(self.patterns["default_file"])
-        asked = fsdp_requested(log)
+        asked = is_fsdp_requested(log)
         if asked and named is None:
             return
         yield self.log_finding(
             evidence,
             self.texts["cause_in_log"],
             cure=self.cures,
-            certainty=_certainty(asked, named is not None),
+            certainty=_judge_certainty(asked, named is not None),
             extra_evidence=(named,) if named else (),
             confirm=self.texts["confirm"],
         )
 
 
-def _certainty(requests_fsdp: bool | None, is_named: bool) -> Certainty:
+def _judge_certainty(requests_fsdp: bool | None, is_named: bool) -> Certainty:
     """The certainty: certain if the run doesn't ask for FSDP and its log names the default file."""
     if is_named and not requests_fsdp:
         return Certainty.CERTAIN

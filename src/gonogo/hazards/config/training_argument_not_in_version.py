@@ -3,14 +3,14 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.config._argument_names import (
     ARGUMENT_REPLACEMENTS,
     RENAMED_ARGUMENTS,
-    border,
+    excluding_release,
     is_droppable_argument,
     known_argument_names,
-    open_border,
+    possible_removal_release,
     renamed_argument,
 )
-from gonogo.hazards.config._parsed_arguments import parsed_classes
-from gonogo.hazards.config._renaming import renaming_keyword, renaming_option
+from gonogo.hazards.config._parsed_arguments import parsed_argument_classes
+from gonogo.hazards.config._renaming import keyword_rename_fixes, option_rename_fixes
 from gonogo.hazards.facts.training_framework import fix_with_edits
 from gonogo.hazards.rule import (
     Call,
@@ -38,7 +38,7 @@ _ARGUMENT_CLASSES = {
 _LEAVE_OUT = translated("Leave it out")
 
 
-def _is_from_other_library(error: LoggedError) -> bool:
+def _is_passed_by_library(error: LoggedError) -> bool:
     """Whether the argument was passed on by a library built on transformers."""
     last = error.innermost
     return last is not None and is_library(last.path) and not any(part in last.path for part in _HUGGING_FACE_PATHS)
@@ -60,7 +60,7 @@ class TrainingArgumentNotInVersion(Hazard):
             match = self.patterns["unexpected_keyword"].search(text)
             if match is None:
                 continue
-            if isinstance(evidence, LoggedError) and _is_from_other_library(evidence):
+            if isinstance(evidence, LoggedError) and _is_passed_by_library(evidence):
                 return  # packages of different ages, not an argument of the program
             kind, name = str(match.group(1)), str(match.group(2))
             known = "Trainer" if kind.endswith("Trainer") else "TrainingArguments"
@@ -96,13 +96,13 @@ class TrainingArgumentNotInVersion(Hazard):
                 continue
             for keyword in call.keywords:
                 place = call.keyword_place(keyword)
-                why = border(kind, keyword, run.environment)
+                why = excluding_release(kind, keyword, run.environment)
                 if place is None:
                     continue
                 if why is None:
-                    yield from self._in_newer_releases(keyword, kind, place.span(), run.environment)
+                    yield from self._newer_release_findings(keyword, kind, place.span(), run.environment)
                     continue
-                yield self._finding(
+                yield self._build_finding(
                     keyword,
                     kind,
                     why,
@@ -116,7 +116,7 @@ class TrainingArgumentNotInVersion(Hazard):
         """Options of a program that parses TrainingArguments, and keys of LLaMA-Factory's YAML."""
         if not run.environment.has("transformers"):
             return
-        parsed = parsed_classes(run)
+        parsed = parsed_argument_classes(run)
         factory = launch.framework == "llamafactory"
         if parsed is None and not factory:
             return
@@ -124,16 +124,16 @@ class TrainingArgumentNotInVersion(Hazard):
             if run.arguments.source_of(name) == "script" or (parsed is not None and name in parsed.own_fields):
                 continue
             field = run.arguments.get(name)
-            why = border("TrainingArguments", name, run.environment)
+            why = excluding_release("TrainingArguments", name, run.environment)
             if factory and name not in RENAMED_ARGUMENTS:
                 continue  # LLaMA-Factory's own class keeps some that transformers dropped
             place = launch.options.place_of(name)
             span = place.span() if place is not None else field.span()
             if why is None:
                 if parsed is not None:
-                    yield from self._in_newer_releases(name, "TrainingArguments", span, run.environment)
+                    yield from self._newer_release_findings(name, "TrainingArguments", span, run.environment)
                 continue
-            yield self._finding(
+            yield self._build_finding(
                 name,
                 "TrainingArguments",
                 why,
@@ -143,9 +143,9 @@ class TrainingArgumentNotInVersion(Hazard):
                 fix=_option_fix(launch, name, run.environment),
             )
 
-    def _in_newer_releases(self, name: str, kind: str, span: Span | None, environment: Environment) -> Findings:
-        """The argument is gone in releases that the project's files allow, and pip installs the newest."""
-        until = open_border(kind, name, environment)
+    def _newer_release_findings(self, name: str, kind: str, span: Span | None, environment: Environment) -> Findings:
+        """A finding if releases that the project's files allow no longer have the argument: pip installs the newest."""
+        until = possible_removal_release(kind, name, environment)
         if until is None:
             return
         package = environment.packages["transformers"]
@@ -167,7 +167,7 @@ class TrainingArgumentNotInVersion(Hazard):
             confirm=self.texts["newer_confirm"].format(border=until),
         )
 
-    def _finding(
+    def _build_finding(
         self,
         name: str,
         kind: str,
@@ -197,7 +197,9 @@ class TrainingArgumentNotInVersion(Hazard):
             spans=(span, version.span(translated("this version"))),
             fixes=fix,
             parameter=name,
-            confirm=() if is_certain else (translated("Nothing in between renames or discards the argument"),),
+            confirm=()
+            if is_certain
+            else (translated("No code renames or discards the argument before TrainingArguments gets it"),),
         )
 
 
@@ -218,7 +220,7 @@ def _may_accept_keyword(call: Call, run: Run, kind: str) -> bool:
 
 def _keyword_fix(call: Call, name: str, kind: str, environment: Environment) -> tuple[Fix, ...]:
     if (new := renamed_argument(kind, name, environment)) and name != "no_cuda":
-        return renaming_keyword(call, name, new, safe=True)
+        return keyword_rename_fixes(call, name, new, safe=True)
     place, script = call.keyword_place(name), call.script
     if not is_droppable_argument(name) or place is None or not place.text.startswith(f"{name}=") or not script.editable:
         return ()
@@ -227,7 +229,7 @@ def _keyword_fix(call: Call, name: str, kind: str, environment: Environment) -> 
 
 def _option_fix(launch: Launch, name: str, environment: Environment) -> tuple[Fix, ...]:
     if (new := renamed_argument("TrainingArguments", name, environment)) and name != "no_cuda":
-        return renaming_option(launch, name, new, safe=True)
+        return option_rename_fixes(launch, name, new, safe=True)
     if not is_droppable_argument(name) or launch.options.place_of(name) is None or not launch.options.can_edit(name):
         return ()
     return fix_with_edits(_LEAVE_OUT, lambda: launch.options.removing(name), safe=False)

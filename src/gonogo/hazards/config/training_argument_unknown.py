@@ -1,7 +1,7 @@
-from gonogo.hazards.config._argument_names import known_argument_names, releases
-from gonogo.hazards.config._parsed_arguments import ParsedClasses, parsed_classes
-from gonogo.hazards.config._renaming import renaming_keyword, renaming_option
-from gonogo.hazards.facts.nearest import nearest
+from gonogo.hazards.config._argument_names import first_and_last_release, known_argument_names
+from gonogo.hazards.config._parsed_arguments import ParsedArgumentClasses, parsed_argument_classes
+from gonogo.hazards.config._renaming import keyword_rename_fixes, option_rename_fixes
+from gonogo.hazards.facts.nearest import find_similar_name
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Script, Text, translated
 
 
@@ -16,24 +16,24 @@ class TrainingArgumentUnknown(Hazard):
                 place = call.keyword_place(name)
                 if name in known or place is None or not call.has(name) or name.startswith("_"):
                     continue
-                near = nearest(name, known, cutoff=0.8)
+                near = find_similar_name(name, known, cutoff=0.8)
                 yield self.finding(
                     translated("TrainingArguments has no argument {name} and raises TypeError.{near}").format(
                         name=name, near=_nearest_name_text(near, "")
                     ),
-                    certainty=_certainty(run, near),
+                    certainty=_judge_certainty(run, near),
                     cure=_rename_cure(near, ""),
                     spans=place.span(),
-                    fixes=renaming_keyword(call, name, near, safe=False) if near else (),
+                    fixes=keyword_rename_fixes(call, name, near, safe=False) if near else (),
                     parameter=name,
-                    confirm=() if _certainty(run, near) is Certainty.CERTAIN else (self.texts["confirm"],),
+                    confirm=() if _judge_certainty(run, near) is Certainty.CERTAIN else (self.texts["confirm"],),
                 )
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Options that no visible dataclass and no release of TrainingArguments has."""
         if launch.framework is not None or launch.program_kind != "script":
             return
-        parsed = parsed_classes(run)
+        parsed = parsed_argument_classes(run)
         if parsed is None:
             return
         known = _known_arguments(parsed)
@@ -43,18 +43,18 @@ class TrainingArgumentUnknown(Hazard):
                 continue
             if name in known or any(one.startswith(name) for one in known) or name in ("local_rank", "help"):
                 continue
-            near = nearest(name, [one for one in known if not one.startswith("no_")], cutoff=0.8)
-            parser = translated("parses arguments into these classes")
+            near = find_similar_name(name, [one for one in known if not one.startswith("no_")], cutoff=0.8)
+            parser = translated("the program parses its arguments into these classes")
             yield self.finding(
                 translated("No argument class that the program parses has an option --{name}.{near}").format(
                     name=name, near=_nearest_name_text(near, "--")
                 ),
-                certainty=_certainty(run, near),
+                certainty=_judge_certainty(run, near),
                 cure=_rename_cure(near, "--"),
                 spans=(place.span(), parsed.call.place.span(parser)),
-                fixes=renaming_option(launch, name, near, safe=False) if near else (),
+                fixes=option_rename_fixes(launch, name, near, safe=False) if near else (),
                 parameter=name,
-                confirm=() if _certainty(run, near) is Certainty.CERTAIN else (self.texts["confirm"],),
+                confirm=() if _judge_certainty(run, near) is Certainty.CERTAIN else (self.texts["confirm"],),
             )
 
 
@@ -70,18 +70,20 @@ def _nearest_name_text(suggestion: str | None, prefix: str) -> Text:
 
 def _rename_cure(suggestion: str | None, prefix: str) -> Text:
     if suggestion is not None:
-        return translated("Write {name}").format(name=prefix + suggestion)
-    return _ADD_FIELD_CURE if prefix else translated("Remove it")
+        return translated("Use {name} instead").format(name=prefix + suggestion)
+    return _ADD_FIELD_CURE if prefix else translated("Remove the argument")
 
 
-def _certainty(run: Run, suggestion: str | None) -> Certainty:
+def _judge_certainty(run: Run, suggestion: str | None) -> Certainty:
     """Certain for a misspelt known name, and for a release in the table."""
-    if suggestion is not None or run.environment.within("transformers", f">={releases()[0]},<={releases()[1]}.99"):
+    if suggestion is not None or run.environment.within(
+        "transformers", f">={first_and_last_release()[0]},<={first_and_last_release()[1]}.99"
+    ):
         return Certainty.CERTAIN
     return Certainty.LIKELY
 
 
-def _known_arguments(parsed_types: ParsedClasses) -> frozenset[str]:
+def _known_arguments(parsed_types: ParsedArgumentClasses) -> frozenset[str]:
     names = set(parsed_types.own_fields) | known_argument_names()
     if parsed_types.seq2seq:
         names |= known_argument_names("Seq2SeqTrainingArguments")

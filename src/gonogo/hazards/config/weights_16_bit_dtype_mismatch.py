@@ -14,7 +14,7 @@ class Weights16BitDtypeMismatch(Hazard):
         if trained is None:
             return
         wanted, because = trained
-        for name, field in _weight_dtypes(run):
+        for name, field in _weight_dtype_settings(run):
             loaded = _PRECISION_BY_DTYPE.get(str(field.value).rpartition(".")[2].lower())
             if loaded is None or loaded == wanted:
                 continue
@@ -23,7 +23,7 @@ class Weights16BitDtypeMismatch(Hazard):
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,
                 cure=translated('Set {name} to {type} or "auto"').format(name=name, type=_TORCH_DTYPE_NAMES[wanted]),
-                spans=(field.span(), because.span(translated("trained in {w}").format(w=wanted))),
+                spans=(field.span(), because.span(translated("trained in {dtype}").format(dtype=wanted))),
             )
             return
 
@@ -41,8 +41,8 @@ def _training_dtype(run: Run) -> tuple[str, Field] | None:
     return switched_on[0] if len(switched_on) == 1 else None
 
 
-def _weight_dtypes(run: Run) -> Iterator[tuple[str, Field]]:
-    """The types of the weights: ``--torch_dtype``, and ``from_pretrained`` of a model that is trained."""
+def _weight_dtype_settings(run: Run) -> Iterator[tuple[str, Field]]:
+    """The settings of the weights' dtype: ``--torch_dtype``, and ``from_pretrained`` of a model that is trained."""
     if uses_trainer(run):
         for name in ("torch_dtype", "model_dtype"):
             field = run.arguments.get(name)

@@ -23,10 +23,10 @@ _KEY = "stage3_gather_16bit_weights_on_model_save"
 
 class Zero3WeightsNotGatheredOnSave(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """Stage 3 with a Trainer that saves, and the key false or left out."""
+        """Stage 3 with a Trainer that saves, and stage3_gather_16bit_weights_on_model_save false or left out."""
         if run.zero_stage != 3 or not uses_trainer(run) or run.launch is None:
             return
-        saves, saving = _weight_saving(run)
+        saves, saving = _find_weight_saving(run)
         if not saves:
             return
         key, where, fixes = _gather_setting(run)
@@ -46,7 +46,7 @@ class Zero3WeightsNotGatheredOnSave(Hazard):
         )
 
 
-def _weight_saving(run: Run) -> tuple[bool, Span | None]:
+def _find_weight_saving(run: Run) -> tuple[bool, Span | None]:
     """Whether weights are saved, and where: by ``save_model``, by a framework, or in a Trainer's checkpoints."""
     if mentions(run, "peft", "lora", "Lora") or str(run.arguments.get("finetuning_type").get()).startswith("lora"):
         return False, None  # adapters are gathered regardless of the key

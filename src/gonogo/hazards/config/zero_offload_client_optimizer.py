@@ -3,7 +3,7 @@ import ast
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
-from gonogo.hazards.config._optimizers import kind_of
+from gonogo.hazards.config._optimizers import optimizer_or_scheduler_kind
 from gonogo.hazards.facts.training_framework import fix_with_edits, uses_trainer
 from gonogo.hazards.rule import (
     Certainty,
@@ -35,7 +35,7 @@ _ADAMW_BLOCK = {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps"
 class ZeroOffloadClientOptimizer(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Offload without an optimizer section, under a Trainer that passes its own optimizer."""
-        if not _offloads_optimizer(config) or not config.raw("optimizer").absent or not uses_trainer(run):
+        if not _requires_deepspeed_cpu_optimizer(config) or not config.raw("optimizer").absent or not uses_trainer(run):
             return
         versions = run.environment
         if versions.within("transformers", "<4.30") is not True or versions.within("deepspeed", ">=0.9") is not True:
@@ -58,14 +58,14 @@ class ZeroOffloadClientOptimizer(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """``deepspeed.initialize(optimizer=...)`` with an optimizer of torch's, under offload."""
         config = run.config
-        if config is None or not _offloads_optimizer(config):
+        if config is None or not _requires_deepspeed_cpu_optimizer(config):
             return
         for call in script.calls("deepspeed.initialize"):
             node = call.keyword_node("optimizer")
             kinds = script.kinds_of(node) if node is not None else ()
             if node is None or not kinds or any(name.endswith(_CPU_OPTIMIZERS) for name in kinds):
                 continue
-            if kind_of(script, node) != "optimizer":
+            if optimizer_or_scheduler_kind(script, node) != "optimizer":
                 continue
             offload = config.offload("optimizer")
             yield self.finding(
@@ -98,7 +98,7 @@ class ZeroOffloadClientOptimizer(Hazard):
 
 _ADAM_KEYWORDS = frozenset({"lr", "betas", "eps", "weight_decay"})
 _TORCH_WEIGHT_DECAY = {"torch.optim.AdamW": "0.01", "torch.optim.Adam": "0.0"}
-_DEEPSPEED_ADAM_FIX = translated("Build DeepSpeedCPUAdam with the same settings in its place")
+_DEEPSPEED_ADAM_FIX = translated("Replace it by DeepSpeedCPUAdam with the same settings")
 
 
 def _deepspeed_adam_fixes(script: Script, node: ast.expr) -> tuple[Fix, ...]:
@@ -123,7 +123,7 @@ def _disable_force_edit(config: DeepSpeedConfig) -> Edit:
     return config.inserting("zero_force_ds_cpu_optimizer", value=False)
 
 
-def _offloads_optimizer(config: DeepSpeedConfig) -> bool:
-    """Whether DeepSpeed updates on the CPU and insists on its own optimizer."""
+def _requires_deepspeed_cpu_optimizer(config: DeepSpeedConfig) -> bool:
+    """Whether the optimizer is offloaded and DeepSpeed accepts only its own CPU optimizer."""
     forced = config.raw("zero_force_ds_cpu_optimizer")
     return config.offload("optimizer").get() in ("cpu", "nvme") and (forced.absent or forced.truth is True)

@@ -2,7 +2,7 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.script.nodes import is_none
-from gonogo.hazards.facts.training_script import makers
+from gonogo.hazards.facts.training_script import creating_calls
 from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, translated
 
 _EXCLUDED_ARGUMENTS = {"sampler": ("shuffle",), "batch_sampler": ("shuffle", "batch_size", "drop_last", "sampler")}
@@ -10,7 +10,7 @@ _EXCLUDED_ARGUMENTS = {"sampler": ("shuffle",), "batch_sampler": ("shuffle", "ba
 
 class DataLoaderShuffleWithSampler(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """DataLoaders that certainly get both."""
+        """DataLoaders that certainly get a sampler and an argument that excludes it, such as shuffle=True."""
         if b"sampler" not in script.source.data:
             return
         optional = _names_that_may_be_none(script)
@@ -31,9 +31,10 @@ class DataLoaderShuffleWithSampler(Hazard):
                     excluded=", ".join(excluded),
                     shuffles=translated("; a DistributedSampler shuffles by itself") if "shuffle" in excluded else "",
                 ),
-                spans=(*places, own.span(translated("decides the order")) if own is not None else None),
+                spans=(*places, own.span(translated("the sampler decides the order")) if own is not None else None),
                 fixes=self.fix(
-                    translated("Drop what the sampler replaces"), *(edit for edit in edits if edit is not None)
+                    translated("Drop the arguments that the sampler replaces"),
+                    *(edit for edit in edits if edit is not None),
                 )
                 if len(edits) == 1 and edits[0] is not None
                 else None,
@@ -50,7 +51,7 @@ def _is_sampler_given(script: Script, call: Call, name: str, optional: set[str])
         return True
     if not isinstance(node, ast.Name):
         return False
-    return node.id not in optional and bool(makers(script, node))
+    return node.id not in optional and bool(creating_calls(script, node))
 
 
 def _names_that_may_be_none(script: Script) -> set[str]:

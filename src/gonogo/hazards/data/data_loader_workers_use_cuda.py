@@ -3,7 +3,7 @@ import re
 
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
 from gonogo.evidence.script.nodes import dotted
-from gonogo.hazards.facts.training_script import first_argument, makers, mentions
+from gonogo.hazards.facts.training_script import creating_calls, first_argument, run_mentions
 from gonogo.hazards.rule import (
     Certainty,
     Field,
@@ -25,12 +25,12 @@ class DataLoaderWorkersUseCuda(Hazard):
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Datasets whose samples go to the GPU, in a DataLoader or Trainer with workers."""
-        if b"__getitem__" not in script.source.data or mentions(run, script, b"spawn", b"forkserver"):
+        if b"__getitem__" not in script.source.data or run_mentions(run, script, b"spawn", b"forkserver"):
             return
         for owner in script.subclasses("torch.utils.data.Dataset"):
             method = owner.methods.get("__getitem__")
-            move = _move_to_gpu_call(script, method) if method is not None else None
-            workers = _workers_of(script, run, owner.name)
+            move = _find_move_to_gpu(script, method) if method is not None else None
+            workers = _worker_count_of_dataset(script, run, owner.name)
             if move is None or workers is None:
                 continue
             yield self.finding(
@@ -54,7 +54,7 @@ class DataLoaderWorkersUseCuda(Hazard):
             )
 
 
-def _move_to_gpu_call(script: Script, method: ast.AST) -> ast.Call | None:
+def _find_move_to_gpu(script: Script, method: ast.AST) -> ast.Call | None:
     """The call in a method that moves something to the GPU, by a constant."""
     for node in ast.walk(method):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
@@ -68,11 +68,11 @@ def _move_to_gpu_call(script: Script, method: ast.AST) -> ast.Call | None:
     return None
 
 
-def _workers_of(script: Script, run: Run, dataset: str) -> Field | None:
+def _worker_count_of_dataset(script: Script, run: Run, dataset: str) -> Field | None:
     """The number of workers that read datasets of that class; None if there are none or it is unknown."""
     for loader in script.calls("torch.utils.data.DataLoader"):
         data = first_argument(loader, "dataset")
-        if any(one.name == dataset for one in makers(script, data)):
+        if any(one.name == dataset for one in creating_calls(script, data)):
             workers = loader.keyword("num_workers")
             return workers if (workers.number or 0) > 0 else None
     workers = run.arguments.get("dataloader_num_workers")

@@ -1,5 +1,5 @@
 from gonogo.evidence.script.identifiers import last_name, says, uses_name
-from gonogo.hazards.facts.training_script import first_argument, mentions
+from gonogo.hazards.facts.training_script import first_argument, run_mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 
 _LABEL_MASK_WORDS = (b"-100", b"IGNORE", b"ignore_index", b"ignore_id", b"loss_mask")
@@ -8,7 +8,7 @@ _LABEL_MASK_WORDS = (b"-100", b"IGNORE", b"ignore_index", b"ignore_id", b"loss_m
 class DataPaddedLabelsInLoss(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """pad_sequence of labels with the pad token, in a script that never uses -100."""
-        if b"pad_sequence" not in script.source.data or mentions(run, script, *_LABEL_MASK_WORDS):
+        if b"pad_sequence" not in script.source.data or run_mentions(run, script, *_LABEL_MASK_WORDS):
             return
         for call in script.calls("torch.nn.utils.rnn.pad_sequence"):
             labels, value = first_argument(call, "sequences"), call.keyword_node("padding_value")

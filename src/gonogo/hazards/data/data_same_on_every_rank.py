@@ -2,7 +2,7 @@ import ast
 
 from gonogo.evidence.script.identifiers import uses_name
 from gonogo.hazards.facts.rank_tests import contains_rank_name, mentions_rank
-from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
+from gonogo.hazards.facts.training_script import DDP, creating_calls, first_argument, run_mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 
 # Code that shards data, or prepares loaders so that they are sharded.
@@ -18,7 +18,7 @@ class DataSameOnEveryRank(Hazard):
         if (
             b"DistributedDataParallel" not in script.source.data
             or run.world_size == 1
-            or mentions(run, script, *_SHARDING_MARKERS)
+            or run_mentions(run, script, *_SHARDING_MARKERS)
         ):
             return
         wrap = next(script.calls(DDP), None)
@@ -30,18 +30,18 @@ class DataSameOnEveryRank(Hazard):
             if any(loader.passed(name) is not None for name in ("sampler", "batch_sampler", "worker_init_fn")):
                 continue
             data = first_argument(loader, "dataset")
-            if data is None or mentions_rank(script, data) or _uses_ranks(script, data):
+            if data is None or mentions_rank(script, data) or _depends_on_rank(script, data):
                 continue
             yield self.finding(
                 self.texts["cause"],
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
-                cure=translated("Shard it: DataLoader(..., sampler=DistributedSampler(dataset)) without shuffle"),
+                cure=translated("Shard the data: DataLoader(..., sampler=DistributedSampler(dataset)) without shuffle"),
                 spans=(loader.place.span(), wrap.place.span(translated("trained by several processes"))),
             )
             return
 
 
-def _uses_ranks(script: Script, data: ast.expr) -> bool:
+def _depends_on_rank(script: Script, data: ast.expr) -> bool:
     """Whether the code that makes the dataset knows the ranks."""
-    return any(contains_rank_name(one.node) or uses_name(one.node, "world") for one in makers(script, data))
+    return any(contains_rank_name(one.node) or uses_name(one.node, "world") for one in creating_calls(script, data))

@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.hazards.facts.training_script import mentions
+from gonogo.hazards.facts.training_script import run_mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 
 # Models on the hub whose tokenizers name no pad token.
@@ -20,7 +20,7 @@ _MODELS_WITHOUT_PAD_TOKEN = (
 class DataTokenizerWithoutPadToken(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """A known model's tokenizer that pads, while no script of the run sets a pad token."""
-        if b"padding=" not in script.source.data or mentions(run, script, b"pad_token", b"[PAD]", b"<pad>"):
+        if b"padding=" not in script.source.data or run_mentions(run, script, b"pad_token", b"[PAD]", b"<pad>"):
             return
         for load in script.calls("*Tokenizer*.from_pretrained"):
             name, statement = load.argument(0).string, script.statement(load.node)

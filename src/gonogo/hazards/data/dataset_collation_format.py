@@ -2,7 +2,7 @@ from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
-from gonogo.hazards.facts.training_script import mentions
+from gonogo.hazards.facts.training_script import run_mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text, translated
 
 _COLUMN = Pattern(r"[Pp]erhaps your features \(`?([\w.]{1,80})`? in this case\)")
@@ -41,7 +41,7 @@ class DatasetCollationFormat(Hazard):
             return
         maps = [call for call in script.calls("*.map") if call.node.args or call.passed("function") is not None]
         collators = list(script.calls(*_COLLATORS))
-        if not collators or not maps or mentions(run, script, *_COLUMN_DROPPING_MARKERS):
+        if not collators or not maps or run_mentions(run, script, *_COLUMN_DROPPING_MARKERS):
             return
         yield self.finding(
             self.texts["cause"],
@@ -52,13 +52,13 @@ class DatasetCollationFormat(Hazard):
             ),
             spans=(
                 unused.span(),
-                maps[0].place.span(translated("keeps the columns")),
-                collators[0].place.span(translated("turns all columns into tensors")),
+                maps[0].place.span(translated("this setting keeps the columns")),
+                collators[0].place.span(translated("this collator turns all columns into tensors")),
             ),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The tokenizer's error, or the collator's about samples that can't be stacked."""
+        """The tokenizer's error, or the collator's error about samples that can't be stacked."""
         if outside_training(log):
             return
         evidence = first_match(log, "Unable to create tensor, you should", "activate truncation and/or padding with")
@@ -67,7 +67,7 @@ class DatasetCollationFormat(Hazard):
             None,
         )
         if evidence is None:
-            cause = cause or _truncated_in_padding(log)
+            cause = cause or _find_cut_in_padding(log)
             if cause is None:
                 return
             certainty = Certainty.LIKELY
@@ -98,7 +98,7 @@ def _is_in_collation(error: LoggedError) -> bool:
     return error.passes(*_COLLATION_FRAMES, *_TENSOR_CONVERSION_FRAMES)
 
 
-def _truncated_in_padding(log: FailureLog) -> LoggedError | None:
+def _find_cut_in_padding(log: FailureLog) -> LoggedError | None:
     cut = find_truncated_error(
         log, *((path, name) for path in _TOKENIZER_FILES for name in _PADDING_FUNCTIONS), max_frames=2
     )

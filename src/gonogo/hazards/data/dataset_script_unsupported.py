@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.installed import describe_package, span_of
+from gonogo.hazards.facts.installed import describe_package, package_version_span
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
 
@@ -22,7 +22,7 @@ class DatasetScriptUnsupported(LoggedHazard):
                 ),
                 certainty=Certainty.CERTAIN if is_file else Certainty.POSSIBLE,
                 cure=self.cures,
-                spans=(path.span() if is_file else trusted.span(), span_of(run.environment, "datasets")),
+                spans=(path.span() if is_file else trusted.span(), package_version_span(run.environment, "datasets")),
                 confirm=() if is_file else translated("The dataset's repository has a .py file"),
             )
 

@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.hazards.facts.training_script import mentions
+from gonogo.hazards.facts.training_script import run_mentions
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
 
@@ -8,7 +8,7 @@ from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
 class TokenizerWithoutChatTemplate(LoggedHazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """A published base model's tokenizer that gets conversations, while no script sets a chat template."""
-        if b"apply_chat_template" not in script.source.data or mentions(run, script, *_TEMPLATE_SETTING_MARKERS):
+        if b"apply_chat_template" not in script.source.data or run_mentions(run, script, *_TEMPLATE_SETTING_MARKERS):
             return
         for load in script.calls("*Tokenizer*.from_pretrained"):
             name, statement = load.argument(0).string, script.statement(load.node)

@@ -2,7 +2,7 @@ import ast
 
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.hazards.facts.training_script import mentions, trained_pretrained_calls
+from gonogo.hazards.facts.training_script import run_mentions, trained_pretrained_calls
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Run, Script, Text, translated
 
 _EMBEDDING_ASSERT_PATTERN = Pattern(r"srcIndex < srcSelectDimSize")
@@ -41,7 +41,7 @@ _COMMON_SPECIAL_TOKENS = frozenset(
 )
 
 
-_GATHER_TITLE = translated("An index is outside what torch.gather or scatter takes from")
+_GATHER_TITLE = translated("An index is out of range for the tensor of torch.gather or scatter")
 
 
 class VocabIndexOutOfRange(Hazard):
@@ -49,7 +49,7 @@ class VocabIndexOutOfRange(Hazard):
         """Tokens added to the tokenizer of a trained model whose embedding is never resized."""
         if b"add_tokens" not in script.source.data and b"add_special_tokens" not in script.source.data:
             return
-        if mentions(run, script, b"resize_token_embeddings", b"resize_position", b"Embedding("):
+        if run_mentions(run, script, b"resize_token_embeddings", b"resize_position", b"Embedding("):
             return
         if not any(True for one in (script, *run.scripts) for _ in trained_pretrained_calls(one)):
             return
@@ -60,7 +60,7 @@ class VocabIndexOutOfRange(Hazard):
         ):
             return
         for call in script.calls("*.add_tokens", "*.add_special_tokens"):
-            added = _new_tokens(script, call)
+            added = _added_tokens(script, call)
             if not added:
                 continue
             quoted = [f'"{word}"' for word in added[:4]]
@@ -79,7 +79,7 @@ class VocabIndexOutOfRange(Hazard):
         """The embedding's assertion, an index error in an embedding, or an unspecific device-side assertion."""
         if outside_training(log):
             return
-        seen = _evidence(log)
+        seen = _find_evidence(log)
         if seen is None:
             return
         evidence, certainty = seen
@@ -88,13 +88,13 @@ class VocabIndexOutOfRange(Hazard):
             certainty = Certainty.POSSIBLE
         yield self.log_finding(
             evidence,
-            self._cause(log),
-            title=translated("An index is outside what torch.gather or scatter takes from")
-            if _is_gather(log)
+            self._format_cause(log),
+            title=translated("An index is out of range for the tensor of torch.gather or scatter")
+            if _is_gather_assertion(log)
             else None,
             certainty=certainty,
             cure=(
-                *self._layout_cures(log),
+                *self._index_layout_cures(log),
                 self.texts["resize_cure"],
                 self.texts["same_tokenizer_cure"],
                 self.texts["find_sample_cure"],
@@ -102,10 +102,10 @@ class VocabIndexOutOfRange(Hazard):
             confirm=translated("len(tokenizer) is larger than model.get_input_embeddings().num_embeddings"),
         )
 
-    def _cause(self, log: FailureLog) -> Text:
+    def _format_cause(self, log: FailureLog) -> Text:
         if log.find(_LABELS) is not None and log.find(_EMBEDDING_ASSERT_PATTERN) is None:
             return self.texts["label_cause"]
-        if _is_gather(log):
+        if _is_gather_assertion(log):
             return self.texts["gather_cause"]
         return self.texts["embedding_cause"].format(
             added=translated(", and the log mentions added tokens")
@@ -113,19 +113,19 @@ class VocabIndexOutOfRange(Hazard):
             else translated(" (or a position, where the sequence is too long)")
         )
 
-    def _layout_cures(self, log: FailureLog) -> tuple[Text, ...]:
+    def _index_layout_cures(self, log: FailureLog) -> tuple[Text, ...]:
         """What to try first if a gather or scatter failed: its layout, before the vocabulary."""
-        if not _is_gather(log):
+        if not _is_gather_assertion(log):
             return ()
         return (self.texts["packing_cure"],)
 
 
-def _is_gather(log: FailureLog) -> bool:
+def _is_gather_assertion(log: FailureLog) -> bool:
     """Whether the assertion is that of torch.gather or scatter, and no embedding's."""
     return log.find(_SCATTER_ASSERT_PATTERN) is not None and log.find(_EMBEDDING_ASSERT_PATTERN) is None
 
 
-def _evidence(log: FailureLog) -> tuple[LoggedError | LineMatch, Certainty] | None:
+def _find_evidence(log: FailureLog) -> tuple[LoggedError | LineMatch, Certainty] | None:
     """The evidence of a bad index, and the certainty."""
     if found := log.find(_EMBEDDING_ASSERT_PATTERN):
         return found, Certainty.CERTAIN
@@ -142,7 +142,7 @@ def _evidence(log: FailureLog) -> tuple[LoggedError | LineMatch, Certainty] | No
     return None
 
 
-def _new_tokens(script: Script, call: Call) -> list[str]:
+def _added_tokens(script: Script, call: Call) -> list[str]:
     """The tokens that a call adds, except those that tokenizers usually have."""
     if not call.node.args:
         return []

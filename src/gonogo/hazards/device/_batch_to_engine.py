@@ -23,13 +23,13 @@ def move_batch_to_engine(record: RehearsalRecord, run: Run) -> Iterator[Fix]:
                 if script is None or not call.lineno <= frame.line <= (call.end_lineno or call.lineno):
                     continue
                 if isinstance(call.func, ast.Name) and is_engine(script, call.func):
-                    edits = _move_arguments(script, call, f"{call.func.id}.device")
+                    edits = _argument_move_edits(script, call, f"{call.func.id}.device")
                     if edits:
                         yield Hazard.fix(_MOVE_INPUTS_FIX, *edits, safe=False)
                     return
 
 
-def _move_arguments(script: Script, call: ast.Call, device: str) -> list[Edit | None]:
+def _argument_move_edits(script: Script, call: ast.Call, device: str) -> list[Edit | None]:
     edits: list[Edit | None] = []
     for value in (*call.args, *(keyword.value for keyword in call.keywords)):
         if isinstance(value, (ast.Constant, ast.Starred)):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gonogo.finding import Certainty, Finding, Text, translated
-from gonogo.hazards.facts.training_script import mentions
+from gonogo.hazards.facts.training_script import run_mentions
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
@@ -48,7 +48,7 @@ ROTARY = ("cos", "sin", "freq", "rope", "rotary")
 """Parts of the names of rotary tables."""
 
 
-class PlainTensor(msgspec.Struct, frozen=True, eq=False):
+class PlainTensorAttribute(msgspec.Struct, frozen=True, eq=False):
     """A tensor that ``__init__`` creates on the CPU, keeps as a plain attribute, and that a method computes with."""
 
     owner: ClassInfo
@@ -62,59 +62,63 @@ class PlainTensor(msgspec.Struct, frozen=True, eq=False):
         """Whether it is a rotary embedding's table, by its name or its class's."""
         return any(word in self.name.lower() for word in ROTARY) or "rotary" in self.owner.name.lower()
 
-    def registering(self) -> Edit | None:
+    def register_as_buffer_edit(self) -> Edit | None:
         """An edit that registers it as a buffer, which moves with the module."""
         script = self.owner.script
         value = script.place(self.statement.value).text
         return script.replacing(self.statement, f'self.register_buffer("{self.name}", {value}, persistent=False)')
 
 
-def plain_tensor_finding(hazard: Hazard, kept: PlainTensor) -> Finding:
-    """The finding for such a tensor, by the rotary hazard for rotary tables or by the general one for others."""
-    script, edit = kept.owner.script, kept.registering()
+def plain_tensor_finding(hazard: Hazard, tensor: PlainTensorAttribute) -> Finding:
+    """The finding about such a tensor; ``hazard`` is the rotary one for rotary tables, or the general one."""
+    script, edit = tensor.owner.script, tensor.register_as_buffer_edit()
     return hazard.finding(
         Text(
-            f"self.{kept.name} of {kept.owner.name} is made on the CPU and is neither a buffer nor a parameter: it "
-            f"stays there when the module moves, and {kept.method} computes with it.",
-            f"{kept.owner.name} 的 self.{kept.name} 在 CPU 上创建，既不是 buffer 也不是参数：模块移动时它留在原处，而 "
-            f"{kept.method} 用它计算。",
+            f"self.{tensor.name} of {tensor.owner.name} is made on the CPU and is neither a buffer nor a parameter: it "
+            f"stays there when the module moves, and {tensor.method} computes with it.",
+            f"{tensor.owner.name} 的 self.{tensor.name} 在 CPU 上创建，既不是 buffer 也不是参数：模块移动时它留在原处，"
+            f"而 {tensor.method} 用它计算。",
         ),
         certainty=Certainty.LIKELY,
         cure=(
             Text(
-                f'In __init__: self.register_buffer("{kept.name}", ..., persistent=False)',
-                f'在 __init__ 中：self.register_buffer("{kept.name}", ..., persistent=False)',
+                f'In __init__: self.register_buffer("{tensor.name}", ..., persistent=False)',
+                f'在 __init__ 中：self.register_buffer("{tensor.name}", ..., persistent=False)',
             ),
             Text(
-                f"Or move it where it is used: self.{kept.name}.to(x.device)",
-                f"或在使用处搬运：self.{kept.name}.to(x.device)",
+                f"Or move it where it is used: self.{tensor.name}.to(x.device)",
+                f"或在使用处搬运：self.{tensor.name}.to(x.device)",
             ),
         ),
-        spans=(script.place(kept.statement).span(), script.place(kept.use).span(translated("used here"))),
-        fixes=hazard.fix(translated("Make it a buffer"), edit, safe=False) if edit else None,
+        spans=(script.place(tensor.statement).span(), script.place(tensor.use).span(translated("used here"))),
+        fixes=hazard.fix(translated("Register the tensor as a buffer"), edit, safe=False) if edit else None,
     )
 
 
-def plain_tensors_on_cpu(script: Script, run: Run) -> Iterator[PlainTensor]:
+def plain_tensors_on_cpu(script: Script, run: Run) -> Iterator[PlainTensorAttribute]:
     """Plain tensor attributes that a module's own methods compute with, if the run uses an accelerator."""
-    if on_accelerator(script, run):
-        yield from script.once(_plain_tensors_in)
+    if creates_tensors_on_cpu(script, run):
+        yield from script.once(_plain_tensors_in_script)
 
 
-def _plain_tensors_in(script: Script) -> tuple[PlainTensor, ...]:
+def _plain_tensors_in_script(script: Script) -> tuple[PlainTensorAttribute, ...]:
     """The plain tensors of one script."""
     data = script.source.data
     return tuple(_plain_tensors_of_modules(script)) if b"__init__" in data and b"forward" in data else ()
 
 
-def _plain_tensors_of_modules(script: Script) -> Iterator[PlainTensor]:
+def _plain_tensors_of_modules(script: Script) -> Iterator[PlainTensorAttribute]:
     for owner in script.subclasses(*MODULES):
         made = owner.methods.get("__init__")
         if made is None or "forward" not in owner.methods:
             continue
         assigned: dict[str, list[ast.Assign]] = {}
         for node in ast.walk(owner.node):
-            if isinstance(node, ast.Assign) and len(node.targets) == 1 and (name := _own_attribute(node.targets[0])):
+            if (
+                isinstance(node, ast.Assign)
+                and len(node.targets) == 1
+                and (name := _self_attribute_name(node.targets[0]))
+            ):
                 assigned.setdefault(name, []).append(node)
         for name, statements in assigned.items():
             statement = statements[0]
@@ -122,19 +126,19 @@ def _plain_tensors_of_modules(script: Script) -> Iterator[PlainTensor]:
                 continue
             if script.guarded_by(statement) or not _is_cpu_tensor(script, statement.value):
                 continue
-            use = _computed_with(script, owner, name)
+            use = _find_use_in_computation(script, owner, name)
             if use is not None:
-                yield PlainTensor(owner, name, statement, *use)
+                yield PlainTensorAttribute(owner, name, statement, *use)
 
 
-def on_accelerator(script: Script, run: Run) -> bool:
-    """Whether the run computes on an accelerator, and nothing puts new tensors there by default."""
-    if any(word in script.source.data for word in _DEVICE_OVERRIDES) or _stays_on_the_cpu(run):
+def creates_tensors_on_cpu(script: Script, run: Run) -> bool:
+    """Whether the run uses an accelerator, but tensors without a device are created on the CPU."""
+    if any(word in script.source.data for word in _DEVICE_OVERRIDES) or _uses_only_cpu(run):
         return False
-    return mentions(run, script, *_ACCELERATOR_MARKERS)
+    return run_mentions(run, script, *_ACCELERATOR_MARKERS)
 
 
-def _stays_on_the_cpu(run: Run) -> bool:
+def _uses_only_cpu(run: Run) -> bool:
     """Whether the program names the CPU as its device and nothing else, as one that exports a model does."""
     if not run.scripts or b"cpu" not in run.scripts[0].source.data:
         return False
@@ -144,14 +148,14 @@ def _stays_on_the_cpu(run: Run) -> bool:
     return any(call.argument(0).string == "cpu" for call in entry.calls("torch.device"))
 
 
-def _own_attribute(node: ast.AST) -> str | None:
-    """The name ``x`` of ``self.x``."""
+def _self_attribute_name(node: ast.AST) -> str | None:
+    """``x`` if a node is ``self.x``, else None."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
         return node.attr
     return None
 
 
-def factory(script: Script, node: ast.AST) -> ast.Call | None:
+def find_tensor_factory_call(script: Script, node: ast.AST) -> ast.Call | None:
     """The call that creates the tensor on the default device, found through methods and arithmetic, or None."""
     if isinstance(node, ast.Call):
         name = script.qualified(node.func)
@@ -167,22 +171,22 @@ def factory(script: Script, node: ast.AST) -> ast.Call | None:
             isinstance(node.func, ast.Attribute)
             and node.func.attr not in _MOVING_METHODS | _DEVICE_INDEPENDENT_ATTRIBUTES
         ):
-            return factory(script, node.func.value)
+            return find_tensor_factory_call(script, node.func.value)
         return None
     if isinstance(node, ast.BinOp):
-        left, right = factory(script, node.left), factory(script, node.right)
+        left, right = find_tensor_factory_call(script, node.left), find_tensor_factory_call(script, node.right)
         plain = (ast.Constant, ast.Name, ast.UnaryOp)
         if left is not None and (right is not None or isinstance(node.right, plain)):
             return left
         return right if right is not None and isinstance(node.left, plain) else None
-    return factory(script, node.value) if isinstance(node, ast.Subscript) else None
+    return find_tensor_factory_call(script, node.value) if isinstance(node, ast.Subscript) else None
 
 
 _NUMBER_NODES = (ast.Constant, ast.UnaryOp, ast.Name, ast.Attribute, ast.Call, ast.BinOp)
 
 
 def _is_cpu_tensor(script: Script, node: ast.expr) -> bool:
-    if factory(script, node) is None:
+    if find_tensor_factory_call(script, node) is None:
         return False
     for part in ast.walk(node):
         if isinstance(part, ast.Attribute) and part.attr in ("device", "Parameter", "item", "tolist"):
@@ -192,18 +196,18 @@ def _is_cpu_tensor(script: Script, node: ast.expr) -> bool:
     return True
 
 
-def _computed_with(script: Script, owner: ClassInfo, name: str) -> tuple[ast.Attribute, str] | None:
+def _find_use_in_computation(script: Script, owner: ClassInfo, name: str) -> tuple[ast.Attribute, str] | None:
     """Where a method other than ``__init__`` computes with ``self.name``; None if any method moves it."""
     found: tuple[ast.Attribute, str] | None = None
     for method, function in owner.methods.items():
         for node in ast.walk(function):
-            if not isinstance(node, ast.Attribute) or _own_attribute(node) != name:
+            if not isinstance(node, ast.Attribute) or _self_attribute_name(node) != name:
                 continue
             if not isinstance(node.ctx, ast.Load):
                 continue  # the only assignment, in __init__
             if _is_moved(script, node):
                 return None
-            if method != "__init__" and found is None and _is_combined(script, node):
+            if method != "__init__" and found is None and _is_operand_with_tensor(script, node):
                 found = (node, method)
     # What holds the module may move its tensor: model.x = model.x.cuda().
     text = script.source.data
@@ -250,7 +254,7 @@ def is_moved_later(function: ast.AST, name: str) -> bool:
     return False
 
 
-def _is_combined(script: Script, node: ast.AST) -> bool:
+def _is_operand_with_tensor(script: Script, node: ast.AST) -> bool:
     """Whether a node is an operand together with a non-number, or an argument of one of the module's layers."""
     parent = script.parent(node)
     while (isinstance(parent, ast.Subscript) and node is parent.value) or (

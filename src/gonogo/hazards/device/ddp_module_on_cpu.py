@@ -4,7 +4,7 @@ from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.script.identifiers import uses_name
 from gonogo.hazards.facts.device_map import parameter_devices, without_cpu_devices
-from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
+from gonogo.hazards.facts.training_script import DDP, creating_calls, first_argument, run_mentions
 from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
 
 _DDP_DEVICE_IDS_PATTERN = Pattern(r"DistributedDataParallel device_ids and output_device arguments only work with")
@@ -26,17 +26,17 @@ _DEVICE_MOVING_METHODS = frozenset(("to", "cuda", "npu", "xpu", "to_empty"))
 class DdpModuleOnCpu(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """DDP with device_ids around a module that nothing has moved to the GPU."""
-        if b"DistributedDataParallel" not in script.source.data or mentions(run, script, *_PLACEMENT_MARKERS):
+        if b"DistributedDataParallel" not in script.source.data or run_mentions(run, script, *_PLACEMENT_MARKERS):
             return
         for call in script.calls(DDP):
             ids, node = call.keyword_node("device_ids"), first_argument(call, "module")
             if not isinstance(ids, ast.List) or len(ids.elts) != 1 or not isinstance(node, ast.Name):
                 continue
-            made = makers(script, node)
+            made = creating_calls(script, node)
             if (
                 not made
                 or script.guarded_by(call.node)
-                or _is_moved(script, node)
+                or _may_be_moved(script, node)
                 or _may_move_itself(script, made, script.enclosing_function(call.node))
             ):
                 continue
@@ -47,7 +47,9 @@ class DdpModuleOnCpu(Hazard):
                 self.texts["cause_in_script"].format(device=device, name=node.id),
                 cure=self.cures,
                 spans=(script.place(call.node).span(), made[0].place.span(translated("created here, on the CPU"))),
-                fixes=self.fix(translated("Move it before DDP"), edit) if edit is not None else None,
+                fixes=self.fix(translated("Move the model to the GPU before DDP wraps it"), edit)
+                if edit is not None
+                else None,
             )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -55,17 +57,17 @@ class DdpModuleOnCpu(Hazard):
         if outside_training(log):
             return
         for error in log.errors:
-            certainty = _certainty(error)
+            certainty = _judge_certainty(error)
             if certainty is not None:
-                yield self._finding(error, certainty)
+                yield self._build_finding(error, certainty)
         if not log.errors:
             for pattern in (_DDP_DEVICE_IDS_PATTERN, _MIXED_DEVICES_PATTERN):
                 if line := log.find(pattern):
                     said = " ".join((line.text, *(other.text for other in log.lines_after(line.line, 2))))
                     if pattern is _MIXED_DEVICES_PATTERN or "cpu" in parameter_devices(said):
-                        yield self._finding(line, Certainty.CERTAIN)
+                        yield self._build_finding(line, Certainty.CERTAIN)
 
-    def _finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
+    def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             self.texts["cause"],
@@ -75,7 +77,7 @@ class DdpModuleOnCpu(Hazard):
         )
 
 
-def _certainty(error: LoggedError) -> Certainty | None:
+def _judge_certainty(error: LoggedError) -> Certainty | None:
     if _DDP_DEVICE_IDS_PATTERN.search(error.message):
         devices = parameter_devices(error.message)
         return Certainty.CERTAIN if "cpu" in devices and len(without_cpu_devices(devices)) < 2 else None
@@ -88,7 +90,7 @@ def _certainty(error: LoggedError) -> Certainty | None:
     return None
 
 
-def _is_moved(script: Script, node: ast.Name) -> bool:
+def _may_be_moved(script: Script, node: ast.Name) -> bool:
     """Whether the script moves the object of this name, or passes it to a function that might."""
     for call in script.index.calls:
         func = call.func
@@ -104,11 +106,11 @@ def _is_moved(script: Script, node: ast.Name) -> bool:
     return False
 
 
-def _is_move(node: ast.AST) -> bool:
+def _is_device_move(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("to", "cuda")
 
 
-def _names_cuda(node: ast.AST) -> bool:
+def _mentions_cuda(node: ast.AST) -> bool:
     """Whether code mentions a GPU: a name, or a string like ``"cuda:0"``."""
     texts = (each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str))
     return uses_name(node, "cuda") or any(text.startswith("cuda") for text in texts)
@@ -119,13 +121,13 @@ def _may_move_itself(script: Script, model_calls: tuple[Call, ...], ddp_function
     for call in model_calls:
         around = script.enclosing_function(call.node)
         written = script.statement(call.node) if around is ddp_function else around
-        if written is not None and any(map(_is_move, ast.walk(written))):
+        if written is not None and any(map(_is_device_move, ast.walk(written))):
             return True
         if call.method == "from_pretrained" or call.name.startswith(("torchvision.models.", "torch.nn.", "timm.")):
             continue
         if any(isinstance(word, ast.Attribute) and word.attr in ("to", "cuda") for word in ast.walk(call.node)):
             return True
         owner = next((one for one in script.classes if one.name == call.name), None)
-        if owner is None or _names_cuda(owner.node) or "device" in call.keywords:
+        if owner is None or _mentions_cuda(owner.node) or "device" in call.keywords:
             return True
     return False

@@ -12,7 +12,7 @@ from gonogo.hazards.facts.device_map import (
     parameter_devices,
     without_cpu_devices,
 )
-from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, training_mismatches
+from gonogo.hazards.facts.mismatch_in_log import LoggedDeviceMismatch, device_mismatches_in_training
 from gonogo.hazards.facts.training_script import has_several_processes_per_node, trained_pretrained_calls
 from gonogo.hazards.rule import (
     Call,
@@ -64,7 +64,7 @@ class DeviceMapAutoDistributed(Hazard):
             spans=(
                 place.span() if place is not None else load.place.span(),
                 trainer.script.place(trainer.node.func).span(translated("trained here")),
-                run.launch.place.span(translated("starts {size} processes per node").format(size=size)),
+                run.launch.place.span(translated("the launch starts {size} processes per node").format(size=size)),
             ),
             fixes=self.fix(title, *known) if known and len(known) == len(edits) else None,
         )
@@ -73,9 +73,9 @@ class DeviceMapAutoDistributed(Hazard):
         """An error of accelerate or DDP; a mismatch between accelerators; else a spread model that ran through."""
         explained: set[int] = set()
         for failed in failed_ranks(record):
-            if _is_refusal(failed.failure) or _is_spread_over_accelerators(failed, record):
+            if _is_device_map_refusal(failed.failure) or _is_spread_over_accelerators(failed, record):
                 explained.update(failed.ranks)
-                yield self._finding(record, failed.first, failed.ranks, failed.failure)
+                yield self._build_finding(record, failed.first, failed.ranks, failed.failure)
         spread = [
             rank
             for rank in record.ranks
@@ -84,7 +84,7 @@ class DeviceMapAutoDistributed(Hazard):
             and len(device_map_accelerators(rank.device_map)) > 1
         ]
         if spread:
-            yield self._finding(record, spread[0], tuple(rank.rank for rank in spread), None)
+            yield self._build_finding(record, spread[0], tuple(rank.rank for rank in spread), None)
 
     def in_log(self, log: FailureLog) -> Findings:
         """An error of accelerate or DDP; a mismatch between accelerators on one of several ranks."""
@@ -111,7 +111,7 @@ class DeviceMapAutoDistributed(Hazard):
         )
         if cut is not None and cut.frames[-1].function == "prepare":
             yield self._log_finding(cut, (), Certainty.POSSIBLE)
-        for mismatch in training_mismatches(log):
+        for mismatch in device_mismatches_in_training(log):
             if (
                 mismatch.is_between_accelerators
                 and not _is_in_data_parallel(mismatch)
@@ -129,7 +129,7 @@ class DeviceMapAutoDistributed(Hazard):
         return self.log_finding(
             evidence,
             self.texts["log_cause"].format(
-                devices=translated("{devices}").format(devices=abbreviate_devices(devices))
+                devices=Text(abbreviate_devices(devices), f" {abbreviate_devices(devices)}")
                 if devices
                 else translated("several GPUs")
             ),
@@ -138,7 +138,7 @@ class DeviceMapAutoDistributed(Hazard):
             confirm=translated("Look for device_map in the from_pretrained call; print(model.hf_device_map)"),
         )
 
-    def _finding(
+    def _build_finding(
         self, record: RehearsalRecord, rank: RankRecord, ranks: tuple[int, ...], failure: Failure | None
     ) -> Finding:
         devices = device_map_accelerators(rank.device_map)
@@ -170,11 +170,11 @@ _QUANTIZATION_KEYWORDS = ("quantization_config", "load_in_4bit", "load_in_8bit")
 _DISTRIBUTED_ENGINE_PATHS = ("torch/nn/parallel/distributed.py", "deepspeed/runtime/engine.py")
 
 
-def _is_in_data_parallel(mismatch: LoggedMismatch) -> bool:
+def _is_in_data_parallel(mismatch: LoggedDeviceMismatch) -> bool:
     return mismatch.passes("data_parallel.py", "parallel_apply.py", "replicate.py")
 
 
-def _is_refusal(failure: Failure) -> bool:
+def _is_device_map_refusal(failure: Failure) -> bool:
     """Whether accelerate or DDP rejected the model."""
     if _REFUSED_BY_ACCELERATE in failure.message:
         return True

@@ -12,7 +12,7 @@ from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
 from gonogo.evidence.rehearsal.failures import failed_ranks, innermost, library_frame, places
 from gonogo.evidence.script.identifiers import uses_name
 from gonogo.hazards.facts.device_map import AUTO_DEVICE_MAPS, abbreviate_devices, device_map_accelerators
-from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, training_mismatches
+from gonogo.hazards.facts.mismatch_in_log import LoggedDeviceMismatch, device_mismatches_in_training
 from gonogo.hazards.facts.training_script import has_several_processes_per_node, trained_pretrained_calls
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, translated
 
@@ -37,7 +37,7 @@ class DeviceMapAutoTrainerMismatch(Hazard):
             if method is None or any(map(_is_to_call, ast.walk(method))) or not uses_name(method, "labels"):
                 continue
             for call in (node for node in ast.walk(method) if isinstance(node, ast.Call)):
-                if not _is_loss(script, call) or not any(uses_name(each, "labels") for each in call.args):
+                if not _is_loss_function_call(script, call) or not any(uses_name(each, "labels") for each in call.args):
                     continue
                 yield self.finding(
                     self.texts["cause_in_script"].format(owner=owner.name, given=spread[0].keyword("device_map").value),
@@ -74,7 +74,7 @@ class DeviceMapAutoTrainerMismatch(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch between accelerators in training, if nothing shows several processes or DataParallel."""
-        if not log.errors and not outside_training(log) and (cut := _truncated_in_dispatched(log)):
+        if not log.errors and not outside_training(log) and (cut := _find_cut_in_dispatched_model(log)):
             yield self.log_finding(
                 cut,
                 self.texts["cut_log_cause"],
@@ -82,8 +82,8 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                 certainty=Certainty.POSSIBLE,
                 confirm=translated("The traceback's last line, which is missing here, names two devices"),
             )
-        for mismatch in training_mismatches(log):
-            certainty = _certainty(mismatch, log)
+        for mismatch in device_mismatches_in_training(log):
+            certainty = _judge_certainty(mismatch, log)
             if certainty is None:
                 continue
             yield self.log_finding(
@@ -96,7 +96,7 @@ class DeviceMapAutoTrainerMismatch(Hazard):
             )
 
 
-def _truncated_in_dispatched(log: FailureLog) -> LoggedError | None:
+def _find_cut_in_dispatched_model(log: FailureLog) -> LoggedError | None:
     """A truncated traceback of single-process training that ends within a few frames of accelerate's hook."""
     if has_several_processes(log) or log.passes("torch/nn/parallel/distributed.py", "deepspeed/", "fsdp"):
         return None
@@ -104,7 +104,7 @@ def _truncated_in_dispatched(log: FailureLog) -> LoggedError | None:
     return find_truncated_error(log, ("accelerate/hooks.py", "new_forward"), max_frames=6) if trains else None
 
 
-def _certainty(mismatch: LoggedMismatch, log: FailureLog) -> Certainty | None:
+def _judge_certainty(mismatch: LoggedDeviceMismatch, log: FailureLog) -> Certainty | None:
     """Mostly None with a CPU; certain if hooks move the model's inputs or the script asks for the split."""
     if not mismatch.is_between_accelerators:
         indexed = mismatch.indexing and mismatch.devices[:1] != ("cpu",)
@@ -122,7 +122,7 @@ def _certainty(mismatch: LoggedMismatch, log: FailureLog) -> Certainty | None:
         of_a_rank = isinstance(mismatch.evidence, LoggedError) and bool(mismatch.evidence.ranks)
         return Certainty.LIKELY if of_a_rank else Certainty.CERTAIN
     # One plain process with several GPUs, and a message without an operator: more likely DataParallel.
-    copies = mismatch.bare and is_single_process_multi_gpu(log) and log.setup.launcher != "swift"
+    copies = mismatch.has_only_devices and is_single_process_multi_gpu(log) and log.setup.launcher != "swift"
     return Certainty.POSSIBLE if copies else Certainty.LIKELY
 
 
@@ -130,7 +130,7 @@ def _is_to_call(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "to"
 
 
-def _is_loss(script: Script, call: ast.Call) -> bool:
+def _is_loss_function_call(script: Script, call: ast.Call) -> bool:
     name = script.qualified(call.func) or ""
     kind = script.kind_of(call.func) or script.kind_of(call) or ""
     return name.endswith(("cross_entropy", "nll_loss", "mse_loss")) or any(

@@ -12,7 +12,7 @@ from gonogo.evidence.rehearsal.failures import (
 )
 from gonogo.evidence.rehearsal.record import Failure, Frame, Operand
 from gonogo.hazards.device._batch_to_engine import move_batch_to_engine
-from gonogo.hazards.facts.mismatch_in_log import Owner, all_mismatches
+from gonogo.hazards.facts.mismatch_in_log import MisplacedTensor, all_device_mismatches
 from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Text, translated
 
 _MOVE_INPUT = translated(
@@ -24,43 +24,43 @@ _MOVE_MODULE = translated(
 )
 _TRY_NEWER_VERSION = translated("If the line is in a library or a model's remote code: try a newer version of it")
 
-_OWNER_CURES: dict[Owner, tuple[Text, ...]] = {
-    Owner.GRADIENT: (
+_OWNER_CURES: dict[MisplacedTensor, tuple[Text, ...]] = {
+    MisplacedTensor.GRADIENT: (
         translated(
             "Use another version of the engine that offloads (DeepSpeed >= 0.14.3), or don't offload the optimizer"
         ),
     ),
-    Owner.OPTIMIZER: (
+    MisplacedTensor.OPTIMIZER: (
         translated(
             "Load the optimizer's state after the model is on its device, and create the optimizer after "
             "model.to; its state must be on the parameters' device (upgrade torch if load_state_dict puts it "
             "elsewhere)"
         ),
     ),
-    Owner.QUANTIZED: (
+    MisplacedTensor.QUANTIZED: (
         translated(
             'Load the quantized model whole onto the process\'s GPU: device_map={"": local_rank}, with no CPU offload'
         ),
     ),
-    Owner.ADAPTER: (
+    MisplacedTensor.ADAPTER: (
         translated("Upgrade PEFT, or move the adapter's parameters to the base weight's device after get_peft_model"),
     ),
-    Owner.SUBMODULE: (
+    MisplacedTensor.SUBMODULE: (
         translated(
-            "Leave the part out where it is not trained, or upgrade the package that defines it; ZeRO-2 builds it "
-            "without zero.Init"
+            "Do not build the part if it is not trained, or upgrade the package that defines it; ZeRO-2 "
+            "builds it without zero.Init"
         ),
     ),
-    Owner.ROTARY: (
+    MisplacedTensor.ROTARY: (
         translated("Upgrade transformers or the model's code, or move cos and sin to q.device before they are used"),
     ),
-    Owner.BUFFER: (
+    MisplacedTensor.BUFFER: (
         translated("Register the tensor with register_buffer, or move it where it is used: self.buffer.to(x.device)"),
         _MOVE_INPUT,
     ),
-    Owner.INPUT: (_MOVE_INPUT,),
-    Owner.WEIGHT: (_MOVE_MODULE,),
-    Owner.UNKNOWN: (_MOVE_INPUT, _MOVE_MODULE, _TRY_NEWER_VERSION),
+    MisplacedTensor.INPUT: (_MOVE_INPUT,),
+    MisplacedTensor.WEIGHT: (_MOVE_MODULE,),
+    MisplacedTensor.UNKNOWN: (_MOVE_INPUT, _MOVE_MODULE, _TRY_NEWER_VERSION),
 }
 
 
@@ -88,7 +88,7 @@ class DeviceMismatch(Hazard):
                     else shorten(failure.message),
                     culprit=_describe_misplaced(odd),
                 ),
-                cure=_cures(failed, odd, caller),
+                cure=_choose_cures(failed, odd, caller),
                 spans=failure_places(failure),
                 ranks=failed.ranks,
                 module=failure.module,
@@ -97,13 +97,13 @@ class DeviceMismatch(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """Any mismatch that no narrower hazard is sure of, with operator, operands, module and the likely owner."""
-        for mismatch in all_mismatches(log):
+        for mismatch in all_device_mismatches(log):
             yield self.log_finding(
                 mismatch.evidence,
-                translated("{mismatch}. Likely misplaced: {owner}.").format(
-                    mismatch=mismatch.sentence, owner=mismatch.owner.value
+                translated("{mismatch}. The misplaced tensor is probably {owner}.").format(
+                    mismatch=mismatch.sentence, owner=mismatch.likely_tensor.value
                 ),
-                cure=_OWNER_CURES[mismatch.owner],
+                cure=_OWNER_CURES[mismatch.likely_tensor],
                 certainty=Certainty.POSSIBLE,
                 module=mismatch.module,
                 confirm=translated("Print the device of every tensor on the line that fails"),
@@ -139,7 +139,7 @@ def _describe_misplaced(odd_operand: Operand | None) -> Text:
     )
 
 
-def _cures(failed_group: FailedRanks, odd_operand: Operand | None, caller: Frame | None) -> tuple[Text, ...]:
+def _choose_cures(failed_group: FailedRanks, odd_operand: Operand | None, caller: Frame | None) -> tuple[Text, ...]:
     move_input = translated(
         "Move the batch to the model before the forward: batch = {k: v.to(model.device) for k, v in …}"
     )
@@ -169,7 +169,7 @@ def _cures(failed_group: FailedRanks, odd_operand: Operand | None, caller: Frame
             )
         )
     if caller is not None and caller.owner == "library" and cures[0] is not move_input:
-        package = _package(caller.path, failed_group.first.versions)
+        package = _package_of_file(caller.path, failed_group.first.versions)
         version = failed_group.first.versions.get(package or "")
         cures.append(
             translated(
@@ -180,10 +180,10 @@ def _cures(failed_group: FailedRanks, odd_operand: Operand | None, caller: Frame
     return tuple(cures)
 
 
-def _package(path: str, stack: Mapping[str, str]) -> str | None:
+def _package_of_file(path: str, packages: Mapping[str, str]) -> str | None:
     """The package of a library's file: by a folder named like a package of the stack, else by site-packages."""
     path = path.replace("\\", "/")
     _, installed, inside = path.rpartition("-packages/")
     if installed:
         return inside.partition("/")[0].removesuffix(".py")
-    return next((folder for folder in reversed(path.split("/")[:-1]) if folder in stack), None)
+    return next((folder for folder in reversed(path.split("/")[:-1]) if folder in packages), None)

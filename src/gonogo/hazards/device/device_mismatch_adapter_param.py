@@ -1,5 +1,5 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, training_mismatches
+from gonogo.hazards.facts.mismatch_in_log import LoggedDeviceMismatch, MisplacedTensor, device_mismatches_in_training
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
 
 _ADAPTER_PATTERN = Pattern(r"(?i)lora|peft")
@@ -28,12 +28,12 @@ class DeviceMismatchAdapterParam(Hazard):
         """A mismatch with the CPU at a line of PEFT's code that uses the adapter's own parameters."""
         adalora = log.find(_ADALORA_PATTERN) is not None or log.setup.mentions(r"(?i)adalora")
         adapts = log.find(_ADAPTER_PATTERN) is not None or log.setup.mentions(r"(?i)lora|peft")
-        for mismatch in training_mismatches(log):
-            certainty = _certainty(mismatch, adalora, adapts)
+        for mismatch in device_mismatches_in_training(log):
+            certainty = _judge_certainty(mismatch, adalora, adapts)
             if certainty is not None:
-                yield self._finding(mismatch, certainty, is_adalora=adalora)
+                yield self._build_finding(mismatch, certainty, is_adalora=adalora)
 
-    def _finding(self, mismatch: LoggedMismatch, certainty: Certainty, *, is_adalora: bool) -> Finding:
+    def _build_finding(self, mismatch: LoggedDeviceMismatch, certainty: Certainty, *, is_adalora: bool) -> Finding:
         return self.log_finding(
             mismatch.evidence,
             self.texts["cause"].format(
@@ -48,12 +48,12 @@ class DeviceMismatchAdapterParam(Hazard):
         )
 
 
-def _certainty(mismatch: LoggedMismatch, is_adalora: bool, has_adapter: bool) -> Certainty | None:
-    if mismatch.owner is Owner.ADAPTER:
+def _judge_certainty(mismatch: LoggedDeviceMismatch, is_adalora: bool, has_adapter: bool) -> Certainty | None:
+    if mismatch.likely_tensor is MisplacedTensor.ADAPTER:
         return Certainty.CERTAIN if is_adalora else Certainty.LIKELY
-    if is_adalora and mismatch.involves_cpu and not mismatch.is_between_accelerators and not mismatch.on_host:
+    if is_adalora and mismatch.involves_cpu and not mismatch.is_between_accelerators and not mismatch.cpu_operand:
         return Certainty.LIKELY if mismatch.caller is None or mismatch.passes("peft/") else Certainty.POSSIBLE
-    if mismatch.owner is Owner.WEIGHT and (
+    if mismatch.likely_tensor is MisplacedTensor.WEIGHT and (
         mismatch.passes("peft/tuners/") or (has_adapter and mismatch.argument == "mat2")
     ):
         return Certainty.POSSIBLE

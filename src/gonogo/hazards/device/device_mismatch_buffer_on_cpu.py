@@ -3,7 +3,12 @@ import re
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.hazards.device._plain_tensors import plain_tensor_finding, plain_tensors_on_cpu
-from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, right_hand_side, training_mismatches
+from gonogo.hazards.facts.mismatch_in_log import (
+    LoggedDeviceMismatch,
+    MisplacedTensor,
+    code_without_targets,
+    device_mismatches_in_training,
+)
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Run, Script, translated
 
 # Phrases of users' reports: "self.pos_embed (a buffer) stays on CPU", "x is on cuda, pos_embed is on cpu".
@@ -20,11 +25,11 @@ class DeviceMismatchBufferOnCpu(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch with the CPU at a line of the model's code that uses what is, or should be, a buffer."""
-        for mismatch in training_mismatches(log):
-            if mismatch.owner is Owner.BUFFER:
-                yield self._finding(mismatch, _buffer_name(mismatch))
+        for mismatch in device_mismatches_in_training(log):
+            if mismatch.likely_tensor is MisplacedTensor.BUFFER:
+                yield self._build_finding(mismatch, _buffer_name(mismatch))
 
-    def _finding(self, mismatch: LoggedMismatch, name: str | None) -> Finding:
+    def _build_finding(self, mismatch: LoggedDeviceMismatch, name: str | None) -> Finding:
         return self.log_finding(
             mismatch.evidence,
             translated("{mismatch}. The line uses {name}, which was not moved to the GPU with the model.").format(
@@ -44,10 +49,12 @@ class DeviceMismatchBufferOnCpu(Hazard):
         )
 
 
-def _buffer_name(mismatch: LoggedMismatch) -> str | None:
+def _buffer_name(mismatch: LoggedDeviceMismatch) -> str | None:
     caller = mismatch.caller
     if caller is None:
         return None
-    names = [found.group(1) or found.group(2) for found in _ATTRIBUTE_NAME_PATTERN.finditer(right_hand_side(caller))]
+    names = [
+        found.group(1) or found.group(2) for found in _ATTRIBUTE_NAME_PATTERN.finditer(code_without_targets(caller))
+    ]
     likely = [name for name in names if _BUFFER_NAME_PATTERN.search(name)]
     return next(iter((*likely, *names)), None)

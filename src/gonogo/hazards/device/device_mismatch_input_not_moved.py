@@ -9,8 +9,18 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.evidence.script.script import ClassInfo
 from gonogo.hazards.device._batch_to_engine import move_batch_to_engine
-from gonogo.hazards.device._plain_tensors import MODULES, factory, is_moved_later, on_accelerator
-from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, is_model_code, training_mismatches
+from gonogo.hazards.device._plain_tensors import (
+    MODULES,
+    creates_tensors_on_cpu,
+    find_tensor_factory_call,
+    is_moved_later,
+)
+from gonogo.hazards.facts.mismatch_in_log import (
+    LoggedDeviceMismatch,
+    MisplacedTensor,
+    device_mismatches_in_training,
+    is_model_code,
+)
 from gonogo.hazards.rule import (
     Certainty,
     Finding,
@@ -76,8 +86,8 @@ class DeviceMismatchInputNotMoved(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch whose CPU operand is not a weight, judged by the operator's argument or the calling line."""
-        for mismatch in training_mismatches(log):
-            certainty = _certainty(mismatch)
+        for mismatch in device_mismatches_in_training(log):
+            certainty = _judge_certainty(mismatch)
             if certainty is None:
                 continue
             name = _input_name(mismatch)
@@ -103,33 +113,39 @@ class DeviceMismatchInputNotMoved(Hazard):
             )
 
 
-def _certainty(mismatch: LoggedMismatch) -> Certainty | None:
+def _judge_certainty(mismatch: LoggedDeviceMismatch) -> Certainty | None:
     if not mismatch.involves_cpu:
         return None
-    if mismatch.owner is Owner.INPUT:
+    if mismatch.likely_tensor is MisplacedTensor.INPUT:
         caller = mismatch.caller
-        if mismatch.on_host == "ids" or caller is None or not is_library(caller.path):
+        if mismatch.cpu_operand == "ids" or caller is None or not is_library(caller.path):
             return Certainty.LIKELY
-        return Certainty.LIKELY if mismatch.on_host else Certainty.POSSIBLE
+        return Certainty.LIKELY if mismatch.cpu_operand else Certainty.POSSIBLE
     # A bare line, or a line that uses an attribute of the user's own, does not decide.
-    unclear = mismatch.owner is Owner.UNKNOWN and (mismatch.bare or not mismatch.of_engine)
-    own = mismatch.owner is Owner.BUFFER and mismatch.caller is not None and not is_model_code(mismatch.caller)
+    unclear = mismatch.likely_tensor is MisplacedTensor.UNKNOWN and (
+        mismatch.has_only_devices or not mismatch.is_in_engine
+    )
+    own = (
+        mismatch.likely_tensor is MisplacedTensor.BUFFER
+        and mismatch.caller is not None
+        and not is_model_code(mismatch.caller)
+    )
     return Certainty.POSSIBLE if mismatch.devices and (unclear or own) else None
 
 
-def _input_name(mismatch: LoggedMismatch) -> str | None:
+def _input_name(mismatch: LoggedDeviceMismatch) -> str | None:
     if mismatch.caller is not None and (found := _INPUT_NAME_PATTERN.search(mismatch.caller.code)):
         return found.group(1)
-    return _INPUT_BY_OPERATOR_ARGUMENT.get(mismatch.argument or "") if mismatch.on_host == "ids" else None
+    return _INPUT_BY_OPERATOR_ARGUMENT.get(mismatch.argument or "") if mismatch.cpu_operand == "ids" else None
 
 
 def _tensors_created_in_forward(script: Script, run: Run) -> Iterator[_CreatedTensor]:
     """The tensors that forwards create without a device, each once."""
-    if b"def forward" in script.source.data and on_accelerator(script, run):
-        yield from script.once(_tensors_created_in)
+    if b"def forward" in script.source.data and creates_tensors_on_cpu(script, run):
+        yield from script.once(_tensors_created_in_script)
 
 
-def _tensors_created_in(script: Script) -> tuple[_CreatedTensor, ...]:
+def _tensors_created_in_script(script: Script) -> tuple[_CreatedTensor, ...]:
     """The tensors of one script."""
     return tuple(_tensors_created_by_modules(script))
 
@@ -142,9 +158,9 @@ def _tensors_created_by_modules(script: Script) -> Iterator[_CreatedTensor]:
         layers = _layer_attributes(script, owner)
         inputs = _forward_input_names(forward)
         for call in (node for node in ast.walk(forward) if isinstance(node, ast.Call)):
-            if script.enclosing_function(call) is not forward or factory(script, call) is not call:
+            if script.enclosing_function(call) is not forward or find_tensor_factory_call(script, call) is not call:
                 continue
-            found = _computation_with(script, forward, call, layers, inputs)
+            found = _find_computation_with(script, forward, call, layers, inputs)
             if found is not None:
                 beside = next((name for name in inputs if _is_tensor(forward, name)), "")
                 yield _CreatedTensor(owner.name, call, found[0], found[1], beside)
@@ -177,17 +193,17 @@ def _is_tensor(forward: ast.AST, name: str) -> bool:
     return shown
 
 
-def _computation_with(
+def _find_computation_with(
     script: Script, forward: ast.AST, call: ast.Call, layers: set[str], inputs: tuple[str, ...]
 ) -> tuple[ast.AST, str] | None:
     """The node that computes with the tensor, and a shortened version of its code."""
     node: ast.AST = call
     parent = script.parent(node)
-    while isinstance(parent, (ast.Attribute, ast.Call, ast.Subscript)) and not _is_argument(parent, node):
+    while isinstance(parent, (ast.Attribute, ast.Call, ast.Subscript)) and not _is_call_argument(parent, node):
         if isinstance(parent, ast.Attribute) and parent.attr in ("to", "cuda", "type_as", "tolist", "item", "numpy"):
             return None
         node, parent = parent, script.parent(parent)
-    direct = _layer_call(script, node, parent, layers, inputs)
+    direct = _find_layer_call(script, node, parent, layers, inputs)
     if direct is not None:
         return direct
     if not isinstance(parent, ast.Assign) or len(parent.targets) != 1 or not isinstance(parent.targets[0], ast.Name):
@@ -202,23 +218,23 @@ def _computation_with(
         if isinstance(one.ctx, ast.Load):
             inner: ast.AST = one
             around = script.parent(inner)
-            while isinstance(around, (ast.Attribute, ast.Call, ast.Subscript)) and not _is_argument(around, inner):
+            while isinstance(around, (ast.Attribute, ast.Call, ast.Subscript)) and not _is_call_argument(around, inner):
                 if isinstance(around, ast.Attribute) and around.attr in ("shape", "size", "device"):
                     break
                 inner, around = around, script.parent(around)
-            found = _layer_call(script, inner, around, layers, inputs)
+            found = _find_layer_call(script, inner, around, layers, inputs)
             if found is not None:
                 return found
     return None
 
 
-def _is_argument(parent: ast.AST, node: ast.AST) -> bool:
+def _is_call_argument(parent: ast.AST, node: ast.AST) -> bool:
     if isinstance(parent, ast.Call):
         return node is not parent.func
     return isinstance(parent, ast.Subscript) and node is parent.slice
 
 
-def _layer_call(
+def _find_layer_call(
     script: Script, node: ast.AST, parent: ast.AST | None, layers: set[str], inputs: tuple[str, ...]
 ) -> tuple[ast.AST, str] | None:
     if isinstance(parent, ast.Call) and node in parent.args:

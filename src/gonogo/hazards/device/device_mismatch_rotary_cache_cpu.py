@@ -2,7 +2,7 @@ from gonogo.evidence.log.context import under_zero3
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.device._plain_tensors import plain_tensor_finding, plain_tensors_on_cpu
-from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, training_mismatches
+from gonogo.hazards.facts.mismatch_in_log import LoggedDeviceMismatch, MisplacedTensor, device_mismatches_in_training
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Run, Script, Text, translated
 
 # A phrase of users' reports: "the cos and sin tensors, used for rope, were placed on the CPU".
@@ -17,17 +17,17 @@ class DeviceMismatchRotaryCacheCpu(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch with the CPU in a rotary embedding, or an indexed CPU tensor that no frame places elsewhere."""
-        for mismatch in training_mismatches(log):
-            certainty = _certainty(mismatch, log)
+        for mismatch in device_mismatches_in_training(log):
+            certainty = _judge_certainty(mismatch, log)
             if certainty is not None:
-                yield self._finding(mismatch.evidence, mismatch.sentence, certainty, mismatch.module)
+                yield self._build_finding(mismatch.evidence, mismatch.sentence, certainty, mismatch.module)
         if not log.errors and (
             cut := find_truncated_error(log, ("", "apply_rot"), ("", "cos[position_ids]"), max_frames=1)
         ):
             both = translated("The log ends in the rotary embedding")
-            yield self._finding(cut, both, Certainty.LIKELY if under_zero3(log) else Certainty.POSSIBLE, None)
+            yield self._build_finding(cut, both, Certainty.LIKELY if under_zero3(log) else Certainty.POSSIBLE, None)
 
-    def _finding(
+    def _build_finding(
         self, evidence: LoggedError | LineMatch, where: Text, certainty: Certainty, module: str | None
     ) -> Finding:
         return self.log_finding(
@@ -40,10 +40,10 @@ class DeviceMismatchRotaryCacheCpu(Hazard):
         )
 
 
-def _certainty(mismatch: LoggedMismatch, log: FailureLog) -> Certainty | None:
-    if mismatch.owner is Owner.ROTARY:
+def _judge_certainty(mismatch: LoggedDeviceMismatch, log: FailureLog) -> Certainty | None:
+    if mismatch.likely_tensor is MisplacedTensor.ROTARY:
         sure = bool(mismatch.frames) and "cpu" in mismatch.devices
         return Certainty.CERTAIN if sure else Certainty.LIKELY
-    if mismatch.bare and mismatch.involves_cpu and under_zero3(log):
+    if mismatch.has_only_devices and mismatch.involves_cpu and under_zero3(log):
         return Certainty.POSSIBLE
     return None

@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, translated
 _XID = Pattern(r"NVRM: Xid \((?P<gpu>[^)]{1,60})\): (?P<number>\d{1,3})\b")
 _HARDWARE_XIDS = {
     48: translated("a memory error that could not be corrected (double-bit ECC)"),
-    54: translated("its auxiliary power is not connected or is insufficient"),
+    54: translated("its auxiliary power is disconnected or insufficient"),
     61: translated("its microcontroller stopped"),
     62: translated("its microcontroller stopped"),
     63: translated("memory rows were remapped or pages retired"),
@@ -66,12 +66,12 @@ class GpuFaultReported(Hazard):
             if what is not None:
                 yield self.log_finding(
                     found,
-                    translated("Xid {number}: {what}. Usually the program's fault, not the GPU's.").format(
+                    translated("Xid {number}: {what}. This is usually the program's fault, not the GPU's.").format(
                         number=found.match.group("number"), what=what
                     ),
                     cure=translated("Look for the error of the rank that ran there; if there is none, test the GPU"),
                     certainty=Certainty.POSSIBLE,
-                    confirm=translated("It recurs on another GPU: then the program is the cause"),
+                    confirm=translated("The same fault on another GPU shows that the program is the cause"),
                 )
                 return
         if counted is not None:

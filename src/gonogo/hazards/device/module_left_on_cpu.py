@@ -3,14 +3,14 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
 from gonogo.evidence.rehearsal.failures import few
 from gonogo.evidence.rehearsal.record import RankRecord
-from gonogo.hazards.facts.mismatch_in_log import Owner, training_mismatches
+from gonogo.hazards.facts.mismatch_in_log import MisplacedTensor, device_mismatches_in_training
 from gonogo.hazards.facts.parameter_names import group_by_module
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, RehearsalRecord, Severity, translated
 
 
 class ModuleLeftOnCpu(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """The parameters and buffers that the record lists, unless a device mismatch has already ended the rank."""
+        """Parameters and buffers that were still on the CPU, unless a device mismatch ended the rank."""
         left = [rank for rank in record.ranks if rank.left_on_cpu and not _has_device_mismatch(rank)]
         if not left:
             return
@@ -24,7 +24,7 @@ class ModuleLeftOnCpu(Hazard):
             severity=Severity.WARNING,
             cure=(
                 self.texts["cure_in_rehearsal"].format(module=first.left_on_cpu[0].name.rpartition(".")[0] or "…"),
-                translated("Leave the part out if no batch uses it"),
+                translated("Do not build the module if no batch uses it"),
             ),
             ranks=tuple(rank.rank for rank in left),
             module=first.left_on_cpu[0].name.rpartition(".")[0] or None,
@@ -54,7 +54,7 @@ class ModuleLeftOnCpu(Hazard):
                     self.texts["cure_in_guarded_run"].format(
                         module=(names[0].rpartition(".")[0] if names else "") or "…"
                     ),
-                    translated("Leave the part out if no batch uses it"),
+                    translated("Do not build the module if no batch uses it"),
                 ),
                 spans=rank_file_span(rank),
                 ranks=tuple(
@@ -64,14 +64,14 @@ class ModuleLeftOnCpu(Hazard):
                 ),
                 module=(names[0].rpartition(".")[0] or None) if names else None,
                 parameter=names[0] if names else None,
-                confirm=translated("The first batch that uses it fails with a device mismatch"),
+                confirm=translated("The first batch that uses the module fails with a device mismatch"),
             )
             return
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch whose CPU operand is a weight, judged by the operator's argument."""
-        for mismatch in training_mismatches(log):
-            if mismatch.owner is not Owner.WEIGHT:
+        for mismatch in device_mismatches_in_training(log):
+            if mismatch.likely_tensor is not MisplacedTensor.WEIGHT:
                 continue
             yield self.log_finding(
                 mismatch.evidence,

@@ -6,7 +6,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text, 
 
 class VisibleDevicesSetInScript(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A constant with fewer GPUs than processes per node, set on the way to training."""
+        """A constant CUDA_VISIBLE_DEVICES with fewer GPUs than processes per node, set on the way to training."""
         if b"CUDA_VISIBLE_DEVICES" not in script.source.data or run.launch is None:
             return
         processes = run.launch.processes_per_node.number
@@ -29,10 +29,10 @@ class VisibleDevicesSetInScript(Hazard):
                     shown=Text(f"GPU {', '.join(gpus)}", f"GPU {', '.join(gpus)}") if gpus else translated("no GPU"),
                 ),
                 certainty=Certainty.CERTAIN if isinstance(script.parent(statement), ast.Module) else Certainty.LIKELY,
-                cure=translated("Remove it, and choose the GPUs when the run is launched"),
+                cure=translated("Remove the assignment, and choose the GPUs when the run is launched"),
                 spans=(
                     script.place(statement).span(),
-                    run.launch.place.span(translated("starts {n} processes per node").format(n=processes)),
+                    run.launch.place.span(translated("the launch starts {n} processes per node").format(n=processes)),
                 ),
                 fixes=self.fix(translated("Leave the choice to the launch command"), edit)
                 if edit is not None

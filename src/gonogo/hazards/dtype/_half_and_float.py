@@ -43,7 +43,7 @@ _LORA_FRAMES = ("peft/", "lora", "adalora")
 _LORA_PATTERN = lazy_compile(r"(?i)\bq?-?lora\b|\bpeft\b|adapter", re.ASCII)
 
 
-class DtypeMismatch:
+class HalfFloatMismatch:
     """A dtype mismatch, and where the log says that it happened."""
 
     def __init__(self, log: FailureLog, evidence: LoggedError | LogLine) -> None:
@@ -54,7 +54,7 @@ class DtypeMismatch:
     def _traceback_passes(self, *fragments: str) -> bool:
         return self._error is not None and self._error.passes(*fragments)
 
-    def _log_has(self, pattern: re.Pattern[str]) -> bool:
+    def _log_matches(self, pattern: re.Pattern[str]) -> bool:
         return any(pattern.search(line.text) for line in self.log.lines)
 
     @property
@@ -63,63 +63,63 @@ class DtypeMismatch:
         return self._error is not None and bool(self._error.all_frames)
 
     @property
-    def in_replica(self) -> bool:
+    def is_in_replica(self) -> bool:
         """True inside ``nn.DataParallel``, whose replicas lose autocast and dtypes: another hazard."""
         return (
             self._traceback_passes(*_REPLICA_FRAMES) or self.log.has("in replica") or self.log.passes("parallel_apply")
         )
 
     @property
-    def in_backward(self) -> bool:
+    def is_in_backward(self) -> bool:
         """True in the backward of an autograd function, where one of the two tensors is a gradient."""
         innermost = self._error.innermost if self._error is not None else None
         return innermost is not None and innermost.function == "backward"
 
     @property
-    def in_quantized_linear(self) -> bool:
+    def is_in_quantized_linear(self) -> bool:
         """True if a frame belongs to a quantized linear layer."""
         return self._traceback_passes(*_QUANTIZATION_FRAMES)
 
     @property
-    def quantized(self) -> bool:
+    def is_quantized(self) -> bool:
         """True if frames, setup or the log mention a quantized model."""
         return (
-            self.in_quantized_linear
+            self.is_in_quantized_linear
             or any(map(_QUANTIZATION_PATTERN.search, self.log.setup.texts))
-            or self._log_has(_QUANTIZATION_PATTERN)
+            or self._log_matches(_QUANTIZATION_PATTERN)
         )
 
     @property
-    def in_evaluation(self) -> bool:
+    def is_in_evaluation(self) -> bool:
         """True under a trainer's evaluation."""
         functions = {frame.function for frame in self._error.all_frames} if self._error else set()
         return self._traceback_passes(*_EVALUATION_FRAMES) or bool(functions & _EVALUATION_FUNCTIONS)
 
     @property
-    def in_trainers_evaluation(self) -> bool:
+    def is_in_trainer_evaluation(self) -> bool:
         """True if the evaluation is that of the Hugging Face Trainer."""
-        return self.in_evaluation and self._traceback_passes("transformers/trainer")
+        return self.is_in_evaluation and self._traceback_passes("transformers/trainer")
 
     @property
-    def with_lora(self) -> bool:
+    def uses_lora(self) -> bool:
         """True if frames, setup or the log mention LoRA."""
         return (
             self._traceback_passes(*_LORA_FRAMES)
             or self.log.setup.mentions(r"(?i)lora|peft")
-            or self._log_has(_LORA_PATTERN)
+            or self._log_matches(_LORA_PATTERN)
         )
 
 
-def dtype_mismatches(log: FailureLog) -> Iterator[DtypeMismatch]:
+def half_float_mismatches(log: FailureLog) -> Iterator[HalfFloatMismatch]:
     """The first exception, or else the first line, in which half precision and fp32 were mixed."""
     for error in log.errors:
         if _mixes_half_and_float(error.flat_message):
-            yield DtypeMismatch(log, error)
+            yield HalfFloatMismatch(log, error)
             return
     if any(log.has(words) for words in DTYPE_MISMATCH_LITERALS):
         for line in log.lines:
             if _mixes_half_and_float(line.text):
-                yield DtypeMismatch(log, line)
+                yield HalfFloatMismatch(log, line)
                 return
 
 

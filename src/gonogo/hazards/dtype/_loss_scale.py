@@ -34,7 +34,7 @@ _DEGENERATE_LOSS_PATTERN = lazy_compile(
 )
 
 
-class LossScale(msgspec.Struct, frozen=True):
+class LossScaleHistory(msgspec.Struct, frozen=True):
     """The skipped steps. ``lowest`` is the smallest scale reached, None if no line shows it."""
 
     first: LogLine
@@ -45,7 +45,7 @@ class LossScale(msgspec.Struct, frozen=True):
     """True if the scale could fall no further: it was "reduced" to the same value."""
 
 
-def loss_scale(log: FailureLog) -> LossScale | None:
+def loss_scale_history(log: FailureLog) -> LossScaleHistory | None:
     """The loss scale and the skipped steps that the log shows, or None if it shows none."""
     if not any(log.has(words) for words in OVERFLOW_WORDS):
         return None
@@ -65,7 +65,7 @@ def loss_scale(log: FailureLog) -> LossScale | None:
             lowest = scale if lowest is None else min(lowest, scale)
     if first is None or last is None:
         return None
-    return LossScale(first, last, skipped, lowest, stuck)
+    return LossScaleHistory(first, last, skipped, lowest, stuck)
 
 
 def _parse_number(text: str) -> float:

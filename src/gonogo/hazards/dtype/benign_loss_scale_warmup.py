@@ -1,6 +1,6 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.role import Role
-from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, has_broken_loss, loss_scale
+from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, has_broken_loss, loss_scale_history
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Severity
 
 MIN_HARMLESS_LOSS_SCALE = 64
@@ -12,7 +12,7 @@ class BenignLossScaleWarmup(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """Skipped steps at large loss scales, in a log without any failure."""
-        scale = loss_scale(log)
+        scale = loss_scale_history(log)
         if scale is None or scale.stuck or scale.lowest is None or scale.lowest < MIN_HARMLESS_LOSS_SCALE:
             return
         if (

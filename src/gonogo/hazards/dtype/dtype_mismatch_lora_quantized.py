@@ -1,6 +1,6 @@
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.dtype._half_and_float import DTYPE_MISMATCH_LITERALS, dtype_mismatches
+from gonogo.hazards.dtype._half_and_float import DTYPE_MISMATCH_LITERALS, half_float_mismatches
 from gonogo.hazards.rule import Certainty, Findings, Hazard, translated
 
 
@@ -8,12 +8,16 @@ class DtypeMismatchLoraQuantized(Hazard):
     log_words = (*DTYPE_MISMATCH_LITERALS, "MatMul8bitLt", "load_in_8bit", "load_in_4bit")
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The mismatch inside a quantized linear layer, or in a model that the log or the setup says is quantized."""
-        for met in dtype_mismatches(log):
-            if met.in_replica or (met.has_frames and not met.quantized):
+        """A mismatch of half precision and float32 in a quantized linear layer, or in a quantized model."""
+        for met in half_float_mismatches(log):
+            if met.is_in_replica or (met.has_frames and not met.is_quantized):
                 continue
             certainty = Certainty.POSSIBLE
-            if met.quantized and not outside_training(log) and (met.in_quantized_linear or not met.in_evaluation):
+            if (
+                met.is_quantized
+                and not outside_training(log)
+                and (met.is_in_quantized_linear or not met.is_in_evaluation)
+            ):
                 certainty = Certainty.LIKELY
             yield self.log_finding(
                 met.evidence,

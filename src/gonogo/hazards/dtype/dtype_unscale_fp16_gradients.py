@@ -3,7 +3,7 @@ import ast
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
-from gonogo.hazards.facts.training_script import is_trainer, mentions, trained_pretrained_calls
+from gonogo.hazards.facts.training_script import is_trainer, run_mentions, trained_pretrained_calls
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 
 _UNSCALE_MESSAGES = ("Attempting to unscale FP16 gradients", "unscale FP16 gradients", "unscale FP16 Gradients")
@@ -18,12 +18,12 @@ class DtypeUnscaleFp16Gradients(Hazard):
         if b"float16" not in script.source.data or run.deepspeed_on:
             return
         fp16 = run.arguments.get("fp16")
-        if fp16.truth is not True or mentions(run, script, *_CASTING_MARKERS):
+        if fp16.truth is not True or run_mentions(run, script, *_CASTING_MARKERS):
             return
         for trainer, load in trained_pretrained_calls(script):
             keyword = "dtype" if load.passed("dtype") is not None else "torch_dtype"
             node = load.keyword_node(keyword)
-            if node is None or not is_trainer(trainer) or not _is_half(script, node):
+            if node is None or not is_trainer(trainer) or not _is_fp16_dtype(script, node):
                 continue
             edit = script.setting_keyword(load, keyword, "torch.float32")
             place = load.keyword_place(keyword)
@@ -36,7 +36,7 @@ class DtypeUnscaleFp16Gradients(Hazard):
                     fp16.span(translated("fp16 mixed precision")),
                     trainer.script.place(trainer.node.func).span(translated("trained here")),
                 ),
-                fixes=self.fix(translated("Load in fp32: twice the memory for the weights"), edit, safe=False)
+                fixes=self.fix(translated("Load in fp32, which doubles the memory for the weights"), edit, safe=False)
                 if edit is not None and script.imports("torch")
                 else None,
             )
@@ -51,5 +51,5 @@ class DtypeUnscaleFp16Gradients(Hazard):
             yield self.log_finding(evidence, self.texts["cause_in_log"], certainty=certainty, cure=self.cures)
 
 
-def _is_half(script: Script, node: ast.expr) -> bool:
+def _is_fp16_dtype(script: Script, node: ast.expr) -> bool:
     return script.qualified(node) in ("torch.float16", "torch.half") or script.field(node).value == "float16"

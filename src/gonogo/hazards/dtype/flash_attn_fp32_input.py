@@ -3,7 +3,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import first_match
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.facts.training_framework import uses_stock_training_arguments
-from gonogo.hazards.facts.training_script import is_trainer, mentions, trained_pretrained_calls
+from gonogo.hazards.facts.training_script import is_trainer, run_mentions, trained_pretrained_calls
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 
 _UNSUPPORTED_DTYPE_MESSAGES = (
@@ -36,7 +36,7 @@ class FlashAttnFp32Input(Hazard):
         if b"flash_attention_2" not in script.source.data or run.deepspeed_on:
             return
         precision = [run.arguments.get(name) for name in ("bf16", "fp16")]
-        if any(field.unknown or field.truth for field in precision) or mentions(
+        if any(field.unknown or field.truth for field in precision) or run_mentions(
             run, script, *_PRECISION_LOWERING_MARKERS
         ):
             return
@@ -93,18 +93,18 @@ class FlashAttnFp32Input(Hazard):
             )
             certainty = Certainty.LIKELY
         if evidence is None and not log.errors:
-            evidence = _truncated_in_kernel(log)
+            evidence = _find_cut_in_kernel_call(log)
         if evidence is None:
             return
         yield self.log_finding(
             evidence,
             self.texts["cause_in_log"],
             cure=self.cures,
-            certainty=Certainty.POSSIBLE if _is_server(log) else certainty,
+            certainty=Certainty.POSSIBLE if _is_inference_server(log) else certainty,
         )
 
 
-def _truncated_in_kernel(log: FailureLog) -> LoggedError | None:
+def _find_cut_in_kernel_call(log: FailureLog) -> LoggedError | None:
     """A truncated traceback at the kernel's call, which checks the dtype first."""
     cut = find_truncated_error(
         log, ("flash_attn", "flash_attn_cuda.fwd"), ("flash_attn", "flash_attn_gpu.fwd"), max_frames=1
@@ -114,6 +114,6 @@ def _truncated_in_kernel(log: FailureLog) -> LoggedError | None:
     )
 
 
-def _is_server(log: FailureLog) -> bool:
+def _is_inference_server(log: FailureLog) -> bool:
     """True for an inference server; a script that only generates is treated like training."""
     return outside_training(log) and not log.passes("generation/utils.py", "in generate")

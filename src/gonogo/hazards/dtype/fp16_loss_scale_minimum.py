@@ -2,7 +2,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
-from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, has_broken_loss, loss_scale
+from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, has_broken_loss, loss_scale_history
 from gonogo.hazards.dtype.benign_loss_scale_warmup import MIN_HARMLESS_LOSS_SCALE
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, translated
 
@@ -53,7 +53,7 @@ class Fp16LossScaleMinimum(Hazard):
         if evidence:
             yield self.log_finding(evidence, self.texts["cause"], cure=self.cures)
             return
-        scale = loss_scale(log)
+        scale = loss_scale_history(log)
         if scale is None or any(error.role is Role.ROOT for error in log.errors):
             return
         low = scale.lowest is not None and scale.lowest < MIN_HARMLESS_LOSS_SCALE

@@ -1,6 +1,6 @@
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.dtype._half_and_float import DTYPE_MISMATCH_LITERALS, dtype_mismatches
+from gonogo.hazards.dtype._half_and_float import DTYPE_MISMATCH_LITERALS, half_float_mismatches
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern
 
 _LAYER_FILES = ("torch/nn/modules/linear.py", "torch\\nn\\modules\\linear.py", "torch/nn/modules/conv.py")
@@ -16,13 +16,13 @@ class HalfWeightsOutsideAutocast(Hazard):
         """A mix of half precision and float32, if nothing in the log mentions adapters, quantization or DeepSpeed."""
         if outside_training(log):
             return
-        for met in dtype_mismatches(log):
-            if met.in_replica or met.with_lora or met.quantized or log.says(_ADAPTER_PATTERN):
+        for met in half_float_mismatches(log):
+            if met.is_in_replica or met.uses_lora or met.is_quantized or log.says(_ADAPTER_PATTERN):
                 continue
             layer = log.passes(*_LAYER_FILES)
             if met.has_frames and not layer and not log.passes(*_LIBRARY_PATHS):
                 continue  # tensors of the user's own code
-            sure = met.has_frames and layer and not met.in_evaluation and not log.says(_DEEPSPEED)
+            sure = met.has_frames and layer and not met.is_in_evaluation and not log.says(_DEEPSPEED)
             yield self.log_finding(
                 met.evidence,
                 self.texts["cause"],

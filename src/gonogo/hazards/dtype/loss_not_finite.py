@@ -20,7 +20,7 @@ _HALF_PRECISION_PATTERN = Pattern(r"\bfp16['\"]?\s*[:=]\s*['\"]?[Tt]rue|float16|
 
 class LossNotFinite(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
-        """Errors that follow from it: sampling from NaN, anomaly detection; less certain: a loss printed as nan."""
+        """Errors that NaNs cause: sampling, anomaly detection; less certain: a loss that is printed as nan."""
         if outside_training(log):
             return
         evidence = next(log.errors_of(says=_ANOMALY), None) or log.find(_ANOMALY)
@@ -81,9 +81,11 @@ class LossNotFinite(Hazard):
                 )
                 if first_nonfinite.elements
                 else "",
-                inputs=translated(" Its input was finite: the problem arose there.")
+                inputs=translated(" Its input was finite, so the problem arose in that module.")
                 if first_nonfinite.inputs_finite
-                else translated(" Its input was not finite either: look at the batch, or at the weights before it.")
+                else translated(
+                    " Its input was not finite either: look at the batch, or at the weights before that module."
+                )
                 if first_nonfinite.inputs_finite is False
                 else "",
             ),

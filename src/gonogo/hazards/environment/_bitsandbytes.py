@@ -6,7 +6,7 @@ from gonogo.evidence.run import Run
 _BNB_OPTIMIZER_MARKERS = ("_8bit", "_bnb", "paged_")
 
 
-def bitsandbytes_use(run: Run) -> Field | None:
+def bitsandbytes_request(run: Run) -> Field | None:
     """The setting that asks for an 8-bit optimizer or a model in 8 or 4 bits; None if there is none."""
     optimizer = run.arguments.get("optim")
     name = str(optimizer.get(""))

@@ -2,7 +2,7 @@
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.patterns import Pattern
-from gonogo.hazards.environment._surroundings import first
+from gonogo.hazards.environment._surroundings import find_line_or_error
 
 REFUSED = Pattern(
     r"setup doesn'?t support bf16|--tf32 requires Ampere|bf16 mixed precision requires PyTorch"
@@ -33,16 +33,16 @@ CPU_BUILD = Pattern(
 """This PyTorch was built without CUDA."""
 
 
-def refused(log: FailureLog) -> LineMatch | LoggedError | None:
+def find_bf16_or_tf32_refusal(log: FailureLog) -> LineMatch | LoggedError | None:
     """The line or exception that rejects bf16 or TF32."""
-    return first(log, REFUSED)
+    return find_line_or_error(log, REFUSED)
 
 
 def find_cuda_failure(log: FailureLog) -> LineMatch | LoggedError | None:
     """The line or exception that shows that CUDA failed to initialize or no GPU is visible."""
-    return first(log, CUDA_FAILURE_PATTERN)
+    return find_line_or_error(log, CUDA_FAILURE_PATTERN)
 
 
 def has_cpu_build(log: FailureLog) -> bool:
     """True if PyTorch is a build without CUDA."""
-    return "+cpu" in log.setup.version_texts.get("torch", "") or first(log, CPU_BUILD) is not None
+    return "+cpu" in log.setup.version_texts.get("torch", "") or find_line_or_error(log, CPU_BUILD) is not None

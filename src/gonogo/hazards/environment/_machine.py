@@ -32,7 +32,7 @@ def weakest_gpu(environment: Environment) -> tuple[Gpu, ComputeCapability] | Non
     return min(known, key=lambda pair: pair[1], default=None)
 
 
-def operators(run: Run) -> tuple[DeepSpeedOp, ...]:
+def compiled_deepspeed_ops(run: Run) -> tuple[DeepSpeedOp, ...]:
     """The operators that DeepSpeed compiles for the run's config, unless they were built at installation."""
     config = run.config
     if config is None:
@@ -53,9 +53,9 @@ def operators(run: Run) -> tuple[DeepSpeedOp, ...]:
     return tuple(found)
 
 
-def operator(run: Run, *names: str) -> DeepSpeedOp | None:
-    """The first of those operators that is compiled for the run."""
-    return next((one for one in operators(run) if one.name in names), None)
+def first_compiled_op(run: Run, *names: str) -> DeepSpeedOp | None:
+    """The first DeepSpeed operator with one of the names that is compiled for the run."""
+    return next((one for one in compiled_deepspeed_ops(run) if one.name in names), None)
 
 
 def _op_span(field: Field, name: str) -> Span | None:
@@ -73,7 +73,7 @@ def cpu_adam_needs_cuda(environment: Environment) -> bool | None:
     return False if environment.within("deepspeed", ">=0.19.8") else None
 
 
-def variable(environment: Environment, run: Run, name: str) -> Field:
+def environment_variable(environment: Environment, run: Run, name: str) -> Field:
     """An environment variable as the run gets it: as the launch sets it, else as the machine has it."""
     if run.launch is not None:
         field = run.launch.variable(name)

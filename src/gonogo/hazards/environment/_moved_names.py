@@ -71,13 +71,12 @@ def release_mismatch_certainty(error: LoggedError) -> Certainty | None:
 
 
 def release_mismatch_line(log: FailureLog) -> LineMatch | None:
-    """A line with such a message outside of exceptions: pasted without the exception's type."""
+    """A line with the message of such an exception, pasted without the exception's type."""
     return log.find(RELEASE_MISMATCH_PATTERN) or (None if log.errors else log.find(_MODEL_ATTRIBUTE_LINE_PATTERN))
 
 
-def moved(error: LoggedError) -> Certainty | None:
-    """How certain it is that an AttributeError is due to a name that exists only in another release; None if it
-    isn't."""
+def moved_name_certainty(error: LoggedError) -> Certainty | None:
+    """The certainty that an AttributeError is due to a name that only another release has; None if it isn't."""
     message = error.flat_message
     if error.type not in ("AttributeError", "CompilationError") or _RELEASE_INDEPENDENT_PATTERN.search(message):
         return None

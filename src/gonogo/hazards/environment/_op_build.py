@@ -3,7 +3,7 @@
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import translated
-from gonogo.hazards.environment._surroundings import first
+from gonogo.hazards.environment._surroundings import find_line_or_error
 
 MISMATCH = Pattern(
     r"CUDAMismatchException|Installed CUDA version \S+ does not match the\s+version torch was compiled with"
@@ -37,17 +37,17 @@ CLEAR_EXTENSIONS_CURE = translated(
 
 def find_unexplained_build_failure(log: FailureLog) -> LineMatch | LoggedError | None:
     """The sign of a failed build in a log that doesn't show the reason; else None."""
-    evidence = first(log, _CONSEQUENCE)
+    evidence = find_line_or_error(log, _CONSEQUENCE)
     if (
         evidence is None
-        or any(first(log, why) for why in (COMPILE_ERROR, _BUILD_TOOL_MISSING_PATTERN))
-        or mismatch(log)
+        or any(find_line_or_error(log, why) for why in (COMPILE_ERROR, _BUILD_TOOL_MISSING_PATTERN))
+        or find_cuda_version_mismatch(log)
     ):
         return None
     return evidence
 
 
-def mismatch(log: FailureLog) -> LineMatch | LoggedError | None:
+def find_cuda_version_mismatch(log: FailureLog) -> LineMatch | LoggedError | None:
     """The line or exception in which a CUDA toolkit other than PyTorch's is rejected (not just a warning)."""
     for found in log.find_all(MISMATCH):
         if not MISMATCH_ACCEPTED_PATTERN.search(found.text):

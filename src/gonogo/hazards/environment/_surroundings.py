@@ -26,7 +26,7 @@ _AMPERE_GPU = Pattern(
 _FRAME_OR_PROGRESS_PATTERN = Pattern(r'^\s*File "|^\s*\d+%\||^\s*-->|^│|line \d+')
 
 
-def first(log: FailureLog, pattern: Pattern) -> LineMatch | LoggedError | None:
+def find_line_or_error(log: FailureLog, pattern: Pattern) -> LineMatch | LoggedError | None:
     """The first matching line, or else the first exception whose message matches, as is or unwrapped.
 
     Advice in the line of an exception doesn't count against it: PyTorch puts both into one line.
@@ -42,18 +42,18 @@ def _unwrapped_variants(message: str) -> tuple[str, ...]:
     return (message, " ".join(lines), "".join(lines)) if len(lines) > 1 else (message,)
 
 
-def text_of(evidence: LineMatch | LoggedError) -> str:
-    """The text of the evidence."""
+def evidence_text(evidence: LineMatch | LoggedError) -> str:
+    """The message of an exception, or the text of a line."""
     return evidence.message if isinstance(evidence, LoggedError) else evidence.text
 
 
-def outside_training(log: FailureLog) -> bool:
+def is_outside_training(log: FailureLog) -> bool:
     """True if a server or an image-generation UI ran, and nothing mentions training."""
     other = log.find(OTHER_PROGRAM_PATTERN) is not None or log.find(_INFERENCE_SERVER_PATTERN) is not None
-    return other and not is_training(log)
+    return other and not mentions_training(log)
 
 
-def is_training(log: FailureLog) -> bool:
+def mentions_training(log: FailureLog) -> bool:
     """True if the log, the launch command or the script mentions training."""
     setup = log.setup
     return (
@@ -63,29 +63,29 @@ def is_training(log: FailureLog) -> bool:
     )
 
 
-def old_gpu(log: FailureLog) -> LineMatch | None:
+def find_pre_ampere_gpu(log: FailureLog) -> LineMatch | None:
     """The line that names an NVIDIA GPU older than Ampere."""
     return next((found for found in log.find_all(_OLD_GPU) if not _FRAME_OR_PROGRESS_PATTERN.search(found.text)), None)
 
 
-def ampere_gpu(log: FailureLog) -> LineMatch | None:
+def find_ampere_gpu(log: FailureLog) -> LineMatch | None:
     """The line that names an NVIDIA GPU of Ampere or newer."""
     return next(
         (found for found in log.find_all(_AMPERE_GPU) if not _FRAME_OR_PROGRESS_PATTERN.search(found.text)), None
     )
 
 
-def has_old_gpu(log: FailureLog) -> bool:
+def has_pre_ampere_gpu(log: FailureLog) -> bool:
     """True if the log, or the setup given with it, names an NVIDIA GPU older than Ampere."""
-    return old_gpu(log) is not None or _OLD_GPU.search(_version_text(log)) is not None
+    return find_pre_ampere_gpu(log) is not None or _OLD_GPU.search(_package_versions_text(log)) is not None
 
 
 def has_ampere_gpu(log: FailureLog) -> bool:
     """True if the log, or the setup given with it, names an NVIDIA GPU of Ampere or newer."""
-    return ampere_gpu(log) is not None or _AMPERE_GPU.search(_version_text(log)) is not None
+    return find_ampere_gpu(log) is not None or _AMPERE_GPU.search(_package_versions_text(log)) is not None
 
 
-def _version_text(log: FailureLog) -> str:
+def _package_versions_text(log: FailureLog) -> str:
     return "\n".join(log.setup.version_texts.values())
 
 
@@ -94,7 +94,7 @@ def has_other_failure(log: FailureLog, pattern: Pattern) -> bool:
     return any(error.role is Role.ROOT and not pattern.search(error.message) for error in log.errors)
 
 
-def cut_off(log: FailureLog) -> Iterator[tuple[LoggedError, str]]:
+def truncated_tracebacks(log: FailureLog) -> Iterator[tuple[LoggedError, str]]:
     """Truncated tracebacks, each with the innermost frame's code, if no complete exception says more.
 
     Python's own import machinery is skipped: the frame above it counts as the innermost.

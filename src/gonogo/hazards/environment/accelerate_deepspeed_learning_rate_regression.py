@@ -1,9 +1,9 @@
 from gonogo.hazards.rule import Run
-from gonogo.hazards.version_rule import UnfitVersions, VersionContext
+from gonogo.hazards.version_rule import IncompatibleVersions, VersionContext
 
 
-class AccelerateDeepspeedLearningRateRegression(UnfitVersions):
-    def context_for(self, run: Run) -> VersionContext | None:
+class AccelerateDeepspeedLearningRateRegression(IncompatibleVersions):
+    def version_context(self, run: Run) -> VersionContext | None:
         """Applies with DeepSpeed, more than one process, and a learning rate schedule."""
         if not run.deepspeed_on or run.world_size in (None, 1):
             return None

@@ -19,7 +19,7 @@ class AttentionCodeWithoutGroupedHeads(Hazard):
             size = int(str(match.group("size")))
             if len(shape) != 4 or not size or prod(shape) % size or prod(shape) // size not in (2, 4, 6, 7, 8, 16):
                 continue
-            by_heads = _reshapes_by_heads(error)
+            by_heads = _reshapes_by_head_count(error)
             if by_heads is False:
                 continue
             times = prod(shape) // size
@@ -33,7 +33,7 @@ class AttentionCodeWithoutGroupedHeads(Hazard):
             return
 
 
-def _reshapes_by_heads(error: LoggedError) -> bool | None:
+def _reshapes_by_head_count(error: LoggedError) -> bool | None:
     """Whether a line on the way uses the number of heads in the shape; None if the log doesn't show that line."""
     if any(word in frame.code for frame in error.frames for word in _HEAD_COUNT_NAMES):
         return True

@@ -1,7 +1,13 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.environment._gpu_refusals import find_cuda_failure, has_cpu_build, refused
+from gonogo.hazards.environment._gpu_refusals import find_bf16_or_tf32_refusal, find_cuda_failure, has_cpu_build
 from gonogo.hazards.environment._machine import weakest_gpu
-from gonogo.hazards.environment._surroundings import first, has_ampere_gpu, has_old_gpu, old_gpu, outside_training
+from gonogo.hazards.environment._surroundings import (
+    find_line_or_error,
+    find_pre_ampere_gpu,
+    has_ampere_gpu,
+    has_pre_ampere_gpu,
+    is_outside_training,
+)
 from gonogo.hazards.facts.training_framework import uses_trainer
 from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Pattern, Run, translated
 
@@ -15,7 +21,7 @@ class Bf16Tf32UnsupportedGpu(Hazard):
         if found is None or found[1] >= (8, 0):
             return
         gpu, (major, minor) = found
-        tf32, bf16 = run.arguments.get("tf32"), _bf16_field(run)
+        tf32, bf16 = run.arguments.get("tf32"), _bf16_request(run)
         asked, what = (tf32, "TF32") if tf32.truth else (bf16, "bf16")
         if asked is None or not asked.truth:
             return
@@ -30,10 +36,10 @@ class Bf16Tf32UnsupportedGpu(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The error about bf16 or TF32, unless its context shows that CUDA failed to initialize."""
-        evidence = refused(log)
-        old = has_old_gpu(log)
+        evidence = find_bf16_or_tf32_refusal(log)
+        old = has_pre_ampere_gpu(log)
         if evidence is None:
-            evidence = first(log, _CUBLAS_BF16_PATTERN)
+            evidence = find_line_or_error(log, _CUBLAS_BF16_PATTERN)
             if evidence is not None:
                 yield self.log_finding(
                     evidence,
@@ -46,7 +52,7 @@ class Bf16Tf32UnsupportedGpu(Hazard):
         cpu_build = has_cpu_build(log)
         if old or cpu_build:
             certainty = Certainty.CERTAIN
-        elif find_cuda_failure(log) or has_ampere_gpu(log) or outside_training(log):
+        elif find_cuda_failure(log) or has_ampere_gpu(log) or is_outside_training(log):
             certainty = Certainty.POSSIBLE
         else:
             certainty = Certainty.LIKELY
@@ -61,12 +67,12 @@ class Bf16Tf32UnsupportedGpu(Hazard):
             cause,
             cure=(self.texts["cuda_build_cure"], self.cures[2]) if built_for_cpu else self.cures,
             certainty=certainty,
-            extra_evidence=(named,) if (named := old_gpu(log)) else (),
+            extra_evidence=(named,) if (named := find_pre_ampere_gpu(log)) else (),
             confirm=() if built_for_cpu else (self.texts["capability_confirm"],),
         )
 
 
-def _bf16_field(run: Run) -> Field | None:
+def _bf16_request(run: Run) -> Field | None:
     """The setting that enables bf16: in the DeepSpeed config as written, else among the arguments."""
     if run.config is not None and run.config.raw("bf16", "enabled").truth:
         return run.config.raw("bf16", "enabled")

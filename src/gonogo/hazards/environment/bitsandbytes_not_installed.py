@@ -1,13 +1,13 @@
 from gonogo.evidence.library import is_library
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.environment._bitsandbytes import bitsandbytes_use
+from gonogo.hazards.environment._bitsandbytes import bitsandbytes_request
 from gonogo.hazards.rule import Certainty, Field, Findings, Pattern, Run, translated
-from gonogo.hazards.version_rule import NotInstalled
+from gonogo.hazards.version_rule import PackageNotInstalled
 
 _UNDEFINED_BNB_PATTERN = Pattern(r"name 'bnb' is not defined")
 
 
-class BitsandbytesNotInstalled(NotInstalled):
+class BitsandbytesNotInstalled(PackageNotInstalled):
     def in_log(self, log: FailureLog) -> Findings:
         """Errors about bitsandbytes, and the name that peft leaves undefined if the package is missing."""
         yield from super().in_log(log)
@@ -23,8 +23,8 @@ class BitsandbytesNotInstalled(NotInstalled):
                 )
 
     def requested_by(self, run: Run) -> tuple[str, Field] | None:
-        """The quantization or 8-bit optimizer requested."""
-        use = bitsandbytes_use(run)
+        """The requested quantization or 8-bit optimizer, for which bitsandbytes is needed."""
+        use = bitsandbytes_request(run)
         if use is None:
             return None
         return str(use.value) if use.place is None or isinstance(use.value, str) else use.place.text[:60], use

@@ -1,6 +1,6 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.facts.installed import describe_package, span_of, together
-from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign, match_of
+from gonogo.hazards.facts.installed import come_from_one_source, describe_package, package_version_span
+from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign, match_in_evidence
 from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, translated
 
 _TORCH_BUILD_PATTERN = Pattern(r"(?:torch|pt)\.?(\d+)\.?(\d+)")
@@ -9,8 +9,8 @@ _PACKAGES_OF_OTHER_HAZARDS = ("flash-attn", "torchvision", "torchaudio", "xforme
 
 class CompiledExtensionTorchMismatch(LoggedHazard):
     def certainty_for(self, log: FailureLog, sign: Sign, evidence: Evidence) -> Certainty | None:
-        """None for libraries with hazards of their own and for torch's own."""
-        match = match_of(sign.says, evidence)
+        """None for torch's own libraries and for those with hazards of their own."""
+        match = match_in_evidence(sign.says, evidence)
         return None if match is None or self.patterns["other_libraries"].search(match.group(0)) else sign.certainty
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
@@ -24,7 +24,7 @@ class CompiledExtensionTorchMismatch(LoggedHazard):
                 name in _PACKAGES_OF_OTHER_HAZARDS
                 or version is None
                 or version.local is None
-                or not together(environment, name, "torch")
+                or not come_from_one_source(environment, name, "torch")
             ):
                 continue
             named = _TORCH_BUILD_PATTERN.search(version.local)
@@ -38,6 +38,6 @@ class CompiledExtensionTorchMismatch(LoggedHazard):
                 ),
                 certainty=Certainty.LIKELY,
                 cure=self.cures,
-                spans=(span_of(environment, name), span_of(environment, "torch")),
+                spans=(package_version_span(environment, name), package_version_span(environment, "torch")),
                 confirm=self.confirm,
             )

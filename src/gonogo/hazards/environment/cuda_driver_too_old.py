@@ -1,9 +1,9 @@
 from gonogo.evidence.environment.compatibility import minimum_driver
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.environment._gpu_refusals import refused
-from gonogo.hazards.environment._surroundings import first, outside_training, text_of
-from gonogo.hazards.facts.installed import span_of
+from gonogo.hazards.environment._gpu_refusals import find_bf16_or_tf32_refusal
+from gonogo.hazards.environment._surroundings import evidence_text, find_line_or_error, is_outside_training
+from gonogo.hazards.facts.installed import package_version_span
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
 _FOUND_VERSION = Pattern(r"found version (\d{4,5})")
@@ -28,14 +28,14 @@ class CudaDriverTooOld(Hazard):
             ),
             certainty=Certainty.CERTAIN if sure else Certainty.POSSIBLE if bridged else Certainty.LIKELY,
             cure=self.cures,
-            spans=(span_of(environment, "torch"), environment.driver.span()),
+            spans=(package_version_span(environment, "torch"), environment.driver.span()),
             confirm=() if sure else (self.texts["confirm_in_environment"],),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
         """The driver's own error, or, less certain, a compatibility error between driver and runtime."""
-        if evidence := first(log, self.patterns["driver_too_old"]):
-            number = _FOUND_VERSION.search(text_of(evidence))
+        if evidence := find_line_or_error(log, self.patterns["driver_too_old"]):
+            number = _FOUND_VERSION.search(evidence_text(evidence))
             served = int(number.group(1)) if number else 0
             yield self.log_finding(
                 evidence,
@@ -45,13 +45,15 @@ class CudaDriverTooOld(Hazard):
                 if served
                 else translated("The driver is older than the CUDA runtime that the program uses."),
                 cure=self.cures,
-                certainty=Certainty.POSSIBLE if outside_training(log) else Certainty.CERTAIN,
+                certainty=Certainty.POSSIBLE if is_outside_training(log) else Certainty.CERTAIN,
             )
-        elif evidence := first(log, self.patterns["probable_driver_error"]):
+        elif evidence := find_line_or_error(log, self.patterns["probable_driver_error"]):
             yield self.log_finding(
                 evidence,
                 self.texts["cause"],
                 cure=self.cures,
-                certainty=Certainty.POSSIBLE if outside_training(log) or refused(log) else Certainty.LIKELY,
+                certainty=Certainty.POSSIBLE
+                if is_outside_training(log) or find_bf16_or_tf32_refusal(log)
+                else Certainty.LIKELY,
                 confirm=self.texts["confirm_in_log"],
             )

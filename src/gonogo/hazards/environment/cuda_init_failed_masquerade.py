@@ -1,12 +1,12 @@
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.hazards.environment._gpu_refusals import find_cuda_failure, has_cpu_build, refused
+from gonogo.hazards.environment._gpu_refusals import find_bf16_or_tf32_refusal, find_cuda_failure, has_cpu_build
 from gonogo.hazards.environment._surroundings import (
-    ampere_gpu,
-    first,
+    find_ampere_gpu,
+    find_line_or_error,
     has_ampere_gpu,
-    has_old_gpu,
-    is_training,
-    outside_training,
+    has_pre_ampere_gpu,
+    is_outside_training,
+    mentions_training,
 )
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Text, translated
 
@@ -16,27 +16,27 @@ _NO_GPU = Pattern(r"No CUDA GPUs are available|Found no NVIDIA driver|no CUDA-ca
 class CudaInitFailedMasquerade(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """An error about bf16 or TF32 after a sign that CUDA failed, or on a GPU with both; else CUDA's own error."""
-        refusal, failed = refused(log), find_cuda_failure(log)
+        refusal, failed = find_bf16_or_tf32_refusal(log), find_cuda_failure(log)
         if refusal is not None and not (has_cpu_build(log) and failed is None):
-            old = has_old_gpu(log)
+            old = has_pre_ampere_gpu(log)
             if failed is not None or (has_ampere_gpu(log) and not old):
-                also = tuple(one for one in (failed, ampere_gpu(log)) if one is not None)
+                also = tuple(one for one in (failed, find_ampere_gpu(log)) if one is not None)
                 yield self._build_finding(
                     refusal, self.texts["masquerade"], Certainty.CERTAIN if failed else Certainty.LIKELY, also
                 )
             elif not old:
                 yield self._build_finding(refusal, self.texts["masquerade"], Certainty.POSSIBLE)
-        elif evidence := first(log, self.patterns["cuda_init_error"]):
-            sure = is_training(log) and not outside_training(log)
+        elif evidence := find_line_or_error(log, self.patterns["cuda_init_error"]):
+            sure = mentions_training(log) and not is_outside_training(log)
             yield self._build_finding(
                 evidence, self.texts["cuda_init_failed_cause"], Certainty.LIKELY if sure else Certainty.POSSIBLE
             )
-        elif evidence := first(log, self.patterns["fp16_refusal"]):
+        elif evidence := find_line_or_error(log, self.patterns["fp16_refusal"]):
             sure = failed is not None
             yield self._build_finding(
                 evidence, self.texts["cuda_init_failed_cause"], Certainty.LIKELY if sure else Certainty.POSSIBLE
             )
-        elif evidence := first(log, _NO_GPU):
+        elif evidence := find_line_or_error(log, _NO_GPU):
             yield self._build_finding(evidence, self.texts["cuda_init_failed_cause"], Certainty.POSSIBLE)
 
     def _build_finding(

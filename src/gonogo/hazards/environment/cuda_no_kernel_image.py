@@ -1,8 +1,8 @@
 from gonogo.evidence.environment.compatibility import supports_compute_capability, torch_build
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.environment._machine import compute_capability_of
-from gonogo.hazards.environment._surroundings import first, has_other_failure, outside_training
-from gonogo.hazards.facts.installed import describe_package, span_of
+from gonogo.hazards.environment._surroundings import find_line_or_error, has_other_failure, is_outside_training
+from gonogo.hazards.facts.installed import describe_package, package_version_span
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
 _CUDA_ERROR = Pattern(r"CUDA|cuda|CUBLAS|cuDNN|NCCL|kernel|sm_\d")
@@ -30,24 +30,24 @@ class CudaNoKernelImage(Hazard):
                 ),
                 certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
                 cure=self.cures[:1],
-                spans=span_of(environment, "torch"),
+                spans=package_version_span(environment, "torch"),
                 confirm=() if sure else (translated("torch.version.cuda is {cuda} where it runs").format(cuda=cuda),),
             )
             return
 
     def in_log(self, log: FailureLog) -> Findings:
         """CUDA's error, or PyTorch's warning if nothing else explains the failure."""
-        outside = outside_training(log)
-        if evidence := first(log, self.patterns["no_kernel_image"]):
+        outside = is_outside_training(log)
+        if evidence := find_line_or_error(log, self.patterns["no_kernel_image"]):
             warned = log.find(self.patterns["unsupported_gpu_warning"])
             yield self.log_finding(
                 evidence,
                 self.texts["cause_in_log"],
                 cure=self.cures,
-                certainty=Certainty.POSSIBLE if outside else _certainty(log, evidence),
+                certainty=Certainty.POSSIBLE if outside else _judge_certainty(log, evidence),
                 extra_evidence=(warned,) if warned else (),
             )
-        elif evidence := first(log, self.patterns["unsupported_gpu_warning"]):
+        elif evidence := find_line_or_error(log, self.patterns["unsupported_gpu_warning"]):
             otherwise = has_other_failure(log, _CUDA_ERROR)
             yield self.log_finding(
                 evidence,
@@ -55,7 +55,7 @@ class CudaNoKernelImage(Hazard):
                 cure=self.cures,
                 certainty=Certainty.POSSIBLE if outside or otherwise else Certainty.LIKELY,
             )
-        elif evidence := first(log, self.patterns["probable"]):
+        elif evidence := find_line_or_error(log, self.patterns["probable"]):
             yield self.log_finding(
                 evidence,
                 translated("A kernel was built for another architecture, or its binary is damaged."),
@@ -69,7 +69,7 @@ _ASYNCHRONOUS_ERROR_PATTERN = Pattern(r"CUDA (?:kernel )?errors might be asynchr
 _OTHER_ERROR_PATTERN = Pattern(r"NCCL WARN|NCCL error|ncclUnhandledCudaError|undefined symbol|NCCL version mismatch")
 
 
-def _certainty(log: FailureLog, evidence: LineMatch | LoggedError) -> Certainty:
+def _judge_certainty(log: FailureLog, evidence: LineMatch | LoggedError) -> Certainty:
     """Only likely if CUDA may be reporting late an error of an earlier library call."""
     at = evidence.raised.at if isinstance(evidence, LoggedError) else evidence.line
     before = {(line.path, line.number) for line in log.lines_before(at, len(log.lines))}

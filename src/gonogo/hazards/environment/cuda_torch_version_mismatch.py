@@ -1,8 +1,8 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.environment._machine import cpu_adam_needs_cuda, operator, variable
-from gonogo.hazards.environment._op_build import COMPILE_ERROR, mismatch
-from gonogo.hazards.environment._surroundings import first, text_of
-from gonogo.hazards.facts.installed import span_of
+from gonogo.hazards.environment._machine import cpu_adam_needs_cuda, environment_variable, first_compiled_op
+from gonogo.hazards.environment._op_build import COMPILE_ERROR, find_cuda_version_mismatch
+from gonogo.hazards.environment._surroundings import evidence_text, find_line_or_error
+from gonogo.hazards.facts.installed import package_version_span
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
 _TOO_OLD = Pattern(r"(?:FlashAttention|flash-attn|FlashAttention-3) is only supported on CUDA (\d[\d.]*\d) and above")
@@ -14,8 +14,8 @@ class CudaTorchVersionMismatch(Hazard):
         toolkit, cuda = environment.toolkit.string, environment.cuda.string
         if toolkit is None or cuda is None or toolkit.split(".")[0] == cuda.split(".")[0]:
             return
-        built = operator(run, "cpu_adam", "fused_adam")
-        if built is None or str(variable(environment, run, "DS_SKIP_CUDA_CHECK").get("0")) == "1":
+        built = first_compiled_op(run, "cpu_adam", "fused_adam")
+        if built is None or str(environment_variable(environment, run, "DS_SKIP_CUDA_CHECK").get("0")) == "1":
             return
         # CPUAdam is checked at JIT compilation; other operators only when they are prebuilt.
         checked = cpu_adam_needs_cuda(environment) if built.name == "cpu_adam" else None
@@ -25,7 +25,7 @@ class CudaTorchVersionMismatch(Hazard):
             self.texts["cause_in_environment"].format(toolkit=toolkit, cuda=cuda, name=built.name),
             certainty=Certainty.LIKELY if checked else Certainty.POSSIBLE,
             cure=self.cures,
-            spans=(built.span, span_of(environment, "torch"), environment.toolkit.span()),
+            spans=(built.span, package_version_span(environment, "torch"), environment.toolkit.span()),
             confirm=translated("ds_report shows {name} as not installed, so it is compiled when the run starts").format(
                 name=built.name
             ),
@@ -33,13 +33,13 @@ class CudaTorchVersionMismatch(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The error; only possible if there is also a compiler error."""
-        evidence = mismatch(log) or first(log, self.patterns["other_mismatch"])
+        evidence = find_cuda_version_mismatch(log) or find_line_or_error(log, self.patterns["other_mismatch"])
         if evidence is None:
             yield from self._findings_in_flash_attn_build(log)
             return
-        found = self.patterns["cuda_versions"].search(text_of(evidence))
+        found = self.patterns["cuda_versions"].search(evidence_text(evidence))
         two = [group for group in found.groups() if group] if found else []
-        compiled = first(log, COMPILE_ERROR) is not None
+        compiled = find_line_or_error(log, COMPILE_ERROR) is not None
         yield self.log_finding(
             evidence,
             self.texts["toolkit_cause"].format(toolkit=two[0], torch=two[1])
@@ -52,7 +52,7 @@ class CudaTorchVersionMismatch(Hazard):
 
     def _findings_in_flash_attn_build(self, log: FailureLog) -> Findings:
         """flash-attn's build, which asks nvcc for its version: often a distribution's old one is first in PATH."""
-        if (evidence := first(log, _TOO_OLD)) and (found := _TOO_OLD.search(text_of(evidence))):
+        if (evidence := find_line_or_error(log, _TOO_OLD)) and (found := _TOO_OLD.search(evidence_text(evidence))):
             yield self.log_finding(
                 evidence,
                 self.texts["flash_attn_cause"].format(floor=str(found.group(1))),

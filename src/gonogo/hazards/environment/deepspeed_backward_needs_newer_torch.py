@@ -1,10 +1,10 @@
 from gonogo.hazards.facts.installed import (
-    certainty_of_versions,
+    certainty_of_package_versions,
+    come_from_one_source,
     describe_package,
+    package_version_span,
     pip_install,
-    span_of,
-    together,
-    version_fix,
+    version_fixes,
 )
 from gonogo.hazards.facts.zero_usage import stage_span
 from gonogo.hazards.log_rule import LoggedHazard
@@ -31,14 +31,14 @@ _FAULTY_COMBINATIONS = (
 
 class DeepspeedBackwardNeedsNewerTorch(LoggedHazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """This combination of releases, in a run with ZeRO."""
+        """A DeepSpeed and an older torch that can't run a backward together, in a run with ZeRO."""
         stage = run.zero_stage
-        if not stage or not together(environment, "deepspeed", "torch"):
+        if not stage or not come_from_one_source(environment, "deepspeed", "torch"):
             return
         for deepspeed, torch, install, why in _FAULTY_COMBINATIONS:
             if not environment.within("deepspeed", deepspeed) or not environment.within("torch", torch):
                 continue
-            sure = certainty_of_versions(environment, run, "deepspeed", "torch")
+            sure = certainty_of_package_versions(environment, run, "deepspeed", "torch")
             yield self.finding(
                 translated("{deepspeed} can't run a ZeRO-{stage} backward with {torch}: {why}.").format(
                     deepspeed=describe_package(environment, "deepspeed"),
@@ -48,8 +48,12 @@ class DeepspeedBackwardNeedsNewerTorch(LoggedHazard):
                 ),
                 certainty=sure if stage > 1 else Certainty.LIKELY,  # ZeRO-1 has these hooks only with overlap_comm
                 cure=(pip_install(*install), self.cures[1]),
-                spans=(span_of(environment, "deepspeed"), span_of(environment, "torch"), stage_span(run)),
-                fixes=version_fix(environment, *install),
+                spans=(
+                    package_version_span(environment, "deepspeed"),
+                    package_version_span(environment, "torch"),
+                    stage_span(run),
+                ),
+                fixes=version_fixes(environment, *install),
                 confirm=() if sure is Certainty.CERTAIN and stage > 1 else self.confirm,
             )
             return

@@ -1,11 +1,11 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.rule import Certainty, Field, Findings, Run, translated
-from gonogo.hazards.version_rule import NotInstalled
+from gonogo.hazards.version_rule import PackageNotInstalled
 
 
-class DeepspeedNotInstalled(NotInstalled):
+class DeepspeedNotInstalled(PackageNotInstalled):
     def requested_by(self, run: Run) -> tuple[str, Field] | None:
-        """The launch with DeepSpeed, or its config."""
+        """The launch that starts DeepSpeed, or the config for it."""
         if run.launch is None:
             return None
         if run.launch.launcher == "deepspeed":

@@ -19,7 +19,7 @@ class DeepspeedScalarParameter(Hazard):
             if (
                 not call.node.args
                 or script.enclosing_class(call.node) is None
-                or not _is_scalar(script, call.node.args[0])
+                or not _creates_scalar_tensor(script, call.node.args[0])
             ):
                 continue
             yield self.finding(
@@ -53,25 +53,25 @@ class DeepspeedScalarParameter(Hazard):
         )
 
 
-def _is_scalar(script: Script, value: ast.expr) -> bool:
+def _creates_scalar_tensor(script: Script, value: ast.expr) -> bool:
     """Whether an expression creates a 0-dim tensor: from a number, or with an empty shape."""
     if isinstance(value, ast.BinOp):
-        return _is_scalar(script, value.left) and isinstance(value.right, ast.Constant)
+        return _creates_scalar_tensor(script, value.left) and isinstance(value.right, ast.Constant)
     if not isinstance(value, ast.Call) or not value.args:
         return False
     name = next((call.name for call in script.calls("torch.*") if call.node is value), "")
     first = value.args[0]
     if name in ("torch.tensor", "torch.as_tensor", "torch.scalar_tensor"):
-        return _is_number(first)
+        return _is_number_literal(first)
     return name in _SHAPE_TAKING_FUNCTIONS and isinstance(first, ast.List | ast.Tuple) and not first.elts
 
 
-def _is_number(node: ast.expr) -> bool:
+def _is_number_literal(node: ast.expr) -> bool:
     """Whether a node is a number literal, with or without a sign or operator; a name may be a list."""
     if isinstance(node, ast.UnaryOp):
-        return _is_number(node.operand)
+        return _is_number_literal(node.operand)
     if isinstance(node, ast.BinOp):
-        return _is_number(node.left) and _is_number(node.right)
+        return _is_number_literal(node.left) and _is_number_literal(node.right)
     if isinstance(node, ast.Call):
         return dotted(node.func) in ("math.log", "np.log", "numpy.log", "float", "math.sqrt", "math.exp")
     return isinstance(node, ast.Constant) and type(node.value) in (int, float)

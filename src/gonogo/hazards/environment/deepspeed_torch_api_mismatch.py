@@ -2,7 +2,7 @@ from itertools import islice
 
 from gonogo.evidence.environment.compatibility import known_bad
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
+from gonogo.hazards.environment._surroundings import find_line_or_error, is_outside_training, truncated_tracebacks
 from gonogo.hazards.facts.installed import known_bad_version_findings
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
@@ -24,7 +24,7 @@ class DeepspeedTorchApiMismatch(Hazard):
             if self.patterns["removed_from_torch"].search(error.message) and _is_raised_by_deepspeed(error):
                 yield self.log_finding(error, self.texts["cause"], cure=self.cures)
                 return
-        if evidence := first(log, self.patterns["known_mismatch"]):
+        if evidence := find_line_or_error(log, self.patterns["known_mismatch"]):
             certainty = Certainty.CERTAIN if log.has("deepspeed") or log.has("elastic") else Certainty.LIKELY
             if _is_raised_elsewhere(next(log.errors_of(says=self.patterns["known_mismatch"]), None)):
                 certainty = Certainty.POSSIBLE  # timm, apex and others imported torch._six too
@@ -32,7 +32,7 @@ class DeepspeedTorchApiMismatch(Hazard):
                 evidence,
                 self.texts["cause"],
                 cure=self.cures,
-                certainty=Certainty.POSSIBLE if outside_training(log) else certainty,
+                certainty=Certainty.POSSIBLE if is_outside_training(log) else certainty,
                 confirm=_CONFIRM,
             )
             return
@@ -44,19 +44,19 @@ class DeepspeedTorchApiMismatch(Hazard):
         cut = next(
             (
                 error
-                for error, code in cut_off(log)
-                if self.patterns["removed_import"].search(code) or _truncated_in_own_import(error, code)
+                for error, code in truncated_tracebacks(log)
+                if self.patterns["removed_import"].search(code) or _is_cut_in_own_import(error, code)
             ),
             None,
         )
-        evidence = bare or cut or first(log, self.patterns["removed_import"])
+        evidence = bare or cut or find_line_or_error(log, self.patterns["removed_import"])
         if evidence is not None and (log.find(_DEEPSPEED_PATTERN) or log.setup.mentions(r"(?i)deepspeed")):
             yield self.log_finding(
                 evidence, self.texts["cause"], cure=self.cures, certainty=Certainty.LIKELY, confirm=_CONFIRM
             )
 
 
-def _truncated_in_own_import(error: LoggedError, code: str) -> bool:
+def _is_cut_in_own_import(error: LoggedError, code: str) -> bool:
     """True if a traceback ends while DeepSpeed imports its own modules, except those that look for nvcc."""
     last = error.innermost
     if last is None or _DEEPSPEED_PATH_PATTERN.search(last.path) is None or _IMPORT.search(code) is None:

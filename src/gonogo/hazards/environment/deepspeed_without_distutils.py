@@ -1,5 +1,11 @@
 from gonogo.evidence.environment.version_range import parse_version
-from gonogo.hazards.facts.installed import certainty_of_versions, describe_package, from_file, listed, span_of
+from gonogo.hazards.facts.installed import (
+    are_declared_in_files,
+    certainty_of_package_versions,
+    describe_package,
+    is_complete_training_environment,
+    package_version_span,
+)
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, translated
 
 
@@ -7,14 +13,14 @@ class DeepspeedWithoutDistutils(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """Python 3.12, DeepSpeed up to 0.18.3, and a complete listing without setuptools."""
         python = parse_version(environment.python.string or "")
-        if python is None or python.release[:2] < (3, 12) or not listed(environment):
+        if python is None or python.release[:2] < (3, 12) or not is_complete_training_environment(environment):
             return
         if environment.has("setuptools") or not environment.within("deepspeed", "<=0.18.3"):
             return
-        sure = from_file(environment, "deepspeed")
+        sure = are_declared_in_files(environment, "deepspeed")
         yield self.finding(
             self.texts["cause"].format(deepspeed=describe_package(environment, "deepspeed"), python=python),
-            certainty=certainty_of_versions(environment, run, "deepspeed") if sure else Certainty.POSSIBLE,
+            certainty=certainty_of_package_versions(environment, run, "deepspeed") if sure else Certainty.POSSIBLE,
             cure=(translated("pip install setuptools"), translated("Or use a newer DeepSpeed, or Python 3.11")),
-            spans=(span_of(environment, "deepspeed"), environment.python.span()),
+            spans=(package_version_span(environment, "deepspeed"), environment.python.span()),
         )

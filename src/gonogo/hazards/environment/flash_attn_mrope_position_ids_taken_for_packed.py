@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.installed import describe_package, span_of
+from gonogo.hazards.facts.installed import describe_package, package_version_span
 from gonogo.hazards.log_rule import LoggedHazard, Sign
 from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Pattern, Run
 
@@ -31,7 +31,7 @@ class FlashAttnMropePositionIdsTakenForPacked(LoggedHazard):
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """An affected model with FlashAttention, and one of the two transformers releases."""
-        model, asked = run.model, _flash_attention_field(run)
+        model, asked = run.model, _flash_attention_request(run)
         if model is None or asked is None or not environment.within("transformers", ">=5.2,<5.4"):
             return
         if not any(_MROPE_MODEL.search(name) for name in (model.name, *model.architectures)):
@@ -40,11 +40,11 @@ class FlashAttnMropePositionIdsTakenForPacked(LoggedHazard):
             self.texts["cause"].format(transformers=describe_package(environment, "transformers"), model=model.name),
             certainty=Certainty.LIKELY,
             cure=self.cures[:1],
-            spans=(asked.span(), span_of(environment, "transformers")),
+            spans=(asked.span(), package_version_span(environment, "transformers")),
         )
 
 
-def _flash_attention_field(run: Run) -> Field | None:
+def _flash_attention_request(run: Run) -> Field | None:
     """The setting that requests FlashAttention."""
     for name in ("attn_implementation", "attn_impl", "flash_attn"):
         field = run.arguments.get(name)

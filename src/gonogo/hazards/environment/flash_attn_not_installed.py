@@ -1,11 +1,11 @@
 from gonogo.hazards.environment._machine import flash_attention_request, weakest_gpu
 from gonogo.hazards.rule import Environment, Field, Findings, Run
-from gonogo.hazards.version_rule import NotInstalled
+from gonogo.hazards.version_rule import PackageNotInstalled
 
 
-class FlashAttnNotInstalled(NotInstalled):
+class FlashAttnNotInstalled(PackageNotInstalled):
     def requested_by(self, run: Run) -> tuple[str, Field] | None:
-        """The attention setting that needs it; not for LLaMA-Factory, which warns and continues without."""
+        """The attention setting that needs flash-attn; not for LLaMA-Factory, which warns and continues without."""
         use = flash_attention_request(run) if run.framework != "llamafactory" else None
         return (str(use.value), use) if use is not None else None
 

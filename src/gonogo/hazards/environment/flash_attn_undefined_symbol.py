@@ -1,6 +1,6 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
-from gonogo.hazards.facts.installed import span_of, together
+from gonogo.hazards.environment._surroundings import find_line_or_error, is_outside_training, truncated_tracebacks
+from gonogo.hazards.facts.installed import come_from_one_source, package_version_span
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
 _LIBRARY = (
@@ -15,7 +15,12 @@ class FlashAttnUndefinedSymbol(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A flash-attn wheel built for another torch than the installed one, according to its name."""
         wheel, torch = environment.version("flash-attn"), environment.version("torch")
-        if wheel is None or torch is None or wheel.local is None or not together(environment, "flash-attn", "torch"):
+        if (
+            wheel is None
+            or torch is None
+            or wheel.local is None
+            or not come_from_one_source(environment, "flash-attn", "torch")
+        ):
             return
         named = _TORCH_BUILD_PATTERN.search(wheel.local)
         minor = ".".join(map(str, torch.release[:2]))
@@ -25,29 +30,33 @@ class FlashAttnUndefinedSymbol(Hazard):
             self.texts["cause"].format(version=wheel, built=named.group(1), torch=torch),
             certainty=Certainty.LIKELY,
             cure=self.cures,
-            spans=(span_of(environment, "flash-attn"), span_of(environment, "torch")),
+            spans=(package_version_span(environment, "flash-attn"), package_version_span(environment, "torch")),
             confirm=translated("import flash_attn_2_cuda fails"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
         """The loader's error about flash-attn's library, or about an unnamed one loaded from flash-attn's frames."""
-        if evidence := first(log, _UNDEFINED_SYMBOL_PATTERN):
+        if evidence := find_line_or_error(log, _UNDEFINED_SYMBOL_PATTERN):
             yield self.log_finding(
                 evidence,
                 _CAUSE,
                 cure=self.cures,
-                certainty=Certainty.POSSIBLE if outside_training(log) else Certainty.CERTAIN,
+                certainty=Certainty.POSSIBLE if is_outside_training(log) else Certainty.CERTAIN,
             )
             return
-        cut = next((error for error, code in cut_off(log) if _FLASH_IMPORT_PATTERN.search(code)), None)
-        bare = first(log, self.patterns["bare"]) or cut
-        if bare is None or log.find(_FLASH_ATTENTION_PATTERN) is None or first(log, self.patterns["other_library"]):
+        cut = next((error for error, code in truncated_tracebacks(log) if _FLASH_IMPORT_PATTERN.search(code)), None)
+        bare = find_line_or_error(log, self.patterns["bare"]) or cut
+        if (
+            bare is None
+            or log.find(_FLASH_ATTENTION_PATTERN) is None
+            or find_line_or_error(log, self.patterns["other_library"])
+        ):
             return
         yield self.log_finding(
             bare,
             _CAUSE,
             cure=self.cures,
-            certainty=Certainty.POSSIBLE if outside_training(log) else Certainty.LIKELY,
+            certainty=Certainty.POSSIBLE if is_outside_training(log) else Certainty.LIKELY,
             confirm=translated("import flash_attn_2_cuda fails on its own"),
         )
 

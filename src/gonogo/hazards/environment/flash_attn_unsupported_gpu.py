@@ -1,6 +1,6 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._machine import flash_attention_request, weakest_gpu
-from gonogo.hazards.environment._surroundings import first, old_gpu, outside_training
+from gonogo.hazards.environment._surroundings import find_line_or_error, find_pre_ampere_gpu, is_outside_training
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
 _SGLANG_REFUSAL_PATTERN = Pattern(r"flash_attn at sgl-kernel is only supported on sm\d+")
@@ -24,9 +24,9 @@ class FlashAttnUnsupportedGpu(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """flash-attn's own error, which has a single cause."""
-        evidence = first(log, self.patterns["unsupported_gpu"])
+        evidence = find_line_or_error(log, self.patterns["unsupported_gpu"])
         if evidence is None:
-            if sglang := first(log, _SGLANG_REFUSAL_PATTERN):
+            if sglang := find_line_or_error(log, _SGLANG_REFUSAL_PATTERN):
                 yield self.log_finding(
                     sglang,
                     self.texts["cause_in_log"],
@@ -35,12 +35,12 @@ class FlashAttnUnsupportedGpu(Hazard):
                     confirm=translated("torch.cuda.get_device_capability() is neither (9, 0) nor (8, …)"),
                 )
             return
-        old = old_gpu(log)
+        old = find_pre_ampere_gpu(log)
         yield self.log_finding(
             evidence,
             translated("flash-attn is used on a GPU older than Ampere, for which it has no kernels."),
             cure=self.cures,
-            certainty=Certainty.POSSIBLE if outside_training(log) else Certainty.CERTAIN,
+            certainty=Certainty.POSSIBLE if is_outside_training(log) else Certainty.CERTAIN,
             extra_evidence=(old,) if old else (),
             confirm=translated('The run ends with "FlashAttention only supports Ampere GPUs or newer"'),
         )

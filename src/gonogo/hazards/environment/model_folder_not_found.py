@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Certainty, Findings, Run, Script
 
 class ModelFolderNotFound(LoggedHazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A path with ``~`` that nothing resolves."""
+        """A model path with ``~`` that no code expands."""
         for call in script.calls("*.from_pretrained", "vllm.LLM", "*.snapshot_download"):
             given = call.argument(0)
             if given.string is not None and given.string.startswith("~/"):

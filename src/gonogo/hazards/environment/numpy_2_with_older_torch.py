@@ -2,12 +2,12 @@ from msgspec.structs import replace
 
 from gonogo.evidence.rehearsal.failures import few
 from gonogo.hazards.rule import Certainty, Environment, Findings, Run, translated
-from gonogo.hazards.version_rule import UnfitVersions
+from gonogo.hazards.version_rule import IncompatibleVersions
 
 
-class Numpy2WithOlderTorch(UnfitVersions):
+class Numpy2WithOlderTorch(IncompatibleVersions):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """numpy 2 with such a torch, or requirements that pin the torch and allow numpy 2."""
+        """numpy 2 with a torch built for numpy 1, or requirements that pin such a torch and allow numpy 2."""
         numpy, torch = environment.packages.get("numpy"), environment.packages.get("torch")
         for finding in super().in_environment(environment, run):
             # If pip merely resolves to numpy 2, the run certainly fails only if it converts arrays to tensors.
@@ -17,7 +17,7 @@ class Numpy2WithOlderTorch(UnfitVersions):
         if torch is None or torch.place is None or torch.version is None:
             return
         if numpy is None:
-            yield from self._brought_by_another(environment, run)
+            yield from self._transitive_numpy_findings(environment, run)
             return
         if numpy.place is None:
             return
@@ -28,16 +28,16 @@ class Numpy2WithOlderTorch(UnfitVersions):
         yield self.finding(
             self.texts["cause_in_environment"].format(torch=torch.version, specifier=f"numpy{numpy.specifier}"),
             certainty=Certainty.LIKELY,
-            cure=translated("Write numpy<2 in the requirements list"),
+            cure=translated("Add numpy<2 to the requirements"),
             spans=(numpy.place.span(), torch.place.span()),
-            fixes=self.fix(translated("Limit numpy"), edit, safe=False)
+            fixes=self.fix(translated("Require numpy<2"), edit, safe=False)
             if (edit := numpy.replacing("<2")) is not None
             else (),
             confirm=translated("pip install reports numpy-2"),
         )
 
-    def _brought_by_another(self, environment: Environment, run: Run) -> Findings:
-        """A numpy that no list names, though the program needs one: the packages that require it decide its release.
+    def _transitive_numpy_findings(self, environment: Environment, run: Run) -> Findings:
+        """numpy is not in the requirements: the packages that depend on it decide its release.
 
         It isn't numpy 2 if one of them sets an upper limit. That is in their metadata, which ``check`` does not
         download.
@@ -51,7 +51,7 @@ class Numpy2WithOlderTorch(UnfitVersions):
         yield self.finding(
             self.texts["brought_by_another_cause"].format(torch=torch.version, names=few(others)),
             certainty=Certainty.LIKELY,
-            cure=translated("Write numpy<2 in the requirements list"),
+            cure=translated("Add numpy<2 to the requirements"),
             spans=(torch.place.span(),),
             confirm=translated("pip install reports numpy-2"),
         )

@@ -3,7 +3,7 @@ import ast
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.rehearsal.failures import places
 from gonogo.evidence.rehearsal.record import Failure, RankRecord
-from gonogo.hazards.facts.chosen_by_value import is_chosen_by_value
+from gonogo.hazards.facts.chosen_by_value import is_selected_by_string
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalRecord, Run, Script, Text, translated
 
 _BUILTINS = ("int", "float", "complex", "object", "str", "unicode")
@@ -50,7 +50,7 @@ class NumpyNameRemoved(Hazard):
     log_words = ("module 'numpy' has no attribute", "was removed in the NumPy")
 
     def in_script(self, script: Script, run: Run) -> Findings:
-        """The name, in a file of a run whose numpy has it no more; not where the file asks for it first, or sets it."""
+        """A name that the run's numpy no longer has, unless the file checks for the name first or defines it."""
         if b"numpy" not in script.source.data:
             return
         numpy = run.environment.packages.get("numpy")
@@ -60,72 +60,76 @@ class NumpyNameRemoved(Hazard):
             removed = _REMOVED.get(name)
             if removed is None or name in told or not run.environment.within("numpy", f">={removed}"):
                 continue
-            if script.qualified(node) != f"numpy.{name}" or _may_be_there(script, name):
+            if script.qualified(node) != f"numpy.{name}" or _may_define_name(script, name):
                 continue
             told.add(name)
             yield self.finding(
-                _cause(script.source.path, name, str(numpy.version) if numpy is not None and numpy.version else None),
-                certainty=Certainty.POSSIBLE if is_chosen_by_value(script, node, run) else Certainty.LIKELY,
-                cure=_cures(name),
+                _format_cause(
+                    script.source.path, name, str(numpy.version) if numpy is not None and numpy.version else None
+                ),
+                certainty=Certainty.POSSIBLE if is_selected_by_string(script, node, run) else Certainty.LIKELY,
+                cure=_choose_cures(name),
                 spans=(script.place(node).span(), numpy.place.span() if numpy and numpy.place else None),
             )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """numpy's own refusal, where numpy is the declared one and no package of another release called it."""
+        """numpy's AttributeError, if numpy and the packages that called it have the declared versions."""
         if "numpy" in record.differing:
             return
         for rank in record.ranks:
             failure = rank.failure
-            name = _refused_by_numpy(failure) if failure is not None else None
-            if failure is None or name is None or _is_called_by(failure, record.differing):
+            name = _removed_name_of_failure(failure) if failure is not None else None
+            if failure is None or name is None or _passes_through_packages(failure, record.differing):
                 continue
-            caller = next((frame for frame in reversed(failure.frames) if not _is_numpys(frame.path)), None)
+            caller = next((frame for frame in reversed(failure.frames) if not _is_numpy_init(frame.path)), None)
             if caller is None:
                 continue
             yield self.finding(
-                _cause(_called(caller.path), name, _numpy_release(rank)),
-                cure=_cures(name),
+                _format_cause(_package_or_path(caller.path), name, _imported_numpy_version(rank)),
+                cure=_choose_cures(name),
                 spans=places((failure.innermost("user"), None), (caller, None)),
                 ranks=(rank.rank,),
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The same, as a traceback prints it."""
+        """numpy's AttributeError about a removed name, in a traceback."""
         for error in log.errors_of("AttributeError"):
-            name = _name_in(error.message)
+            name = _removed_name_in_message(error.message)
             if name is not None:
-                yield self.log_finding(error, _cause(_caller_outside_numpy(error), name, None), cure=_cures(name))
+                yield self.log_finding(
+                    error, _format_cause(_caller_outside_numpy(error), name, None), cure=_choose_cures(name)
+                )
                 return
 
 
-def _name_in(message: str) -> str | None:
+def _removed_name_in_message(message: str) -> str | None:
     said = _SAID.search(message)
     name = (said.group("name") or said.group("expired")) if said is not None else None
     return name if name in _REMOVED else None
 
 
-def _refused_by_numpy(failure: Failure) -> str | None:
+def _removed_name_of_failure(failure: Failure) -> str | None:
     last = failure.frames[-1] if failure.frames else None
-    own_refusal = last is not None and last.function == "__getattr__" and _is_numpys(last.path)
-    return _name_in(failure.message) if failure.type == "AttributeError" and own_refusal else None
+    own_refusal = last is not None and last.function == "__getattr__" and _is_numpy_init(last.path)
+    return _removed_name_in_message(failure.message) if failure.type == "AttributeError" and own_refusal else None
 
 
-def _is_numpys(path: str) -> bool:
+def _is_numpy_init(path: str) -> bool:
     return path.endswith("/numpy/__init__.py")
 
 
-def _is_called_by(failure: Failure, packages: list[str]) -> bool:
-    """Whether a package that is not the declared one is on the way there."""
+def _passes_through_packages(failure: Failure, packages: list[str]) -> bool:
+    """Whether a frame of the traceback is in one of the packages."""
     modules = {f"/{name.replace('-', '_')}/" for name in packages}
     return any("-packages/" in frame.path and any(one in frame.path for one in modules) for frame in failure.frames)
 
 
-def _numpy_release(rank: RankRecord) -> str | None:
+def _imported_numpy_version(rank: RankRecord) -> str | None:
     return rank.imported.get("numpy") or rank.versions.get("numpy")
 
 
-def _may_be_there(script: Script, name: str) -> bool:
-    """Whether the file sets the name itself, asks whether numpy has it, or expects that it may not."""
+def _may_define_name(script: Script, name: str) -> bool:
+    """Whether the file defines the name itself, checks whether numpy has it, or catches that it is missing."""
     if any(node.value == name for node in script.nodes(ast.Constant)):  # hasattr, getattr, setattr
         return True
     if any(node.attr == name and isinstance(node.ctx, ast.Store) for node in script.nodes(ast.Attribute)):
@@ -137,7 +141,7 @@ def _may_be_there(script: Script, name: str) -> bool:
     )
 
 
-def _cause(caller: str, name: str, release: str | None) -> Text:
+def _format_cause(caller: str, name: str, release: str | None) -> Text:
     return translated("{caller} uses numpy.{name}, which numpy removed in {removed}{release}.").format(
         caller=caller,
         name=name,
@@ -146,7 +150,7 @@ def _cause(caller: str, name: str, release: str | None) -> Text:
     )
 
 
-def _cures(name: str) -> tuple[Text, ...]:
+def _choose_cures(name: str) -> tuple[Text, ...]:
     older = translated('pip install "numpy<{release}"').format(release=_REMOVED[name].removesuffix(".0"))
     if (replacement := _REPLACEMENTS.get(name)) is None:
         return (older,)
@@ -154,11 +158,11 @@ def _cures(name: str) -> tuple[Text, ...]:
 
 
 def _caller_outside_numpy(error: LoggedError) -> str:
-    frames = [frame for frame in error.frames if not _is_numpys(frame.path)]
-    return _called(frames[-1].path) if frames else "the program"
+    frames = [frame for frame in error.frames if not _is_numpy_init(frame.path)]
+    return _package_or_path(frames[-1].path) if frames else "the program"
 
 
-def _called(path: str) -> str:
-    """A package by its name, a file of one's own by its path."""
+def _package_or_path(path: str) -> str:
+    """The package of an installed file; the path of any other file."""
     _, installed, inside = path.rpartition("-packages/")
     return inside.partition("/")[0].removesuffix(".py") if installed else path

@@ -1,12 +1,12 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.environment._machine import cpu_adam_needs_cuda, operator
+from gonogo.hazards.environment._machine import cpu_adam_needs_cuda, first_compiled_op
 from gonogo.hazards.environment._op_build import (
     CLEAR_EXTENSIONS_CURE,
     FIND_BUILD_ERROR_CURE,
     find_unexplained_build_failure,
 )
-from gonogo.hazards.environment._surroundings import first
-from gonogo.hazards.facts.installed import span_of
+from gonogo.hazards.environment._surroundings import find_line_or_error
+from gonogo.hazards.facts.installed import package_version_span
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, translated
 
 _CURE = (
@@ -31,7 +31,7 @@ class OpBuildLibcurandMissing(Hazard):
         """conda's compiler alone, with a DeepSpeed that links CPUAdam against curand."""
         if environment.has("cuda-nvcc") is not True or any(environment.has(name) for name in _PACKAGES_WITH_CURAND):
             return
-        adam = operator(run, "cpu_adam")
+        adam = first_compiled_op(run, "cpu_adam")
         links = cpu_adam_needs_cuda(environment)
         if adam is None or links is False:
             return
@@ -39,15 +39,19 @@ class OpBuildLibcurandMissing(Hazard):
             self.texts["cause_in_environment"],
             certainty=Certainty.LIKELY if links else Certainty.POSSIBLE,
             cure=_CURE[:2],
-            spans=(span_of(environment, "cuda-nvcc"), adam.span, span_of(environment, "deepspeed")),
+            spans=(
+                package_version_span(environment, "cuda-nvcc"),
+                adam.span,
+                package_version_span(environment, "deepspeed"),
+            ),
             confirm=FIND_BUILD_ERROR_CURE,
         )
 
     def in_log(self, log: FailureLog) -> Findings:
         """The linker's or compiler's error; else, less certain, an unexplained build failure."""
-        if evidence := first(log, self.patterns["libcurand_missing"]):
+        if evidence := find_line_or_error(log, self.patterns["libcurand_missing"]):
             yield self.log_finding(evidence, self.texts["no_library_cause"], cure=_CURE)
-        elif evidence := first(log, self.patterns["other_cuda_part"]):
+        elif evidence := find_line_or_error(log, self.patterns["other_cuda_part"]):
             yield self.log_finding(
                 evidence,
                 translated("The CUDA toolkit that the operator is built with is incomplete."),
@@ -61,7 +65,10 @@ class OpBuildLibcurandMissing(Hazard):
                 self.texts["unknown_reason_cause"],
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE,
-                confirm=(FIND_BUILD_ERROR_CURE, translated('The build error then says "cannot find -lcurand".')),
+                confirm=(
+                    FIND_BUILD_ERROR_CURE,
+                    translated('If this is the cause, the build error says "cannot find -lcurand".'),
+                ),
             )
 
 

@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.environment._machine import NOT_PREBUILT, operators
+from gonogo.hazards.environment._machine import NOT_PREBUILT, compiled_deepspeed_ops
 from gonogo.hazards.environment._op_build import FIND_BUILD_ERROR_CURE, find_unexplained_build_failure
-from gonogo.hazards.environment._surroundings import first
+from gonogo.hazards.environment._surroundings import find_line_or_error
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, translated
 
 
@@ -10,7 +10,7 @@ class OpBuildNinjaMissing(Hazard):
         """An operator to compile with neither the ninja program nor its package."""
         if not environment.ninja.absent or environment.has("ninja") is not False:
             return
-        built = operators(run)
+        built = compiled_deepspeed_ops(run)
         if not built:
             return
         names = ", ".join(one.name for one in built)
@@ -24,7 +24,7 @@ class OpBuildNinjaMissing(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """PyTorch's error; else, as the least likely cause, an unexplained build that ninja may not have started."""
-        if evidence := first(log, self.patterns["ninja_missing"]):
+        if evidence := find_line_or_error(log, self.patterns["ninja_missing"]):
             yield self.log_finding(
                 evidence,
                 translated("PyTorch builds extensions with the program ninja, but the process can't find it."),
@@ -37,5 +37,8 @@ class OpBuildNinjaMissing(Hazard):
                 cure=self.cures,
                 certainty=Certainty.POSSIBLE,
                 severity=Severity.WARNING,  # the rarest of the causes: listed after the others
-                confirm=(FIND_BUILD_ERROR_CURE, translated('The build error then says "Ninja is required".')),
+                confirm=(
+                    FIND_BUILD_ERROR_CURE,
+                    translated('If this is the cause, the build error says "Ninja is required".'),
+                ),
             )

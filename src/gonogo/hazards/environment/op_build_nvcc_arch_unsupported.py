@@ -1,14 +1,14 @@
 from gonogo.evidence.environment.compatibility import architecture
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.environment._machine import compute_capability_of, operator, variable
+from gonogo.hazards.environment._machine import compute_capability_of, environment_variable, first_compiled_op
 from gonogo.hazards.environment._op_build import (
     CLEAR_EXTENSIONS_CURE,
     FIND_BUILD_ERROR_CURE,
     find_unexplained_build_failure,
 )
-from gonogo.hazards.environment._surroundings import first, text_of
-from gonogo.hazards.facts.installed import span_of
+from gonogo.hazards.environment._surroundings import evidence_text, find_line_or_error
+from gonogo.hazards.facts.installed import package_version_span
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
 _ARCH = Pattern(r"'?(?:compute|sm)_([\w.]+)'?|CUDA arch \((\d\S*)\)")
@@ -31,8 +31,12 @@ class OpBuildNvccArchUnsupported(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """An nvcc older than the GPU that an operator is compiled for."""
         toolkit = parse_version(environment.toolkit.string or "")
-        fused = operator(run, "fused_adam", "cpu_adam") if toolkit is not None and environment.gpus else None
-        if toolkit is None or fused is None or not variable(environment, run, "TORCH_CUDA_ARCH_LIST").absent:
+        fused = first_compiled_op(run, "fused_adam", "cpu_adam") if toolkit is not None and environment.gpus else None
+        if (
+            toolkit is None
+            or fused is None
+            or not environment_variable(environment, run, "TORCH_CUDA_ARCH_LIST").absent
+        ):
             return
         if fused.name == "cpu_adam" and environment.within("deepspeed", "<=0.14.2") is not True:
             return  # newer ones compile it without CUDA
@@ -52,20 +56,20 @@ class OpBuildNvccArchUnsupported(Hazard):
                 ),
                 certainty=Certainty.LIKELY,
                 cure=_CURE[:2],
-                spans=(fused.span, environment.toolkit.span(), span_of(environment, "torch")),
-                confirm=translated("nvcc --list-gpu-arch does not name it"),
+                spans=(fused.span, environment.toolkit.span(), package_version_span(environment, "torch")),
+                confirm=translated("nvcc --list-gpu-arch does not list the GPU's architecture"),
             )
             return
 
     def in_log(self, log: FailureLog) -> Findings:
         """nvcc's error; else an unexplained build failure with an old toolkit on a new GPU."""
-        if evidence := first(log, self.patterns["unsupported_arch"]):
-            arch = _ARCH.search(text_of(evidence))
+        if evidence := find_line_or_error(log, self.patterns["unsupported_arch"]):
+            arch = _ARCH.search(evidence_text(evidence))
             named = next((group for group in arch.groups() if group), "") if arch else ""
             yield self.log_finding(
                 evidence,
                 translated("nvcc refuses to compile for {arch}: the CUDA toolkit is older than the GPU.").format(
-                    arch=_nvcc_arch(named.strip("'."))
+                    arch=_to_nvcc_arch(named.strip("'."))
                 ),
                 cure=_CURE,
             )
@@ -78,11 +82,11 @@ class OpBuildNvccArchUnsupported(Hazard):
                 certainty=Certainty.LIKELY if old else Certainty.POSSIBLE,
                 confirm=(
                     FIND_BUILD_ERROR_CURE,
-                    translated('The build error then says "Unsupported gpu architecture".'),
+                    translated('If this is the cause, the build error says "Unsupported gpu architecture".'),
                 ),
             )
 
 
-def _nvcc_arch(arch: str) -> str:
-    """nvcc's name, ``sm_89``, of ``89`` or ``8.9``."""
+def _to_nvcc_arch(arch: str) -> str:
+    """``sm_89``, as nvcc names it, for ``89`` or ``8.9``."""
     return f"sm_{arch.replace('.', '')}" if arch else "GPU"

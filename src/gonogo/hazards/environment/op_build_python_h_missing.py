@@ -1,11 +1,11 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.environment._machine import NOT_PREBUILT, operators
+from gonogo.hazards.environment._machine import NOT_PREBUILT, compiled_deepspeed_ops
 from gonogo.hazards.environment._op_build import (
     CLEAR_EXTENSIONS_CURE,
     FIND_BUILD_ERROR_CURE,
     find_unexplained_build_failure,
 )
-from gonogo.hazards.environment._surroundings import first
+from gonogo.hazards.environment._surroundings import find_line_or_error
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, translated
 
 _CURE = (
@@ -21,7 +21,7 @@ _CURE = (
 class OpBuildPythonHMissing(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """An operator to compile on a machine without Python's headers."""
-        built = operators(run) if environment.python_headers.absent else ()
+        built = compiled_deepspeed_ops(run) if environment.python_headers.absent else ()
         if not built:
             return
         names = ", ".join(one.name for one in built)
@@ -35,7 +35,7 @@ class OpBuildPythonHMissing(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The compiler's error; else, less certain, an unexplained build failure."""
-        if evidence := first(log, self.patterns["python_header_missing"]):
+        if evidence := find_line_or_error(log, self.patterns["python_header_missing"]):
             yield self.log_finding(
                 evidence,
                 translated("The compiler can't find Python.h: the development files of this Python are not installed."),
@@ -47,5 +47,8 @@ class OpBuildPythonHMissing(Hazard):
                 self.texts["cause_in_log"],
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE,
-                confirm=(FIND_BUILD_ERROR_CURE, translated('The build error then mentions "Python.h".')),
+                confirm=(
+                    FIND_BUILD_ERROR_CURE,
+                    translated('If this is the cause, the build error mentions "Python.h".'),
+                ),
             )

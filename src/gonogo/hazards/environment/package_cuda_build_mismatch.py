@@ -1,5 +1,5 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.facts.installed import describe_package, span_of, together
+from gonogo.hazards.facts.installed import come_from_one_source, describe_package, package_version_span
 from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign, log_mentions
 from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, translated
 
@@ -25,7 +25,7 @@ class PackageCudaBuildMismatch(LoggedHazard):
             named = _CUDA_TAG_PATTERN.search(local or "")
             if name == "torch" or named is None or named.group(1) == mine.group(1):
                 continue
-            if not together(environment, name, "torch"):
+            if not come_from_one_source(environment, name, "torch"):
                 continue
             yield self.finding(
                 translated("{package} is built for CUDA {built}, but {torch} for CUDA {cuda}.").format(
@@ -36,6 +36,6 @@ class PackageCudaBuildMismatch(LoggedHazard):
                 ),
                 certainty=Certainty.LIKELY,
                 cure=self.cures,
-                spans=(span_of(environment, name), span_of(environment, "torch")),
+                spans=(package_version_span(environment, name), package_version_span(environment, "torch")),
                 confirm=self.confirm,
             )

@@ -1,10 +1,10 @@
 import ast
 
 from gonogo.hazards.rule import Field, Run
-from gonogo.hazards.version_rule import NotInstalled
+from gonogo.hazards.version_rule import PackageNotInstalled
 
 
-class PeftNotInstalled(NotInstalled):
+class PeftNotInstalled(PackageNotInstalled):
     def requested_by(self, run: Run) -> tuple[str, Field] | None:
         """An import of peft, or LoRA by trl's arguments."""
         if run.arguments.get("use_peft").truth:

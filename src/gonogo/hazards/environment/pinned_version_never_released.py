@@ -7,7 +7,7 @@ import msgspec
 
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.tables import TABLES
-from gonogo.hazards.facts.installed import from_file, span_of
+from gonogo.hazards.facts.installed import are_declared_in_files, package_version_span
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, Text, translated
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ class ReleaseSeries(msgspec.Struct, frozen=True):
 
 
 class _ReleasesTable(msgspec.Struct, frozen=True):
+    """The file of release series by package."""
+
     released: tuple[ReleaseSeries, ...]
 
 
@@ -35,7 +37,7 @@ class PinnedVersionNeverReleased(Hazard):
             return  # it is installed
         for name in ("deepspeed", "transformers", "accelerate", "peft", "trl"):
             version = environment.version(name)
-            if version is None or not from_file(environment, name):
+            if version is None or not are_declared_in_files(environment, name):
                 continue
             past_the_last = find_unreleased(name, version)
             if past_the_last is None:
@@ -48,8 +50,8 @@ class PinnedVersionNeverReleased(Hazard):
                 certainty=Certainty.LIKELY if old else Certainty.POSSIBLE,
                 severity=Severity.ERROR if old else Severity.WARNING,
                 cure=translated("Pin {near}, or another release that exists").format(near=near[0]),
-                spans=span_of(environment, name),
-                confirm=translated("pip index versions {name} does not list it").format(name=name),
+                spans=package_version_span(environment, name),
+                confirm=translated("pip index versions {name} does not list this version").format(name=name),
             )
 
 

@@ -11,12 +11,20 @@ from gonogo.evidence.library import is_library
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import collapse_whitespace
 from gonogo.hazards.environment._model_names import MODEL_CLASS
-from gonogo.hazards.environment._moved_names import moved, release_mismatch_certainty, release_mismatch_line
-from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
-from gonogo.hazards.facts.installed import certainty_of_versions, known_bad_version_findings, together
+from gonogo.hazards.environment._moved_names import (
+    moved_name_certainty,
+    release_mismatch_certainty,
+    release_mismatch_line,
+)
+from gonogo.hazards.environment._surroundings import find_line_or_error, is_outside_training, truncated_tracebacks
+from gonogo.hazards.facts.installed import (
+    certainty_of_package_versions,
+    come_from_one_source,
+    known_bad_version_findings,
+)
 from gonogo.hazards.facts.training_framework import uses_trainer
 from gonogo.hazards.rule import Certainty, Environment, Finding, Findings, Hazard, Pattern, Run, Text, translated
-from gonogo.hazards.version_rule import pair_finding, requirements_of_package
+from gonogo.hazards.version_rule import package_pair_finding, requirements_of_package
 
 _PACKAGE_NAMES_PATTERN = (
     r"(?:transformers|peft|accelerate|trl|diffusers|huggingface_hub|tokenizers|datasets|bitsandbytes|optimum"
@@ -125,28 +133,30 @@ class PythonPackageVersionMismatch(Hazard):
         for asking in _REQUIRING_PACKAGES:
             for row in requirements_of_package(environment, asking):
                 for name, specifier in row.requires.items():
-                    if name in _EXCLUDED_DEPENDENCIES.get(asking, ()) or not together(environment, asking, name):
+                    if name in _EXCLUDED_DEPENDENCIES.get(asking, ()) or not come_from_one_source(
+                        environment, asking, name
+                    ):
                         continue
                     if environment.within(name, specifier) is not False:
                         continue
                     if (asking, name) == ("transformers", "peft") and not environment.within("transformers", ">=5"):
                         continue  # before 5 it is checked only in load_adapter
                     raises = asking == "transformers" and name in _CHECKED_AT_IMPORT
-                    sure = certainty_of_versions(environment, run, asking, name) if raises else Certainty.LIKELY
+                    sure = certainty_of_package_versions(environment, run, asking, name) if raises else Certainty.LIKELY
                     if (asking, name) == ("transformers", "peft"):
                         sure = Certainty.POSSIBLE  # checked only if transformers itself loads or adds an adapter
                     effect = self.texts["import_fails"] if raises else self.texts["pair_rejected"]
-                    yield pair_finding(self, environment, (asking, name, specifier), effect, sure)
+                    yield package_pair_finding(self, environment, (asking, name, specifier), effect, sure)
         shows = ("import",) if uses_trainer(run) is False else ("import", "trainer")
         for package in ("peft", "accelerate"):
             rows = [row for when in shows for row in known_bad(package) if row.when == when]
             yield from known_bad_version_findings(self, rows, environment, run)
 
     def in_log(self, log: FailureLog) -> Findings:
-        """What one package lacks in another; more certain if a library's own frame raised the error."""
-        outside = outside_training(log)
+        """A name or argument that one package lacks in another; more certain if a library's own frame raised it."""
+        outside = is_outside_training(log)
         for error in log.errors:
-            certainty = _certainty(error)
+            certainty = _judge_certainty(error)
             if certainty is not None:
                 yield self._build_finding(log, error, Certainty.POSSIBLE if outside else certainty)
         if (said := release_mismatch_line(log)) is not None:
@@ -161,13 +171,15 @@ class PythonPackageVersionMismatch(Hazard):
                 yield self.log_finding(
                     line, self.texts["cause"], cure=self.cures, certainty=certainty, confirm=_CONFIRM
                 )
-        if glob := first(log, _GLOB):
+        if glob := find_line_or_error(log, _GLOB):
             yield self.log_finding(
                 glob, self.texts["cause"], cure=_GLOB_CURE, certainty=Certainty.LIKELY, confirm=_CONFIRM
             )
-        if cut := next((error for error, code in cut_off(log) if _truncated_in_library_import(error, code)), None):
+        if cut := next(
+            (error for error, code in truncated_tracebacks(log) if _is_cut_in_library_import(error, code)), None
+        ):
             yield self._build_finding(log, cut, Certainty.POSSIBLE if outside else Certainty.LIKELY)
-        if (evidence := first(log, self.patterns["wrapped"])) and not _absent(log):
+        if (evidence := find_line_or_error(log, self.patterns["wrapped"])) and not _is_package_missing(log):
             wrapped = next((error for error in log.errors if self.patterns["wrapped"].search(error.flat_message)), None)
             told = self._explain_packages(log, wrapped) if wrapped is not None else None
             cause, cure = told if told is not None else (self.texts["cause"], self.cures)
@@ -175,7 +187,9 @@ class PythonPackageVersionMismatch(Hazard):
                 evidence,
                 cause,
                 cure=cure,
-                certainty=Certainty.POSSIBLE if outside or first(log, _SHARED_LIBRARY_PATTERN) else Certainty.LIKELY,
+                certainty=Certainty.POSSIBLE
+                if outside or find_line_or_error(log, _SHARED_LIBRARY_PATTERN)
+                else Certainty.LIKELY,
                 confirm=_CONFIRM,
             )
 
@@ -220,7 +234,7 @@ class PythonPackageVersionMismatch(Hazard):
         name = misfit.names[0] if misfit.names else misfit.subject
         fits = _required_versions(misfit.asks, misfit.asks_version, misfit.lacks)
         other = misfit.asks or translated("your own code")
-        met = _is_met(misfit.lacks_version, fits)
+        met = _meets_requirement(misfit.lacks_version, fits)
         if not misfit.asks and misfit.form in CALL_MISMATCH_FORMS:
             return self._cause_of_user_call(misfit, lacks)
         return (
@@ -244,7 +258,7 @@ class PythonPackageVersionMismatch(Hazard):
         )
 
     def _explain_known_side(self, misfit: ApiMismatch) -> tuple[Text, tuple[Text, ...]] | None:
-        """Cause and cures if the log shows only one of the two packages, or one that does not fit itself."""
+        """Cause and cures if the log shows only one of the two packages, or one with files of different releases."""
         name = misfit.names[0] if misfit.names and misfit.form != "argument_count" else ""
         subject = misfit.subject.partition(".")[0] if misfit.form in CALL_MISMATCH_FORMS else misfit.subject
         if not subject or subject.startswith("__"):
@@ -252,8 +266,10 @@ class PythonPackageVersionMismatch(Hazard):
         own = misfit.at.package if misfit.at is not None else ""
         if misfit.asks and misfit.asks not in (misfit.lacks, "torch"):
             return (
-                translated("{asks} {does}, and {subject} does not fit it.").format(
-                    asks=f"{misfit.asks} {misfit.asks_version}".strip(), does=_use_of(misfit, name), subject=subject
+                translated("{asks} {does}, which does not match this version of {subject}.").format(
+                    asks=f"{misfit.asks} {misfit.asks_version}".strip(),
+                    does=_describe_use(misfit, name),
+                    subject=subject,
                 ),
                 (
                     self.texts["other_release_or_package_cure"].format(
@@ -270,15 +286,15 @@ class PythonPackageVersionMismatch(Hazard):
         lacks = f"{misfit.lacks} {misfit.lacks_version}".strip()
         if own == misfit.lacks:
             return (
-                translated("{lacks} itself {does}: its parts do not fit each other.").format(
-                    lacks=lacks, does=_use_of(misfit, name)
+                translated("{lacks} itself {does}: its files come from different releases.").format(
+                    lacks=lacks, does=_describe_use(misfit, name)
                 ),
                 (self.texts["other_release_cure"].format(package=misfit.lacks, subject=subject),),
             )
         return (
-            translated("{lacks} does not fit the code that {does}: that code is from another release.").format(
-                lacks=lacks, does=_use_of(misfit, name)
-            ),
+            translated(
+                "{lacks} does not match the code that {does}: that code was written for another release."
+            ).format(lacks=lacks, does=_describe_use(misfit, name)),
             (self.texts["matching_release_cure"].format(lacks=misfit.lacks, name=name or misfit.subject),),
         )
 
@@ -295,13 +311,13 @@ class PythonPackageVersionMismatch(Hazard):
         ), tuple(cures)
 
 
-def _is_met(version: str, specifier: str) -> bool:
+def _meets_requirement(version: str, specifier: str) -> bool:
     """Whether an installed version meets a stated requirement."""
     there, allowed = parse_version(version), parse_specifier(specifier) if specifier else None
     return there is not None and allowed is not None and allowed.has(there) is True
 
 
-def _use_of(misfit: ApiMismatch, name: str) -> Text:
+def _describe_use(misfit: ApiMismatch, name: str) -> Text:
     """What the calling code does with a name: ``reads llm of GRPOTrainer``."""
     if misfit.form in ("unexpected_keyword", "missing_arguments"):
         verb = translated("passes {name} to {subject}")
@@ -344,7 +360,7 @@ _MISMATCH_ERROR_TYPES = (
 )
 
 
-def _certainty(error: LoggedError) -> Certainty | None:
+def _judge_certainty(error: LoggedError) -> Certainty | None:
     """The certainty that an exception is about versions; None if it is not."""
     message, last = error.message, error.innermost
     if last is not None and last.path.startswith("<") and error.type in ("ImportError", "ModuleNotFoundError"):
@@ -356,7 +372,7 @@ def _certainty(error: LoggedError) -> Certainty | None:
         if by_library and _KNOWN_SIGNATURE_PATTERN.search(message):
             return Certainty.CERTAIN
         known = _KNOWN_KEYWORD.search(message) is not None
-        if known or (by_library and _is_between_libraries(error)):
+        if known or (by_library and _is_raised_in_library(error)):
             return Certainty.LIKELY
         return Certainty.POSSIBLE if last is None else None
     if error.type in _MISMATCH_ERROR_TYPES and _KNOWN_MISMATCH_PATTERN.search(message):
@@ -381,7 +397,7 @@ def _certainty(error: LoggedError) -> Certainty | None:
     if error.type == "TypeError" and _WRAPPER_KEYWORD_PATTERN.search(message):
         return Certainty.POSSIBLE
     if error.type == "TypeError" and _SIGNATURE_MISMATCH_PATTERN.search(message) and not _CALLBACK.search(message):
-        if by_library and _is_between_libraries(error):
+        if by_library and _is_raised_in_library(error):
             return Certainty.LIKELY
         named = _CONFIG_KEYWORD_PATTERN.search(message) or (last is None and _KNOWN_KEYWORD.search(message))
         return Certainty.POSSIBLE if named or (by_library and _crosses_packages(error)) else None
@@ -402,7 +418,9 @@ def _certainty(error: LoggedError) -> Certainty | None:
         return Certainty.LIKELY if by_library else Certainty.POSSIBLE
     if error.type == "AttributeError" and _PLUGIN_ATTRIBUTE_PATTERN.search(message):
         return Certainty.LIKELY if by_library or last is None else Certainty.POSSIBLE
-    if (renamed := moved(error)) is not None and "transformers_modules" not in (last.path if last else ""):
+    if (renamed := moved_name_certainty(error)) is not None and "transformers_modules" not in (
+        last.path if last else ""
+    ):
         return renamed
     if error.type in ("AttributeError", "RuntimeError") and by_library and _MISSING_ATTRIBUTE_PATTERN.search(message):
         # Such a framework uses another package's classes or replaces them by its own.
@@ -412,17 +430,17 @@ def _certainty(error: LoggedError) -> Certainty | None:
     return release_mismatch_certainty(error)
 
 
-def _absent(log: FailureLog) -> bool:
+def _is_package_missing(log: FailureLog) -> bool:
     """True if a whole package is missing, which has nothing to do with versions."""
     return log.find(_NO_MODULE_PATTERN) is not None
 
 
-def _truncated_in_library_import(error: LoggedError, code: str) -> bool:
+def _is_cut_in_library_import(error: LoggedError, code: str) -> bool:
     """True if a traceback ends while one training library imports from itself or from another."""
-    return _IMPORT.search(code) is not None and _is_between_libraries(error) and error.frame("deepspeed/") is None
+    return _IMPORT.search(code) is not None and _is_raised_in_library(error) and error.frame("deepspeed/") is None
 
 
-def _is_between_libraries(error: LoggedError) -> bool:
+def _is_raised_in_library(error: LoggedError) -> bool:
     """True if the innermost frame is a training library's, so the error is not the user's."""
     last = error.innermost
     return last is not None and any(

@@ -10,11 +10,11 @@ _FACTS = {
     "parameters": translated("the number of parameters"),
     "trainable parameters": translated("the number of trainable parameters"),
     "parameter types": translated("the dtypes of the parameters"),
-    "gpu": translated("the type of GPU"),
+    "gpu": translated("the GPU type"),
     "gpu memory": translated("the GPU's memory"),
     "driver": translated("the driver"),
     "cuda": translated("CUDA"),
-    "torch seed": translated("torch's seed"),
+    "torch seed": translated("torch's random seed"),
 }
 _GPU_FACTS = ("gpu", "gpu memory", "driver")
 
@@ -52,23 +52,23 @@ class RanksSetUpDifferently(Hazard):
         if compared is None or compared.compared is None:
             return
         for difference in compared.compared.differences:
-            kind = _difference_kind(difference.fact)
+            kind = _kind_of_fact(difference.fact)
             named = _fact_name(difference.fact)
             odd = _differing_ranks(difference)
             yield self.finding(
-                translated("{what}: {values}.{details}").format(
-                    what=named, values=_format_values(difference), details=_details_text(difference)
+                Text("{what}: {values}.{details}", "{what}：{values}。{details}").format(
+                    what=named, values=_format_values(difference), details=_describe_details(difference)
                 ),
                 title=translated("The ranks differ in {fact}").format(fact=named),
                 certainty=Certainty.CERTAIN,
-                severity=_severity(kind),
+                severity=_severity_of_difference(kind),
                 cure=_CURES[kind],
                 spans=rank_file_span(compared),
                 ranks=odd,
             )
 
 
-def _difference_kind(fact: str) -> str:
+def _kind_of_fact(fact: str) -> str:
     if fact in MISMATCH_FACTS:
         return "breaks"
     if fact == "torch seed":
@@ -80,7 +80,7 @@ def _difference_kind(fact: str) -> str:
     return "gpu" if fact in _GPU_FACTS else "versions"
 
 
-def _severity(kind: str) -> Severity:
+def _severity_of_difference(kind: str) -> Severity:
     if kind == "breaks":
         return Severity.ERROR
     return Severity.NOTE if kind in ("gpu", "seed") else Severity.WARNING
@@ -108,7 +108,7 @@ def _format_values(difference: Difference) -> Text:
     )
 
 
-def _details_text(difference: Difference) -> Text:
+def _describe_details(difference: Difference) -> Text:
     if not difference.details:
         return Text("", "")
     differing = []

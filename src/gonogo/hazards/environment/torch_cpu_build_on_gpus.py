@@ -1,7 +1,7 @@
 from gonogo.evidence.environment.compatibility import pypi_torch_cuda
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.facts.installed import describe_package, from_file, span_of
+from gonogo.hazards.facts.installed import are_declared_in_files, describe_package, package_version_span
 from gonogo.hazards.facts.on_npu import NPU_PATTERN
 from gonogo.hazards.log_rule import log_mentions
 from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Pattern, Run, translated
@@ -11,11 +11,11 @@ class TorchCpuBuildOnGpus(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A CPU build of torch in a requirements file, with a launch that uses GPUs."""
         version = environment.version("torch")
-        if version is None or version.local != "cpu" or not from_file(environment, "torch"):
+        if version is None or version.local != "cpu" or not are_declared_in_files(environment, "torch"):
             return
         if any(environment.has(name) for name in _PLUGINS):
             return
-        asked = _gpu_evidence(environment, run)
+        asked = _find_gpu_request(environment, run)
         if asked is None:
             return
         cuda = pypi_torch_cuda(version.public) or "12.4"
@@ -24,7 +24,7 @@ class TorchCpuBuildOnGpus(Hazard):
                 torch=describe_package(environment, "torch")
             ),
             cure=self.texts["cure"].format(version=version.public, cuda=cuda.replace(".", "")),
-            spans=(span_of(environment, "torch"), asked.span()),
+            spans=(package_version_span(environment, "torch"), asked.span()),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -55,7 +55,7 @@ _NOT_COMPILED_PATTERN = Pattern(r"^Torch not compiled with CUDA enabled|Distribu
 _PLUGINS = ("torch-npu", "habana-torch-plugin", "intel-extension-for-pytorch", "torch-xla", "torch-mlu", "torch-musa")
 
 
-def _gpu_evidence(environment: Environment, run: Run) -> Field | None:
+def _find_gpu_request(environment: Environment, run: Run) -> Field | None:
     """The evidence that the run uses NVIDIA GPUs; None if there is none."""
     launch = run.launch
     if launch is None or run.arguments.get("use_cpu").truth or run.arguments.get("no_cuda").truth:

@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.role import Role
-from gonogo.hazards.environment._machine import operators
-from gonogo.hazards.facts.installed import alone
+from gonogo.hazards.environment._machine import compiled_deepspeed_ops
+from gonogo.hazards.facts.installed import is_environment_only
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Severity, translated
 
 _EXTENSIONS_FOLDER_PATTERN = Pattern(r"Using (\S+) as PyTorch extensions root")
@@ -13,8 +13,8 @@ class TorchExtensionBuildLock(Hazard):
         lock = environment.extension_lock.string
         if lock is None:
             return
-        built = operators(run)
-        if not built and not alone(run):
+        built = compiled_deepspeed_ops(run)
+        if not built and not is_environment_only(run):
             return
         yield self.finding(
             self.texts["cause_in_environment"].format(lock=lock),
@@ -22,7 +22,7 @@ class TorchExtensionBuildLock(Hazard):
             severity=Severity.ERROR if built else Severity.WARNING,
             cure=self.cures,
             spans=tuple(one.span for one in built),
-            confirm=translated("No process is compiling"),
+            confirm=translated("No process is compiling the extension"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -33,7 +33,7 @@ class TorchExtensionBuildLock(Hazard):
             yield self.log_finding(
                 shown, self.texts["cause"], cure=self.cures, extra_evidence=(folder,) if folder else ()
             )
-        elif (last := _last_build(log)) and not any(error.role is Role.ROOT for error in log.errors):
+        elif (last := _find_last_build_line(log)) and not any(error.role is Role.ROOT for error in log.errors):
             if any(self.patterns["progress"].search(line.text) for line in log.lines_after(last.line, len(log.lines))):
                 return
             yield self.log_finding(
@@ -41,6 +41,6 @@ class TorchExtensionBuildLock(Hazard):
             )
 
 
-def _last_build(log: FailureLog) -> LineMatch | None:
-    """The last line that names the extensions' folder."""
+def _find_last_build_line(log: FailureLog) -> LineMatch | None:
+    """The last log line that names the cache folder of torch extensions."""
     return next(reversed(list(log.find_all(_EXTENSIONS_FOLDER_PATTERN))), None)

@@ -1,10 +1,10 @@
 from gonogo.hazards.facts.training_framework import uses_trainer
 from gonogo.hazards.rule import Run
-from gonogo.hazards.version_rule import UnfitVersions, VersionContext
+from gonogo.hazards.version_rule import IncompatibleVersions, VersionContext
 
 
-class TorchLoadRefusedBelow26(UnfitVersions):
-    def context_for(self, run: Run) -> VersionContext | None:
+class TorchLoadRefusedBelow26(IncompatibleVersions):
+    def version_context(self, run: Run) -> VersionContext | None:
         """Applies to a Trainer that resumes."""
         resumed = run.arguments.get("resume_from_checkpoint")
         if not resumed.known or resumed.truth is False or str(resumed.value).lower() in ("none", "", "null"):

@@ -1,6 +1,6 @@
 from gonogo.evidence.environment.compatibility import first_torch_for, torch_release
 from gonogo.evidence.environment.version_range import parse_version
-from gonogo.hazards.facts.installed import from_file, span_of, version_fix
+from gonogo.hazards.facts.installed import are_declared_in_files, package_version_span, version_fixes
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, translated
 
 
@@ -8,7 +8,7 @@ class TorchWithoutWheelForPython(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """An exact version of torch to be installed, and the Python version that the file asks for."""
         version, python = environment.version("torch"), parse_version(environment.python.string or "")
-        if version is None or python is None or environment.complete or not from_file(environment, "torch"):
+        if version is None or python is None or environment.complete or not are_declared_in_files(environment, "torch"):
             return
         if environment.python.place is None:
             return  # the Python that runs gonogo, not the one of the file
@@ -33,7 +33,7 @@ class TorchWithoutWheelForPython(Hazard):
                     python=".".join(map(str, wanted))
                 ),
             ),
-            spans=(span_of(environment, "torch"), environment.python.span()),
-            fixes=version_fix(environment, "torch", f">={newer}") if newer else (),
+            spans=(package_version_span(environment, "torch"), environment.python.span()),
+            fixes=version_fixes(environment, "torch", f">={newer}") if newer else (),
             confirm=translated("torch comes from PyPI or PyTorch's index"),
         )

@@ -1,5 +1,5 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.environment._surroundings import first, text_of
+from gonogo.hazards.environment._surroundings import evidence_text, find_line_or_error
 from gonogo.hazards.rule import Certainty, Findings, Pattern, Text
 from gonogo.hazards.version_rule import BuiltForOtherTorch
 
@@ -11,8 +11,8 @@ class TorchvisionOfOtherTorch(BuiltForOtherTorch):
 
     def in_log(self, log: FailureLog) -> Findings:
         """torch does not know the operators that the package's own library would have registered."""
-        evidence = first(log, _MISSING_OPERATOR_PATTERN)
-        found = _MISSING_OPERATOR_PATTERN.search(text_of(evidence)) if evidence is not None else None
+        evidence = find_line_or_error(log, _MISSING_OPERATOR_PATTERN)
+        found = _MISSING_OPERATOR_PATTERN.search(evidence_text(evidence)) if evidence is not None else None
         if evidence is None or found is None:
             return
         package, versions = found.group(1), log.setup.version_texts

@@ -1,8 +1,8 @@
 from gonogo.hazards.rule import Environment, Findings, Run
-from gonogo.hazards.version_rule import NotInstalled
+from gonogo.hazards.version_rule import PackageNotInstalled
 
 
-class TrackerNotInstalled(NotInstalled):
+class TrackerNotInstalled(PackageNotInstalled):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A tracker requested by name, and a complete listing of packages without it."""
         reported = run.arguments.get("report_to")
@@ -12,7 +12,7 @@ class TrackerNotInstalled(NotInstalled):
         for one in value if isinstance(value, list | tuple) else str(value).replace(",", " ").split():
             name = str(one).strip("[]'\"")
             if name in _PACKAGES_BY_TRACKER:
-                yield from self.missing(environment, (name, reported), _PACKAGES_BY_TRACKER[name])
+                yield from self.missing_package_findings(environment, (name, reported), _PACKAGES_BY_TRACKER[name])
 
 
 _PACKAGES_BY_TRACKER = {

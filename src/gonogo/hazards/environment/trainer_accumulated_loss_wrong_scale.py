@@ -1,10 +1,10 @@
 from gonogo.hazards.facts.training_framework import uses_trainer
 from gonogo.hazards.rule import Run
-from gonogo.hazards.version_rule import UnfitVersions, VersionContext
+from gonogo.hazards.version_rule import IncompatibleVersions, VersionContext
 
 
-class TrainerAccumulatedLossWrongScale(UnfitVersions):
-    def context_for(self, run: Run) -> VersionContext | None:
+class TrainerAccumulatedLossWrongScale(IncompatibleVersions):
+    def version_context(self, run: Run) -> VersionContext | None:
         """Applies to the Trainer with gradient accumulation."""
         given = run.arguments.get("gradient_accumulation_steps")
         if given.number is None or given.number <= 1 or not uses_trainer(run):

@@ -1,11 +1,11 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.training_framework import uses_trainer
 from gonogo.hazards.rule import Certainty, Findings, Pattern, Run, translated
-from gonogo.hazards.version_rule import UnfitVersions, VersionContext
+from gonogo.hazards.version_rule import IncompatibleVersions, VersionContext
 
 
-class TrainerStateHoldsTensor(UnfitVersions):
-    def context_for(self, run: Run) -> VersionContext | None:
+class TrainerStateHoldsTensor(IncompatibleVersions):
+    def version_context(self, run: Run) -> VersionContext | None:
         """Applies to the Trainer under ZeRO-1 or ZeRO-2."""
         return VersionContext() if run.zero_stage in (1, 2) and uses_trainer(run) else None
 

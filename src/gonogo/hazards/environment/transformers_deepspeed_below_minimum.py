@@ -1,8 +1,8 @@
 from gonogo.hazards.rule import Environment, Findings, Run
-from gonogo.hazards.version_rule import BelowMinimum
+from gonogo.hazards.version_rule import BelowMinimumVersion
 
 
-class TransformersDeepspeedBelowMinimum(BelowMinimum):
+class TransformersDeepspeedBelowMinimum(BelowMinimumVersion):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A DeepSpeed below the minimum version of this transformers, unless the run doesn't use it."""
         if run.deepspeed_on is not False:

@@ -1,8 +1,19 @@
 from gonogo.evidence.environment.compatibility import first_release_with_model
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.hazards.environment._model_names import MODEL_CLASS, MODEL_TYPE, model_type_label
-from gonogo.hazards.environment._surroundings import cut_off, first, outside_training, text_of
-from gonogo.hazards.facts.installed import certainty_of_versions, describe_package, pip_install, span_of, version_fix
+from gonogo.hazards.environment._surroundings import (
+    evidence_text,
+    find_line_or_error,
+    is_outside_training,
+    truncated_tracebacks,
+)
+from gonogo.hazards.facts.installed import (
+    certainty_of_package_versions,
+    describe_package,
+    package_version_span,
+    pip_install,
+    version_fixes,
+)
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Text, translated
 
 _MODEL_TYPE_PATTERN = Pattern(r"model type `([\w.-]+)`|Tokenizer class (\w+)")
@@ -27,7 +38,7 @@ class TransformersVersionModelTypeUnknown(Hazard):
         if known is None:
             return
         if not known.oldest and environment.within("transformers", f"<{known.first}"):
-            since, wanted = translated("supports from {first} on"), f">={known.first}"
+            since, wanted = translated("has supported only since {first}"), f">={known.first}"
         elif known.removed is not None and environment.within("transformers", f">={known.removed}"):
             since = translated("dropped in {removed}")
             wanted = f">={known.first},<{known.removed}"
@@ -39,67 +50,69 @@ class TransformersVersionModelTypeUnknown(Hazard):
                 since=since.format(first=known.first, removed=known.removed or ""),
                 installed=describe_package(environment, "transformers"),
             ),
-            certainty=certainty_of_versions(environment, run, "transformers"),
+            certainty=certainty_of_package_versions(environment, run, "transformers"),
             cure=(pip_install("transformers", wanted), self.cures[1]),
-            spans=(span_of(environment, "transformers"), run.arguments.model.span(model_type_label(kind))),
-            fixes=version_fix(environment, "transformers", wanted),
+            spans=(package_version_span(environment, "transformers"), run.arguments.model.span(model_type_label(kind))),
+            fixes=version_fixes(environment, "transformers", wanted),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """transformers' error; a KeyError from its list of types; a model class that it does not have yet."""
-        outside = outside_training(log)
-        if evidence := first(log, self.patterns["unknown_model_type"]):
-            said = _MODEL_TYPE_PATTERN.search(text_of(evidence))
+        """transformers' error about the model type; a KeyError from its list of types; a missing model class."""
+        outside = is_outside_training(log)
+        if evidence := find_line_or_error(log, self.patterns["unknown_model_type"]):
+            said = _MODEL_TYPE_PATTERN.search(evidence_text(evidence))
             yield self.log_finding(
                 evidence,
-                self._cause(next((group for group in said.groups() if group), "") if said else ""),
+                self._format_cause(next((group for group in said.groups() if group), "") if said else ""),
                 cure=self.cures,
                 certainty=Certainty.POSSIBLE if outside else Certainty.CERTAIN,
             )
             return
         for error in log.errors_of("KeyError"):
-            certainty = _of_key(error)
+            certainty = _certainty_for_key_error(error)
             if certainty is not None:
                 yield self.log_finding(
                     error,
-                    self._cause(_missing_key(error)),
+                    self._format_cause(_key_of_error(error)),
                     cure=self.cures,
                     certainty=Certainty.POSSIBLE if outside else certainty,
                     confirm=translated("The key is the model_type of the model's config.json"),
                 )
                 return
-        cut = next((error for error, code in cut_off(log) if _truncated_in_type_lookup(error, code)), None)
+        cut = next((error for error, code in truncated_tracebacks(log) if _is_cut_in_type_lookup(error, code)), None)
         if cut is not None:
             certainty = Certainty.POSSIBLE if outside else Certainty.LIKELY
-            yield self.log_finding(cut, self._cause(""), cure=self.cures, certainty=certainty)
+            yield self.log_finding(cut, self._format_cause(""), cure=self.cures, certainty=certainty)
             return
-        evidence = first(log, _UNKNOWN_TOKENIZER_PATTERN) or first(log, self.patterns["missing_class"])
+        evidence = find_line_or_error(log, _UNKNOWN_TOKENIZER_PATTERN) or find_line_or_error(
+            log, self.patterns["missing_class"]
+        )
         if evidence is None:
             return
-        model = MODEL_CLASS.search(text_of(evidence))
+        model = MODEL_CLASS.search(evidence_text(evidence))
         if model and model.group(1).startswith("Auto"):
             return  # not a model's own class: transformers 5 removed some of these
-        if _UNKNOWN_TOKENIZER_PATTERN.search(text_of(evidence)) or model:
+        if _UNKNOWN_TOKENIZER_PATTERN.search(evidence_text(evidence)) or model:
             yield self.log_finding(
                 evidence,
-                self._cause(model.group(1) if model else ""),
+                self._format_cause(model.group(1) if model else ""),
                 cure=self.cures,
                 certainty=Certainty.POSSIBLE if outside or log.has("transformers_modules") else Certainty.LIKELY,
                 confirm=translated("config.json's transformers_version is newer than the installed one"),
             )
 
-    def _cause(self, name: str) -> Text:
+    def _format_cause(self, name: str) -> Text:
         return self.texts["older_than_model_cause"].format(name=f" {name}" if name else "")
 
 
-def _missing_key(error: LoggedError) -> str:
+def _key_of_error(error: LoggedError) -> str:
     line = error.message.partition("\n")[0].strip()
     return line.strip("'\"")
 
 
-def _of_key(error: LoggedError) -> Certainty | None:
+def _certainty_for_key_error(error: LoggedError) -> Certainty | None:
     """The certainty that the KeyError's key is a model type that transformers looked up."""
-    key = _missing_key(error)
+    key = _key_of_error(error)
     last = error.innermost
     if last is None:
         return Certainty.LIKELY if MODEL_TYPE.search(key) else None
@@ -113,7 +126,7 @@ def _of_key(error: LoggedError) -> Certainty | None:
     return Certainty.POSSIBLE if MODEL_TYPE.search(key) and of_transformers else None
 
 
-def _truncated_in_type_lookup(error: LoggedError, code: str) -> bool:
+def _is_cut_in_type_lookup(error: LoggedError, code: str) -> bool:
     """True if the traceback ends in transformers' lookup of the model type."""
     last = error.innermost
     return (

@@ -2,8 +2,8 @@ from gonogo.evidence.environment.compatibility import first_release_with_model, 
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.environment._model_names import model_type_label
-from gonogo.hazards.environment._surroundings import cut_off, outside_training
-from gonogo.hazards.facts.installed import describe_package, pip_install, span_of
+from gonogo.hazards.environment._surroundings import is_outside_training, truncated_tracebacks
+from gonogo.hazards.facts.installed import describe_package, package_version_span, pip_install
 from gonogo.hazards.rule import Certainty, Environment, Finding, Findings, Hazard, Pattern, Run, Severity, translated
 
 _REMOTE_CODE_ERROR_TYPES = (
@@ -61,22 +61,22 @@ class TransformersVersionRemoteCodeBreak(Hazard):
             certainty=certainty,
             severity=severity,
             cure=(pip_install("transformers", f"=={written_for.public}"), self.cures[1]),
-            spans=(span_of(environment, "transformers"), run.arguments.model.span(model_type_label(kind))),
+            spans=(package_version_span(environment, "transformers"), run.arguments.model.span(model_type_label(kind))),
             confirm=translated("The model's .py files have not been updated since"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
         """An error raised in the model's remote code, or one that such code is known for."""
-        outside = outside_training(log)
+        outside = is_outside_training(log)
         for error in log.errors_of(*_REMOTE_CODE_ERROR_TYPES):
-            certainty = _certainty(error)
+            certainty = _judge_certainty(error)
             if certainty is None or self.patterns["other_cause"].search(error.message):
                 continue
             if outside or (certainty is Certainty.LIKELY and _UNSURE.search(error.message)):
                 certainty = Certainty.POSSIBLE
             yield self._build_finding(error, certainty)
             return
-        cut = next((error for error, code in cut_off(log) if _truncated_while_loading(error)), None)
+        cut = next((error for error, code in truncated_tracebacks(log) if _is_cut_while_loading(error)), None)
         tied = (
             log.find(_TIED_KEYS_LIST_PATTERN)
             if any(log.has(name) for name in _TIED_KEYS_FRAMES)
@@ -112,7 +112,7 @@ def _is_remote_code_loaded(run: Run, kind: str | None) -> bool:
     return known is None and bool(newest_known_transformers()) and run.framework in ("ms-swift", "llamafactory")
 
 
-def _truncated_while_loading(error: LoggedError) -> bool:
+def _is_cut_while_loading(error: LoggedError) -> bool:
     """True if a truncated traceback ends while transformers creates the model's tokenizer or configuration."""
     last = error.innermost
     made = (
@@ -123,7 +123,7 @@ def _truncated_while_loading(error: LoggedError) -> bool:
     return made and error.passes("from_pretrained", "_from_pretrained", "tokenization_utils")
 
 
-def _certainty(error: LoggedError) -> Certainty | None:
+def _judge_certainty(error: LoggedError) -> Certainty | None:
     last = error.innermost
     in_model = last is not None and _REMOTE_CODE_PACKAGE in last.path
     if in_model and error.type == "KeyError":

@@ -1,10 +1,10 @@
 from gonogo.hazards.facts.zero_usage import stage_span
 from gonogo.hazards.rule import Certainty, Run, translated
-from gonogo.hazards.version_rule import UnfitVersions, VersionContext
+from gonogo.hazards.version_rule import IncompatibleVersions, VersionContext
 
 
-class Zero2AccumulatedGradientsOverwritten(UnfitVersions):
-    def context_for(self, run: Run) -> VersionContext | None:
+class Zero2AccumulatedGradientsOverwritten(IncompatibleVersions):
+    def version_context(self, run: Run) -> VersionContext | None:
         """Applies at stage 2 with gradient accumulation and the optimizer on the GPU."""
         config = run.config
         if config is None or config.zero_stage != 2:

@@ -6,6 +6,6 @@ from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding.as_run import AsRun
 
 
-def ranks_with_completed_steps(record: RehearsalRecord) -> list[tuple[RankRecord, AsRun]]:
-    """Ranks that completed an optimizer step, with what each of them ran: what is missing there was never done."""
+def facts_of_ranks_with_steps(record: RehearsalRecord) -> list[tuple[RankRecord, AsRun]]:
+    """Ranks that completed an optimizer step, with the facts observed in each."""
     return [(rank, rank.as_run) for rank in record.ranks if rank.steps > 0 and rank.as_run is not None]

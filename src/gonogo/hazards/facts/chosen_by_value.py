@@ -6,8 +6,8 @@ from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Script
 
 
-def is_chosen_by_value(script: Script, node: ast.AST, run: Run) -> bool:
-    """Whether the class or function around a node is used only under tests for a text, so that others may be meant."""
+def is_selected_by_string(script: Script, node: ast.AST, run: Run) -> bool:
+    """Whether the class or function around a node is used only if a setting has a certain string value."""
     outer = [one for one in script.ancestors(node) if isinstance(one, ast.ClassDef | ast.FunctionDef)]
     if not outer:
         return False
@@ -21,10 +21,10 @@ def is_chosen_by_value(script: Script, node: ast.AST, run: Run) -> bool:
         and isinstance(getattr(use, "ctx", None), ast.Load)
         and outer[-1] not in other.ancestors(use)
     ]
-    return bool(uses) and all(any(map(_asks_for_text, other.guarded_by(use))) for other, use in uses)
+    return bool(uses) and all(any(map(_compares_with_string, other.guarded_by(use))) for other, use in uses)
 
 
-def _asks_for_text(test: ast.expr) -> bool:
+def _compares_with_string(test: ast.expr) -> bool:
     return (
         isinstance(test, ast.Compare)
         and isinstance(test.ops[0], ast.Eq)

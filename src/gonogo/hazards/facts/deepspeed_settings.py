@@ -24,12 +24,12 @@ def config_key_span(config: DeepSpeedConfig, *keys: str, label: Text | None = No
     return place.span(label) if place is not None else config_span(config, *keys, label=label)
 
 
-def dotted(keys: tuple[str, ...]) -> str:
+def dotted_key(keys: tuple[str, ...]) -> str:
     """Nested keys joined by dots: ``zero_optimization.stage``."""
     return ".".join(keys)
 
 
-def is_on(config: DeepSpeedConfig, *section: str) -> bool:
+def is_section_enabled(config: DeepSpeedConfig, *section: str) -> bool:
     """Whether a section's ``enabled`` is certainly true."""
     return config.get(*section, "enabled").truth is True
 
@@ -72,6 +72,6 @@ def has_fused_adam(config: DeepSpeedConfig) -> bool:
     return (optimizer_type(config) or "").lower() in ("adam", "adamw") and torch_adam.truth is not True
 
 
-def gib(size: float) -> str:
-    """Bytes as GiB."""
+def format_gib(size: float) -> str:
+    """A number of bytes in GiB."""
     return f"{size / 1024**3:,.1f} GiB"

@@ -27,7 +27,7 @@ _PAD_TO_LONGEST = translated(
     "Let all ranks read as many batches as the longest loader has: the shorter ones start over"
 )
 _ITERATE_SORTED = translated("Iterate over the entries in sorted order, the same on every rank")
-_BATCH_SEND_RECV = translated("Send and receive at once: batch_isend_irecv")
+_BATCH_SEND_RECV = translated("Send and receive together, with batch_isend_irecv")
 _CREATE_ALL_GROUPS = translated("Create all groups on every rank: new_subgroups_by_enumeration")
 
 
@@ -54,7 +54,7 @@ def fix_rank_conditional_call(divergence: RankDivergence, run: Run) -> Iterator[
     if found is None:
         return
     script, branch = found
-    statement, call = _find_reaching_statement(script, branch, side, guard)
+    statement, call = _find_statement_reaching_call(script, branch, side, guard)
     if statement is None:
         return
     edits = None
@@ -63,7 +63,7 @@ def fix_rank_conditional_call(divergence: RankDivergence, run: Run) -> Iterator[
         name = f"{last_name(call)}_on_all_ranks"
         edits = rewriting.hoist_call(script, branch, call, name)
     edits = edits or rewriting.hoist_from_branch(script, branch, statement)
-    yield from _fix_from_edits(_CALL_ON_ALL_RANKS.format(test=_test_text(script, branch)), edits)
+    yield from _fix_from_edits(_CALL_ON_ALL_RANKS.format(test=_condition_text(script, branch)), edits)
 
 
 def fix_divergent_branch(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
@@ -78,7 +78,7 @@ def fix_divergent_branch(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
             if found is None:
                 continue
             script, branch = found
-            test = _test_text(script, branch)
+            test = _condition_text(script, branch)
             if gathers or guard.function == "forward":
                 yield from _fix_from_edits(
                     _MULTIPLY_BY_ZERO.format(test=test), rewriting.multiply_by_test(script, branch)
@@ -90,7 +90,8 @@ def fix_divergent_branch(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
                     )
             else:
                 yield from _fix_from_edits(
-                    _TOGETHER.format(test=test), rewriting.synchronize_test(script, branch, _device(script, branch))
+                    _TOGETHER.format(test=test),
+                    rewriting.synchronize_test(script, branch, _device_expression(script, branch)),
                 )
 
 
@@ -101,13 +102,13 @@ def fix_divergent_loop(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
         for branch in (each for each in ast.walk(node) if isinstance(each, ast.If)):
             if branch.body and isinstance(branch.body[-1], (ast.Break, ast.Continue)):
                 yield from _fix_from_edits(
-                    _TOGETHER.format(test=_test_text(script, branch)),
-                    rewriting.synchronize_test(script, branch, _device(script, branch)),
+                    _TOGETHER.format(test=_condition_text(script, branch)),
+                    rewriting.synchronize_test(script, branch, _device_expression(script, branch)),
                 )
     for _, (script, node) in _diverging_loops(divergence, run):
         if isinstance(node, ast.For):
             yield from _fix_from_edits(
-                _PAD_TO_LONGEST, rewriting.cycle_to_longest_loader(script, node, _device(script, node))
+                _PAD_TO_LONGEST, rewriting.cycle_to_longest_loader(script, node, _device_expression(script, node))
             )
 
 
@@ -144,17 +145,17 @@ def fix_new_group_membership(divergence: RankDivergence, run: Run) -> Iterator[F
             choice = script.bound_to(members) if members is not None else None
             if made.node.lineno != frame.line or not isinstance(choice, ast.IfExp):
                 continue
-            groups = [script.place(one).text for one in _leaf_expressions(choice)]
-            if all(isinstance(one, ast.List) for one in _leaf_expressions(choice)):
+            groups = [script.place(one).text for one in _branches_of_conditional(choice)]
+            if all(isinstance(one, ast.List) for one in _branches_of_conditional(choice)):
                 name = rewriting.torch_distributed_name(script)
                 text = f"{name}.new_subgroups_by_enumeration([{', '.join(groups)}])[0]"
                 edit = script.replacing(made.node, text) if name is not None else None
                 yield from _fix_from_edits(_CREATE_ALL_GROUPS, (edit,) if edit is not None else None)
 
 
-def _leaf_expressions(choice: ast.expr) -> list[ast.expr]:
+def _branches_of_conditional(choice: ast.expr) -> list[ast.expr]:
     if isinstance(choice, ast.IfExp):
-        return [*_leaf_expressions(choice.body), *_leaf_expressions(choice.orelse)]
+        return [*_branches_of_conditional(choice.body), *_branches_of_conditional(choice.orelse)]
     return [choice]
 
 
@@ -181,7 +182,7 @@ def _find_if_statement(run: Run, guard: EnclosingCondition) -> tuple[Script, ast
     return (script, node) if node is not None else None
 
 
-def _find_reaching_statement(
+def _find_statement_reaching_call(
     script: Script, branch: ast.If, side: Side, guard: EnclosingCondition
 ) -> tuple[ast.stmt | None, ast.Call | None]:
     """The statement in the branch's own block by which a side reaches its call, and the call in it."""
@@ -214,11 +215,11 @@ def _contains_only(body: list[ast.stmt], *kinds: type[ast.stmt]) -> bool:
     return all(isinstance(each, kinds) for each in body)
 
 
-def _test_text(script: Script, branch: ast.If) -> str:
+def _condition_text(script: Script, branch: ast.If) -> str:
     return " ".join(script.place(branch.test).text.split())
 
 
-def _device(script: Script, node: ast.AST) -> str:
+def _device_expression(script: Script, node: ast.AST) -> str:
     """The device for a tensor that the ranks exchange: the engine's, if there is one."""
     function = script.enclosing_function(node)
     for call in script.calls("deepspeed.initialize"):

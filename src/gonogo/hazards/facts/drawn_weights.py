@@ -49,7 +49,7 @@ def find_load_report(log: FailureLog) -> tuple[LineMatch, list[str]] | None:
     return report, [row.group(1) for row in rows if row]
 
 
-def named_instead(log: FailureLog, names: Sequence[str]) -> str | None:
+def find_longer_name_in_checkpoint(log: FailureLog, names: Sequence[str]) -> str | None:
     """An unused name in the checkpoint that ends in one of those names: a wrapper's prefix was left on."""
     endings = tuple(f".{name}" for name in names)
     for found in log.find_all(_UNUSED_WEIGHTS_PATTERN):

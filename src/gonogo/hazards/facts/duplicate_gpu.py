@@ -34,7 +34,7 @@ class DuplicateGpu(msgspec.Struct, frozen=True):
     """True if there are certainly as many GPUs as processes."""
 
     @property
-    def names(self) -> str:
+    def rank_list(self) -> str:
         """The ranks: ``0, 1``."""
         return ", ".join(map(str, sorted({rank for *pair, _ in self.pairs for rank in pair}))) or "?"
 
@@ -44,7 +44,7 @@ class DuplicateGpu(msgspec.Struct, frozen=True):
         return self.pairs[0][2] if self.pairs else ""
 
 
-def duplicate_gpu(log: FailureLog) -> DuplicateGpu | None:
+def find_duplicate_gpu(log: FailureLog) -> DuplicateGpu | None:
     """What NCCL reports about ranks on one GPU, or None."""
     evidence = log.find(_DUPLICATE_GPU_PATTERN)
     if evidence is None:
@@ -53,7 +53,7 @@ def duplicate_gpu(log: FailureLog) -> DuplicateGpu | None:
         (int(found.match.group(1)), int(found.match.group(2)), found.match.group(3) or "")
         for found in log.find_all(_DUPLICATE_RANKS_PATTERN)
     )
-    processes, gpus = processes_of(log), gpus_of(log)
+    processes, gpus = processes_per_node(log), visible_gpu_count(log)
     if processes is None and pairs:
         processes = 1 + max(max(first, second) for first, second, _ in pairs)
         gpus = gpus if gpus is not None and gpus < processes else None  # there may be more ranks than those named
@@ -72,7 +72,7 @@ def _device_index_wraps(log: FailureLog) -> bool:
     return False
 
 
-def processes_of(log: FailureLog) -> int | None:
+def processes_per_node(log: FailureLog) -> int | None:
     """The number of processes per node, from the launch or from the log."""
     if log.setup.processes is not None:
         return log.setup.processes
@@ -80,7 +80,7 @@ def processes_of(log: FailureLog) -> int | None:
     return int(next(group for group in found.match.groups() if group)) if found else None
 
 
-def gpus_of(log: FailureLog) -> int | None:
+def visible_gpu_count(log: FailureLog) -> int | None:
     """The number of visible GPUs, from the launch command or the log."""
     visible = _VISIBLE_DEVICES_PATTERN.search(log.setup.launch)
     if visible:

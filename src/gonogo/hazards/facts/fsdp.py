@@ -12,7 +12,7 @@ _FSDP_DISABLED_PATTERN = Pattern(
 _FSDP_LOG_WORDS = ("fsdp_config", "--fsdp", "fsdp_auto_wrap_policy", "distributed_type: FSDP", "DistributedType.FSDP")
 
 
-def fsdp_requested(log: FailureLog) -> bool | None:
+def is_fsdp_requested(log: FailureLog) -> bool | None:
     """True if the launch, the script, the config or a line of the log asks for FSDP; None if nothing shows it.
 
     False if a configuration in the log denies it, or if ``accelerate launch`` gets neither FSDP nor a file that could

@@ -22,13 +22,13 @@ def describe_package(environment: Environment, name: str) -> str:
     return f"{name} {exact}" if exact else f"{name}{package.specifier}"
 
 
-def span_of(environment: Environment, name: str, label: Text | None = None) -> Span | None:
+def package_version_span(environment: Environment, name: str, label: Text | None = None) -> Span | None:
     """The place of a package's version; None if no file has it."""
     place = environment.place(name)
     return place.span(label) if place is not None else None
 
 
-def together(environment: Environment, *names: str) -> bool:
+def come_from_one_source(environment: Environment, *names: str) -> bool:
     """Whether those packages come from one kind of source: all from files, or all from the Python that runs gonogo.
 
     A version pinned by a file says nothing about packages installed in this Python.
@@ -40,7 +40,7 @@ def together(environment: Environment, *names: str) -> bool:
     )
 
 
-def from_file(environment: Environment, *names: str) -> bool:
+def are_declared_in_files(environment: Environment, *names: str) -> bool:
     """Whether files specify all those packages."""
     packages = [environment.packages.get(canonical(name)) for name in names]
     return all(package is not None and _is_declared_in_file(package) for package in packages)
@@ -52,28 +52,28 @@ def _is_declared_in_file(package: Package) -> bool:
     return package.place is not None or package.source != interpreter()
 
 
-def listed(environment: Environment) -> bool:
+def is_complete_training_environment(environment: Environment) -> bool:
     """Whether the packages are a complete training environment: torch and something built on it."""
     names = ("transformers", "accelerate", "deepspeed", "lightning", "ms-swift", "trl")
     return environment.complete and environment.has("torch") is True and any(map(environment.has, names))
 
 
-def alone(run: Run) -> bool:
+def is_environment_only(run: Run) -> bool:
     """Whether an environment is checked by itself, without a run."""
     return run.launch is None and run.config is None and not run.scripts
 
 
-def certainty_of_versions(environment: Environment, run: Run, *names: str) -> Certainty:
+def certainty_of_package_versions(environment: Environment, run: Run, *names: str) -> Certainty:
     """How certain it is that a run will have these packages: certain if a file of the project specifies them.
 
     This Python's packages are certain if it is itself being checked (``gonogo env``); otherwise the run may use
     another Python.
     """
-    asked_about = alone(run) and not any(map(_is_declared_in_file, environment.packages.values()))
+    asked_about = is_environment_only(run) and not any(map(_is_declared_in_file, environment.packages.values()))
     packages = (environment.packages.get(canonical(name)) for name in names)
     if any(package is not None and package.is_added for package in packages):
         return Certainty.LIKELY
-    return Certainty.CERTAIN if asked_about or from_file(environment, *names) else Certainty.LIKELY
+    return Certainty.CERTAIN if asked_about or are_declared_in_files(environment, *names) else Certainty.LIKELY
 
 
 def pip_install(name: str, specifier: str) -> Text:
@@ -81,7 +81,7 @@ def pip_install(name: str, specifier: str) -> Text:
     return Text(f'pip install "{name}{specifier}"', f'执行 pip install "{name}{specifier}"')
 
 
-def version_fix(environment: Environment, name: str, specifier: str) -> tuple[Fix, ...]:
+def version_fixes(environment: Environment, name: str, specifier: str) -> tuple[Fix, ...]:
     """The fix that changes a package's version in the file that pins it; none if that can't be done."""
     edit = environment.replacing_version(name, specifier)
     if edit is None:
@@ -95,7 +95,7 @@ def known_bad_version_findings(
     """One finding per known defect whose package, and all packages it depends on, are certainly present."""
     for row in rows:
         names = (row.package, *row.beside)
-        if not together(environment, *names) or environment.within(row.package, row.versions) is not True:
+        if not come_from_one_source(environment, *names) or environment.within(row.package, row.versions) is not True:
             continue
         if not all(environment.within(name, versions) for name, versions in row.beside.items()):
             continue
@@ -108,8 +108,10 @@ def known_bad_version_findings(
                 others=Text(" and ".join(others), "、".join(others)),
                 text=row.text,
             ),
-            certainty=certainty_of_versions(environment, run, *names) if sure else Certainty.LIKELY,
+            certainty=certainty_of_package_versions(environment, run, *names) if sure else Certainty.LIKELY,
             cure=pip_install(*cure),
-            spans=tuple(span_of(environment, name) for name in sorted(names, key=lambda name: name != cure[0])),
-            fixes=version_fix(environment, *cure),
+            spans=tuple(
+                package_version_span(environment, name) for name in sorted(names, key=lambda name: name != cure[0])
+            ),
+            fixes=version_fixes(environment, *cure),
         )

@@ -17,7 +17,7 @@ _GPU_ENTRY_PATTERN = Pattern(r"^(?:-?\d+|(?:GPU|MIG)-\S+)$")
 TORCHRUN = ("torchrun", "torch.distributed.launch")
 
 
-def names(text: str) -> frozenset[str]:
+def split_words(text: str) -> frozenset[str]:
     """Split a text into its words, to write long lists of names in few lines."""
     return frozenset(text.split())
 
@@ -52,7 +52,7 @@ def is_loopback(address: str) -> bool:
     return host in ("localhost", "::1", "0.0.0.0") or host.startswith("127.")
 
 
-def name_place(field: Field, name: str) -> Place | None:
+def variable_name_place(field: Field, name: str) -> Place | None:
     """The place of a variable's name where it is set; None if unknown."""
     place = field.place
     if place is None or not place.source.writable or not place.text.startswith(f"{name}="):

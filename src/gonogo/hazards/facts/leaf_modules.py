@@ -18,7 +18,7 @@ def fix_with_leaf_modules(divergence: RankDivergence, run: Run) -> Iterator[Fix]
     """Add ``set_z3_leaf_modules``, before training, for a class whose forward calls experts or modules in a loop."""
     if not divergence.gathers:
         return
-    blocks = [block for _, call in divergence.calls if (block := _block_class(run, call)) is not None]
+    blocks = [block for _, call in divergence.calls if (block := _find_block_class(run, call)) is not None]
     for block in dict.fromkeys(blocks):
         for script in run.scripts:
             for made in script.calls("deepspeed.initialize", *TRAINER_CLASSES):
@@ -34,7 +34,7 @@ def fix_with_leaf_modules(divergence: RankDivergence, run: Run) -> Iterator[Fix]
                 return
 
 
-def _block_class(run: Run, call: CollectiveCall) -> str | None:
+def _find_block_class(run: Run, call: CollectiveCall) -> str | None:
     """The innermost class on a call's stack whose forward calls modules in a loop."""
     frames = [frame for frame in call.frames if frame.function == "forward" and frame.owner != "torch"]
     return next(

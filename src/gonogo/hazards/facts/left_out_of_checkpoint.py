@@ -30,7 +30,7 @@ _RESTARTING_ARGUMENTS = ("overwrite_output_dir",)
 """Arguments with which a script does not look for the last checkpoint."""
 _RESUME_MODES = ("trainer.resume_mode", "resume_mode")
 """verl's, whose default is ``auto``."""
-_LEAVE_OUT = translated("Leave {name} out: with it, a resume has no {state}")
+_LEAVE_OUT = translated("Remove {name}: with it, a resumed run has no {state}")
 _STATES = {
     OPTIMIZER: translated("optimizer state"),
     SCHEDULER: translated("scheduler state"),
@@ -38,14 +38,14 @@ _STATES = {
 }
 _PASS_CHECKPOINT = translated("Pass on the checkpoint to resume from: {name}={value}")
 _GATHER_WEIGHTS = translated("Gather the weights for the save: stage3_gather_16bit_weights_on_model_save=true")
-_KEEP_MODULES = translated("Have the adapter save them: modules_to_save={names}")
+_KEEP_MODULES = translated("Have the adapter save these modules: modules_to_save={names}")
 
 
-def restoring_fixes(hazard: Hazard, state: str, run: Run) -> Iterator[Fix]:
-    """Each setting that leaves this kind of state out, taken out."""
+def fixes_for_state_left_out(hazard: Hazard, state: str, run: Run) -> Iterator[Fix]:
+    """Fixes that remove the settings by which this kind of state is left out of checkpoints."""
     for name, states in _EXCLUDING_ARGUMENTS.items():
         if state in states and run.arguments.get(name).truth is True:
-            yield from _without_argument(hazard, name, state, run)
+            yield from _argument_removal_fixes(hazard, name, state, run)
     for call in (call for script in run.scripts for call in script.calls("*.load_checkpoint")):
         for name, (value, left_out) in _EXCLUDING_LOAD_KEYWORDS.items():
             if state in left_out and call.has(name) and call.keyword(name).truth is value:
@@ -53,11 +53,11 @@ def restoring_fixes(hazard: Hazard, state: str, run: Run) -> Iterator[Fix]:
                 yield hazard.fix(title, call.script.removing_keyword(call, name), safe=False)
 
 
-def reading_fixes(hazard: Hazard, run: Run) -> Iterator[Fix]:
-    """What keeps a program from reading the checkpoint that it is told of."""
+def fixes_for_unread_checkpoint(hazard: Hazard, run: Run) -> Iterator[Fix]:
+    """Fixes for what keeps a program from reading the checkpoint that its arguments name."""
     for name in _RESTARTING_ARGUMENTS:
         if run.arguments.get(name).truth is True:
-            yield from _without_argument(hazard, name, WEIGHTS, run)
+            yield from _argument_removal_fixes(hazard, name, WEIGHTS, run)
     for name in _RESUME_MODES:
         mode = run.arguments.get(name)
         if mode.string == "disable" and mode.place is not None and run.arguments.source_of(name) == "option":
@@ -75,16 +75,16 @@ def reading_fixes(hazard: Hazard, run: Run) -> Iterator[Fix]:
             yield hazard.fix(_PASS_CHECKPOINT.format(name="resume_from_checkpoint", value=value), edit, safe=False)
 
 
-def gathering_fixes(hazard: Hazard, run: Run) -> Iterator[Fix]:
-    """ZeRO-3 saves the weights of a checkpoint in transformers' format only where it gathers them."""
+def gather_on_save_fixes(hazard: Hazard, run: Run) -> Iterator[Fix]:
+    """A fix that makes ZeRO-3 gather the weights when it saves a checkpoint in transformers' format."""
     key = ("zero_optimization", "stage3_gather_16bit_weights_on_model_save")
     config = run.config
     if config is not None and config.zero_stage == 3 and config.get(*key).get() is not True:
-        yield from _fix_if_placed(hazard, _GATHER_WEIGHTS, lambda: config.inserting(*key, value=True))
+        yield from _fix_if_editable(hazard, _GATHER_WEIGHTS, lambda: config.inserting(*key, value=True))
 
 
-def adapter_fixes(hazard: Hazard, lost: list[str], run: Run) -> Iterator[Fix]:
-    """Modules that are trained beside an adapter, and that it does not save."""
+def modules_to_save_fixes(hazard: Hazard, lost: list[str], run: Run) -> Iterator[Fix]:
+    """A fix that makes an adapter save the modules that are trained beside it."""
     modules = dict.fromkeys(name.split(".")[-2] for name in lost if name.count(".") and "lora_" not in name)
     for call in (call for script in run.scripts for call in script.calls("peft.LoraConfig", "peft.*Config")):
         named = call.keyword("modules_to_save") if call.has("modules_to_save") else Field.missing()
@@ -96,23 +96,23 @@ def adapter_fixes(hazard: Hazard, lost: list[str], run: Run) -> Iterator[Fix]:
         yield hazard.fix(_KEEP_MODULES.format(names=names), edit, safe=False)
 
 
-def _without_argument(hazard: Hazard, name: str, state: str, run: Run) -> Iterator[Fix]:
+def _argument_removal_fixes(hazard: Hazard, name: str, state: str, run: Run) -> Iterator[Fix]:
     title = _LEAVE_OUT.format(name=name, state=_STATES[state])
     source, launch = run.arguments.source_of(name), run.launch
     if source == "option" and launch is not None:
         options = launch.options
-        yield from _fix_if_placed(hazard, title, lambda: options.removing(name))
+        yield from _fix_if_editable(hazard, title, lambda: options.removing(name))
     elif source == "file" and launch is not None:
         config = read_launch_yaml(launch, launch.framework_config.string or "")
         if config is not None:
-            yield from _fix_if_placed(hazard, title, lambda: config.removing(name))
+            yield from _fix_if_editable(hazard, title, lambda: config.removing(name))
     else:
         for call in (call for script in run.scripts for call in script.calls(*ARGUMENT_CLASSES)):
             if call.has(name):
                 yield hazard.fix(title, call.script.removing_keyword(call, name), safe=False)
 
 
-def _fix_if_placed(hazard: Hazard, title: Text, make: Callable[[], Edit | None]) -> Iterator[Fix]:
+def _fix_if_editable(hazard: Hazard, title: Text, make: Callable[[], Edit | None]) -> Iterator[Fix]:
     try:
         yield hazard.fix(title, make(), safe=False)
     except KeyError:  # it has no place of its own

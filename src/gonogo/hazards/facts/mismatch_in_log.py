@@ -30,8 +30,8 @@ _VOCODER_FILTER_FUNCTION = "kaiser_sinc_filter"
 """The vocoder's function that combines both devices under ``zero.Init``."""
 
 
-class Owner(Enum):
-    """The likely owner of the tensor on the wrong device; the value is its wording for the sentence."""
+class MisplacedTensor(Enum):
+    """What the tensor on the wrong device probably is; the value is its description in a finding."""
 
     GRADIENT = translated("an offloaded gradient")
     OPTIMIZER = translated("the optimizer's state")
@@ -111,8 +111,8 @@ _DEVICE_MISMATCH_PATTERN = Pattern(
 )
 
 
-class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
-    """One mismatch of a log. ``devices`` is empty if the log quotes the message without them."""
+class LoggedDeviceMismatch(msgspec.Struct, frozen=True, dict=True):
+    """A device mismatch in a log. ``devices`` is empty if the log quotes the message without them."""
 
     evidence: LoggedError | LineMatch
     devices: tuple[str, ...]
@@ -126,7 +126,7 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def frames(self) -> tuple[LogFrame, ...]:
-        """Outermost first; empty if the log shows none, or only the training loop's call of the model."""
+        """The frames, outermost first; empty if the log shows only the training loop's call of the model."""
         shown = self.evidence.frames if isinstance(self.evidence, LoggedError) else ()
         shown = shown or (self.cut.frames if self.cut else ())
         return () if shown and _calls_model(shown[-1]) else shown
@@ -142,12 +142,12 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
         return len({device for device in self.devices if device != "cpu" and not device.endswith(":?")}) > 1
 
     @property
-    def bare(self) -> bool:
+    def has_only_devices(self) -> bool:
         """True if nothing but the devices is known: no operator, no frames."""
         return not self.frames and self.operator is None
 
     @cached_property
-    def near(self) -> tuple[LogFrame, ...]:
+    def innermost_frames(self) -> tuple[LogFrame, ...]:
         """The innermost frames that aren't torch's own, innermost first: the code that called the operator."""
         own = [frame for frame in reversed(self.frames) if not _TORCH_PATH_PATTERN.search(_posix_path(frame))]
         return tuple(own[:3])
@@ -155,7 +155,7 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
     @property
     def caller(self) -> LogFrame | None:
         """The innermost frame that isn't torch's own."""
-        return self.near[0] if self.near else None
+        return self.innermost_frames[0] if self.innermost_frames else None
 
     def passes(self, *fragments: str) -> bool:
         """True if a frame contains one of the fragments in its path, function or code."""
@@ -163,7 +163,7 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
         return any(error is not None and error.passes(*fragments) for error in (shown, self.cut))
 
     @property
-    def of_engine(self) -> bool:
+    def is_in_engine(self) -> bool:
         """True if the line that called the operator belongs to a training engine."""
         caller = self.caller
         return caller is not None and (
@@ -173,13 +173,13 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
     @property
     def module(self) -> str | None:
         """The module as the code that called it names it: ``embed_tokens``, ``model.layers[0]``."""
-        for frame in self.near[:2]:
+        for frame in self.innermost_frames[:2]:
             if found := _MODULE_CALL_PATTERN.search(frame.code):
                 return found.group(1)
         return None
 
     @property
-    def on_host(self) -> str | None:
+    def cpu_operand(self) -> str | None:
         """The operand on the CPU: ``ids``, ``activation`` or ``weight``; None if the operator doesn't tell."""
         if self._has_cpu_position_ids:
             return _IDS
@@ -196,55 +196,55 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
         return None
 
     @cached_property
-    def owner(self) -> Owner:
-        """The likely owner of the misplaced tensor, by the frames and the operator."""
+    def likely_tensor(self) -> MisplacedTensor:
+        """What the misplaced tensor probably is, by the frames and the operator."""
         innermost = self.frames[-1] if self.frames else None
-        near = [_frame_text(frame) for frame in self.near]
+        near = [_frame_text(frame) for frame in self.innermost_frames]
         first = near[0] if near else ""
         if self.operator == "grad" or _GRADIENT.search(" ".join((*near, _frame_text(innermost) if innermost else ""))):
-            return Owner.GRADIENT
+            return MisplacedTensor.GRADIENT
         if "fused_adam" in (self.operator or "") or any(
             _OPTIMIZER_PATH_PATTERN.search(_posix_path(frame)) for frame in self.frames[-6:]
         ):
-            return Owner.OPTIMIZER
+            return MisplacedTensor.OPTIMIZER
         if self.caller and _QUANTIZATION_PATH_PATTERN.search(_posix_path(self.caller)):
-            return Owner.QUANTIZED
+            return MisplacedTensor.QUANTIZED
         if not self.involves_cpu or self.is_between_accelerators:
-            return Owner.UNKNOWN
+            return MisplacedTensor.UNKNOWN
         if self._is_in_adapter(first):
-            return Owner.ADAPTER
-        if self.speaks:
-            return Owner.SUBMODULE
-        if self.on_host != _IDS and any(_ROTARY.search(text) for text in near[:2]):
-            return Owner.ROTARY
+            return MisplacedTensor.ADAPTER
+        if self.is_in_speech_output:
+            return MisplacedTensor.SUBMODULE
+        if self.cpu_operand != _IDS and any(_ROTARY.search(text) for text in near[:2]):
+            return MisplacedTensor.ROTARY
         if self._indexes_cache and not self.frames:
-            return Owner.ROTARY
+            return MisplacedTensor.ROTARY
         caller = self.caller
         if (
             caller is not None
-            and self.on_host in (None, _ACTIVATION)
-            and _BUFFER_NAME_PATTERN.search(right_hand_side(caller))
+            and self.cpu_operand in (None, _ACTIVATION)
+            and _BUFFER_NAME_PATTERN.search(code_without_targets(caller))
         ):
-            return Owner.BUFFER
-        if self.perceives and caller is not None and is_model_code(caller):
-            return Owner.SUBMODULE
+            return MisplacedTensor.BUFFER
+        if self.is_in_multimodal_encoder and caller is not None and is_model_code(caller):
+            return MisplacedTensor.SUBMODULE
         return self._input_or_weight()
 
-    def _input_or_weight(self) -> Owner:
-        if self.on_host == _IDS:
-            return Owner.INPUT
-        if self.on_host == _WEIGHT:
-            return Owner.WEIGHT
+    def _input_or_weight(self) -> MisplacedTensor:
+        if self.cpu_operand == _IDS:
+            return MisplacedTensor.INPUT
+        if self.cpu_operand == _WEIGHT:
+            return MisplacedTensor.WEIGHT
         caller = self.caller
         if caller is None:
-            return Owner.INPUT if self.on_host == _ACTIVATION else Owner.UNKNOWN
-        if self.of_engine:
-            return Owner.UNKNOWN
+            return MisplacedTensor.INPUT if self.cpu_operand == _ACTIVATION else MisplacedTensor.UNKNOWN
+        if self.is_in_engine:
+            return MisplacedTensor.UNKNOWN
         if _TENSOR_FACTORY_PATTERN.search(caller.code) or _INPUT_NAME_PATTERN.search(caller.code):
-            return Owner.INPUT
+            return MisplacedTensor.INPUT
         if not is_library(caller.path) and "transformers_modules" not in caller.path:
-            return Owner.BUFFER if _SELF_ATTRIBUTE_PATTERN.search(caller.code) else Owner.INPUT
-        return Owner.INPUT if self.on_host == _ACTIVATION else Owner.UNKNOWN
+            return MisplacedTensor.BUFFER if _SELF_ATTRIBUTE_PATTERN.search(caller.code) else MisplacedTensor.INPUT
+        return MisplacedTensor.INPUT if self.cpu_operand == _ACTIVATION else MisplacedTensor.UNKNOWN
 
     @property
     def _indexes_cache(self) -> bool:
@@ -259,7 +259,7 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
         return product and self.caller is not None and "position_ids" in self.caller.code
 
     def _is_in_adapter(self, first_line: str) -> bool:
-        if self.on_host in (_IDS, _ACTIVATION):
+        if self.cpu_operand in (_IDS, _ACTIVATION):
             return False
         if _ADAPTER.search(first_line) and not _ADAPTER_BASE_LAYER_PATTERN.search(first_line):
             return True
@@ -270,7 +270,7 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
         )
 
     @property
-    def speaks(self) -> bool:
+    def is_in_speech_output(self) -> bool:
         """True if a frame is in a part that generates speech."""
         return any(
             SPEECH_OUTPUT_PATTERN.search(_frame_text(frame)) or _VOCODER_FILTER_FUNCTION in frame.function
@@ -278,12 +278,12 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
         )
 
     @property
-    def perceives(self) -> bool:
+    def is_in_multimodal_encoder(self) -> bool:
         """True if a frame is in a part that processes audio or vision."""
         return any(MULTIMODAL_ENCODER_PATTERN.search(_frame_text(frame)) for frame in self.frames[-12:])
 
     @property
-    def part(self) -> str | None:
+    def multimodal_part(self) -> str | None:
         """The speech, audio or vision part as the innermost frame names it."""
         for frame in reversed(self.frames[-12:]):
             if found := SPEECH_OUTPUT_PATTERN.search(_frame_text(frame)) or MULTIMODAL_ENCODER_PATTERN.search(
@@ -326,18 +326,18 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
         return Text(f"tensors on {' and '.join(both)}", f"位于 {' 与 '.join(both)} 的张量")
 
 
-def training_mismatches(log: FailureLog) -> tuple[LoggedMismatch, ...]:
+def device_mismatches_in_training(log: FailureLog) -> tuple[LoggedDeviceMismatch, ...]:
     """The mismatches of a training log: from exceptions, else from a quoting line. Empty for other programs."""
-    return () if outside_training(log) else all_mismatches(log)
+    return () if outside_training(log) else all_device_mismatches(log)
 
 
 @lru_cache(maxsize=1)
-def all_mismatches(log: FailureLog) -> tuple[LoggedMismatch, ...]:
+def all_device_mismatches(log: FailureLog) -> tuple[LoggedDeviceMismatch, ...]:
     """The mismatches of a log, whatever program wrote it."""
     return tuple(_find_mismatches(log))
 
 
-def _find_mismatches(log: FailureLog) -> Iterator[LoggedMismatch]:
+def _find_mismatches(log: FailureLog) -> Iterator[LoggedDeviceMismatch]:
     raised = False
     cut = log.cut[0] if len(log.cut) == 1 else None
     for error in log.errors:
@@ -352,12 +352,12 @@ def _find_mismatches(log: FailureLog) -> Iterator[LoggedMismatch]:
             yield replace(found, cut=cut)
 
 
-def _parse_mismatch(evidence: LoggedError | LineMatch, message: str) -> LoggedMismatch | None:
+def _parse_mismatch(evidence: LoggedError | LineMatch, message: str) -> LoggedDeviceMismatch | None:
     message = " ".join(message.split())
     mismatch = mismatch_in_message(message)
     if mismatch is None:
-        return LoggedMismatch(evidence, ()) if _DEVICE_MISMATCH_PATTERN.search(message) else None
-    return LoggedMismatch(
+        return LoggedDeviceMismatch(evidence, ()) if _DEVICE_MISMATCH_PATTERN.search(message) else None
+    return LoggedDeviceMismatch(
         evidence,
         mismatch.devices,
         mismatch.operator,
@@ -376,7 +376,7 @@ def _posix_path(frame: LogFrame) -> str:
     return frame.path.replace("\\", "/")
 
 
-def right_hand_side(frame: LogFrame) -> str:
+def code_without_targets(frame: LogFrame) -> str:
     """The code of a frame's line without the names that it assigns to."""
     return _ASSIGNMENT_PATTERN.sub("", frame.code)
 

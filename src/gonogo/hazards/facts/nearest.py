@@ -7,7 +7,7 @@ from pathlib import Path
 _MAX_NAMES = 400
 
 
-def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.75) -> str | None:
+def find_similar_name(name: str, known: Iterable[str], *, cutoff: float = 0.75) -> str | None:
     """The most similar known name, ignoring case, ``-`` and ``_``; None if none is similar enough."""
     from difflib import get_close_matches
 
@@ -20,7 +20,7 @@ def _normalize_name(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")
 
 
-def similar_file_name(path: Path, suffixes: tuple[str, ...]) -> str:
+def find_similar_file_name(path: Path, suffixes: tuple[str, ...]) -> str:
     """The most similar name, with one of the suffixes, in the folder of a file that is not there; empty if none is."""
     import difflib
 

@@ -15,7 +15,7 @@ from gonogo.evidence.script.identifiers import identifiers, last_name
 from gonogo.evidence.script.python_file import PythonFile
 from gonogo.evidence.script.script import Call
 from gonogo.evidence.source_file import Place
-from gonogo.hazards.facts.program_parser import LINE_CHANGED, is_reached, surely_runs
+from gonogo.hazards.facts.program_parser import LINE_CHANGED, certainly_runs, is_pattern_reachable
 
 _PARSER = "transformers.HfArgumentParser"
 _NO_OPTION = frozenset({"bool", "ClassVar", "InitVar"})
@@ -23,33 +23,33 @@ _NO_OPTION = frozenset({"bool", "ClassVar", "InitVar"})
 
 
 class RequiredField(msgspec.Struct, frozen=True):
-    """A field without a default."""
+    """A dataclass field without a default, which the command line has to give."""
 
     name: str
     place: Place
 
 
-class ParsedFields(msgspec.Struct, frozen=True):
-    """What a parser of dataclasses wants, as far as their code is the project's."""
+class RequiredDataclassFields(msgspec.Struct, frozen=True):
+    """The required fields of the dataclasses that HfArgumentParser fills, as far as their code is the project's."""
 
     required: tuple[RequiredField, ...]
 
 
 @lru_cache(maxsize=16)
-def parsed_fields(run: Run) -> ParsedFields | None:
-    """The required fields of the program's dataclasses; None where they are surely not read from these words."""
+def required_dataclass_fields(run: Run) -> RequiredDataclassFields | None:
+    """The required fields of the program's dataclasses; None if they aren't parsed from this command line."""
     launch = run.launch
     if launch is None or not launch.options.complete or any(word.value is None for word in launch.options.words):
         return None
     program = run.scripts[0].source.path if run.scripts else ""
-    if not program or may_exist(Path(program).with_suffix(".args")) or is_reached(LINE_CHANGED, run):
+    if not program or may_exist(Path(program).with_suffix(".args")) or is_pattern_reachable(LINE_CHANGED, run):
         return None
     for script in run.scripts:
         for call in script.calls("*.parse_args_into_dataclasses"):
             if call.node.args or any(keyword.arg != "return_remaining_strings" for keyword in call.node.keywords):
                 continue
-            if call.receiver_kind == _PARSER and surely_runs(script, call.node, run):
-                return ParsedFields(tuple(_required_fields(script, call)))
+            if call.receiver_kind == _PARSER and certainly_runs(script, call.node, run):
+                return RequiredDataclassFields(tuple(_required_fields(script, call)))
     return None
 
 
@@ -60,11 +60,11 @@ def _required_fields(script: PythonFile, parse: Call) -> Iterator[RequiredField]
         return
     given = made.args[0]
     for one in given.elts if isinstance(given, ast.Tuple | ast.List) else [given]:
-        yield from _required_of(script, one, set())
+        yield from _required_fields_of_class(script, one, set())
 
 
-def _required_of(script: PythonFile, name: ast.expr, settled: set[str]) -> Iterator[RequiredField]:
-    """Those of a class, then those of its bases that it doesn't give a default."""
+def _required_fields_of_class(script: PythonFile, name: ast.expr, settled: set[str]) -> Iterator[RequiredField]:
+    """The required fields of a class, then those of its bases for which it has no default."""
     found = script.names.class_of(name)
     if found is None:
         return
@@ -84,7 +84,7 @@ def _required_of(script: PythonFile, name: ast.expr, settled: set[str]) -> Itera
         if _has_no_default(each.value) and not quoted and _NO_OPTION.isdisjoint(identifiers(each.annotation)):
             yield RequiredField(each.target.id, owner.place(each))
     for base in node.bases:
-        yield from _required_of(owner, base, settled)
+        yield from _required_fields_of_class(owner, base, settled)
 
 
 def _callee(node: ast.expr) -> ast.expr:

@@ -14,7 +14,7 @@ from gonogo.evidence.run import Run
 from gonogo.evidence.script.identifiers import last_name, same_code
 from gonogo.evidence.script.python_file import PythonFile
 from gonogo.evidence.script.script import Call, Script
-from gonogo.hazards.facts.program_words import holds_for_words
+from gonogo.hazards.facts.program_words import holds_for_argv
 
 _HARMLESS_METHODS = frozenset(
     {
@@ -48,9 +48,12 @@ class DeclaredOption(msgspec.Struct, frozen=True, eq=False):
     """``one``, ``none`` (a flag), or ``?`` for anything else."""
 
     @property
-    def surely(self) -> bool:
-        """Whether nothing but the program's own start decides that it is declared."""
-        return not _guards(self.call.script, self.call.node) and self.call.script.enclosing_loop(self.call.node) is None
+    def is_unconditional(self) -> bool:
+        """Whether it is declared in every run of the program: under no condition and in no loop."""
+        return (
+            not _conditions_around(self.call.script, self.call.node)
+            and self.call.script.enclosing_loop(self.call.node) is None
+        )
 
 
 class ProgramParser(msgspec.Struct, frozen=True, eq=False):
@@ -72,14 +75,14 @@ class ProgramParser(msgspec.Struct, frozen=True, eq=False):
         """Whether an argument without a name is declared: a word that belongs to no option may be one."""
         return any(not one.names for one in self.declared)
 
-    def declaring(self, word: str) -> tuple[DeclaredOption, ...]:
+    def declarations_of(self, word: str) -> tuple[DeclaredOption, ...]:
         """The declarations that an option as written may stand for, abbreviated or not."""
         exact = tuple(one for one in self.declared if word in one.names)
         if exact or not word.startswith("--"):
             return exact
         return tuple(one for one in self.declared if any(name.startswith(word) for name in one.names))
 
-    def accepts(self, word: str) -> bool:
+    def may_accept(self, word: str) -> bool:
         """Whether a parser may take the word for one of its options."""
         known = self.option_strings
         if word in known or word in ("-h", "--help"):
@@ -93,34 +96,37 @@ class ProgramParser(msgspec.Struct, frozen=True, eq=False):
 
 @lru_cache(maxsize=16)
 def program_parser(run: Run) -> ProgramParser | None:
-    """The parser of the launch's program; None where a part of it is not visible, or where it may not be asked."""
+    """The argparse parser of the launched program; None if a part of it isn't visible or it may not be used."""
     if not run.scripts or run.launch is None:
         return None
     scripts = run.scripts
     parses = [call for one in scripts for call in one.calls("*.parse_args") if run.reached.holds(one.path, call.line)]
-    parses = [call for call in parses if _reads_the_line(call)]
+    parses = [call for call in parses if _parses_command_line(call)]
     made = [call for one in scripts for call in one.calls("argparse.ArgumentParser")]
-    if not made or not parses or any(is_reached(pattern, run) for pattern in (_FURTHER, LINE_CHANGED)):
+    if not made or not parses or any(is_pattern_reachable(pattern, run) for pattern in (_FURTHER, LINE_CHANGED)):
         return None
     own = {each.name for one in scripts for each in (*one.functions, *one.classes)}
     if any(next(one.subclasses("argparse.ArgumentParser"), None) is not None for one in scripts):
         return None
-    parse = next((call for call in parses if _made_here(call, own) and surely_runs(call.script, call.node, run)), None)
+    parse = next(
+        (call for call in parses if _is_made_in_project(call, own) and certainly_runs(call.script, call.node, run)),
+        None,
+    )
     if parse is None:
         return None
     more: set[str] = set()
     for script in scripts:
-        if b"pars" in script.source.data and not _is_visible(script, own, more):
+        if b"pars" in script.source.data and not _are_parsers_visible(script, own, more):
             return None
-    declared = [_declared(call) for one in scripts for call in one.calls("*.add_argument")]
+    declared = [_declared_option(call) for one in scripts for call in one.calls("*.add_argument")]
     visible = [one for one in declared if one is not None]
     if len(visible) != len(declared) or not visible:
         return None
     return ProgramParser(parse, tuple(visible), frozenset(more), len(made) == 1)
 
 
-def is_reached(pattern: re.Pattern[bytes], run: Run) -> bool:
-    """Whether code that the launch can reach has such words."""
+def is_pattern_reachable(pattern: re.Pattern[bytes], run: Run) -> bool:
+    """Whether code that the launch can reach matches the pattern."""
     return any(
         run.reached.holds(one.path, one.source.line_of(found.start()))
         for one in run.scripts
@@ -128,7 +134,7 @@ def is_reached(pattern: re.Pattern[bytes], run: Run) -> bool:
     )
 
 
-def _reads_the_line(call: Call) -> bool:
+def _parses_command_line(call: Call) -> bool:
     """Whether ``parse_args`` gets no arguments of its own: None, or the command line without the program."""
     given = call.node.args[0] if call.node.args else call.keyword_node("args")
     if given is None:
@@ -136,8 +142,8 @@ def _reads_the_line(call: Call) -> bool:
     return (isinstance(given, ast.Constant) and given.value is None) or same_code(given, _REST_OF_LINE)
 
 
-def _made_here(call: Call, own: set[str]) -> bool:
-    """Whether what parses is an ArgumentParser, or comes from the project's own code."""
+def _is_made_in_project(call: Call, own: set[str]) -> bool:
+    """Whether the object whose ``parse_args`` is called is an ArgumentParser, or made by the project's own code."""
     kind = call.receiver_kind
     if kind is None:
         return isinstance(call.receiver, ast.Name | ast.Attribute | ast.Call) and not call.name.startswith(
@@ -146,18 +152,20 @@ def _made_here(call: Call, own: set[str]) -> bool:
     return kind == "argparse.ArgumentParser" or kind.rpartition(".")[2] in own
 
 
-def _is_visible(script: Script, own: set[str], more: set[str]) -> bool:
-    """Whether no parser is handed to code that is not here; options that a known library adds go to ``more``."""
+def _are_parsers_visible(script: Script, own: set[str], library_options: set[str]) -> bool:
+    """Whether no parser is passed to unknown code; options of known libraries are added to ``library_options``."""
     for node in script.nodes(ast.Call):
         func = node.func
         name = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
-        on_parser = isinstance(func, ast.Attribute) and _is_parser(script, func.value, own)
+        on_parser = isinstance(func, ast.Attribute) and _may_be_parser(script, func.value, own)
         if on_parser and name not in _HARMLESS_METHODS and name not in own:
             return False
-        if not any(_is_parser(script, one, own) for one in (*node.args, *(keyword.value for keyword in node.keywords))):
+        if not any(
+            _may_be_parser(script, one, own) for one in (*node.args, *(keyword.value for keyword in node.keywords))
+        ):
             continue
         if name == "add_config_arguments":
-            more.update(_DEEPSPEED_OPTIONS)
+            library_options.update(_DEEPSPEED_OPTIONS)
         elif name not in own and name not in _HARMLESS_CALLEES:
             return False
     return not any(keyword.arg == "parents" for keyword in _keywords_of_parsers(script))
@@ -168,8 +176,8 @@ def _keywords_of_parsers(script: Script) -> Iterator[ast.keyword]:
         yield from call.node.keywords
 
 
-def _is_parser(script: Script, node: ast.expr, own: set[str]) -> bool:
-    """Whether a name may hold a parser of arguments: by what made it, else by what it is called."""
+def _may_be_parser(script: Script, node: ast.expr, own: set[str]) -> bool:
+    """Whether a name may refer to an argument parser: by the call that made it, else by the name."""
     if isinstance(node, ast.Starred):
         node = node.value
     if not isinstance(node, ast.Name | ast.Attribute):
@@ -181,8 +189,8 @@ def _is_parser(script: Script, node: ast.expr, own: set[str]) -> bool:
     return last.lower().endswith("parser")
 
 
-def _declared(call: Call) -> DeclaredOption | None:
-    """What an ``add_argument`` declares; None if its names are not written there."""
+def _declared_option(call: Call) -> DeclaredOption | None:
+    """The option that an ``add_argument`` call declares; None if its option strings aren't literals."""
     given = call.node.args
     names = [one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, str)]
     if len(names) != len(given) or call.has_star:
@@ -206,12 +214,12 @@ def _constant_value(node: ast.expr | None) -> Any:
     return node.value if isinstance(node, ast.Constant) else None
 
 
-def _guards(script: PythonFile, node: ast.AST) -> tuple[ast.expr, ...]:
-    """The tests around a node, without the one for the program's start."""
-    return tuple(test for test in script.guarded_by(node) if not _is_start(test))
+def _conditions_around(script: PythonFile, node: ast.AST) -> tuple[ast.expr, ...]:
+    """The conditions around a node, except ``if __name__ == "__main__"``."""
+    return tuple(test for test in script.guarded_by(node) if not _is_main_guard(test))
 
 
-def _is_start(test: ast.expr) -> bool:
+def _is_main_guard(test: ast.expr) -> bool:
     return (
         isinstance(test, ast.Compare)
         and any(isinstance(one, ast.Name) and one.id == "__name__" for one in (test.left, *test.comparators))
@@ -219,9 +227,9 @@ def _is_start(test: ast.expr) -> bool:
     )
 
 
-def surely_runs(script: PythonFile, node: ast.AST, run: Run, depth: int = 0) -> bool:
-    """Whether the program comes to the node with this launch's words, as far as its calls are written out."""
-    if not all(holds_for_words(test, run) for test in _guards(script, node)):
+def certainly_runs(script: PythonFile, node: ast.AST, run: Run, depth: int = 0) -> bool:
+    """Whether the program certainly reaches the node with this launch's arguments."""
+    if not all(holds_for_argv(test, run) for test in _conditions_around(script, node)):
         return False
     if script.enclosing_loop(node) is not None or depth > _LONGEST_CHAIN:
         return False
@@ -229,26 +237,26 @@ def surely_runs(script: PythonFile, node: ast.AST, run: Run, depth: int = 0) -> 
         return False
     around = script.enclosing_function(node)
     if around is None:
-        return script is run.scripts[0] or not any(_is_start(test) for test in script.guarded_by(node))
+        return script is run.scripts[0] or not any(_is_main_guard(test) for test in script.guarded_by(node))
     launch = run.launch
     if script is run.scripts[0] and launch is not None and launch.entry_function == around.name:
         return True
     return any(
-        surely_runs(other, call, run, depth + 1)
+        certainly_runs(other, call, run, depth + 1)
         for other in run.scripts
         for call in other.nodes(ast.Call)
-        if _calls(other, call, around.name) and run.reached.holds(other.path, call.lineno)
+        if _calls_function(other, call, around.name) and run.reached.holds(other.path, call.lineno)
         if script.enclosing_function(node) is not other.enclosing_function(call)
     )
 
 
-def _calls(script: PythonFile, call: ast.Call, name: str) -> bool:
-    """Whether a call is one of a function of that name, or hands it to Fire, which calls it."""
-    if _name_of(call.func) == name:
+def _calls_function(script: PythonFile, call: ast.Call, name: str) -> bool:
+    """Whether a call is one of the function with that name, or passes the function to Fire, which calls it."""
+    if _last_name_of(call.func) == name:
         return True
     given = call.args[0] if call.args else None
     return isinstance(given, ast.Name) and given.id == name and script.qualified(call.func) == "fire.Fire"
 
 
-def _name_of(func: ast.expr) -> str:
+def _last_name_of(func: ast.expr) -> str:
     return func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""

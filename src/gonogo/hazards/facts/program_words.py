@@ -21,19 +21,19 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
 }
 
 
-def words_of_program(launch: Launch) -> tuple[str, ...] | None:
-    """``sys.argv[1:]`` of the launch's program; None if a word isn't known, or others may be added."""
+def program_argv(launch: Launch) -> tuple[str, ...] | None:
+    """``sys.argv[1:]`` of the launched program; None if an argument is unknown or others may be added."""
     if launch.launcher not in _PLAIN or not launch.options.complete:
         return None
     words = [word.value for word in launch.options.words]
     return None if None in words else tuple(word for word in words if word is not None)
 
 
-def index_of_word(node: ast.expr) -> int | None:
+def argv_index(node: ast.expr) -> int | None:
     """N of ``sys.argv[N]``, as it is or within ``os.path.abspath(…)`` and the like; None for anything else."""
     if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
-        if _ends_in(node.func, "abspath", "expanduser", "realpath", "normpath", "str", "Path"):
-            return index_of_word(node.args[0])
+        if _is_dotted_name_ending_in(node.func, "abspath", "expanduser", "realpath", "normpath", "str", "Path"):
+            return argv_index(node.args[0])
         return None
     if not isinstance(node, ast.Subscript) or not _is_argv(node.value):
         return None
@@ -43,9 +43,9 @@ def index_of_word(node: ast.expr) -> int | None:
     return None
 
 
-def holds_for_words(test: ast.expr, run: Run) -> bool:
-    """Whether a condition about ``sys.argv`` alone surely holds for the launch's words."""
-    words = words_of_program(run.launch) if run.launch is not None else None
+def holds_for_argv(test: ast.expr, run: Run) -> bool:
+    """Whether a condition about ``sys.argv`` alone certainly holds for the launch's arguments."""
+    words = program_argv(run.launch) if run.launch is not None else None
     return words is not None and _truth_of_test(test, words) is True
 
 
@@ -60,7 +60,7 @@ def _truth_of_test(test: ast.expr, words: tuple[str, ...]) -> bool | None:
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
         return _truth_of_comparison(test.left, test.ops[0], test.comparators[0], words)
     if isinstance(test, ast.Call) and isinstance(test.func, ast.Attribute) and len(test.args) == 1:
-        text, ending = _command_word(test.func.value, words), _literal_value(test.args[0])
+        text, ending = _argv_item(test.func.value, words), _literal_value(test.args[0])
         if text is not None and isinstance(ending, str | tuple) and test.func.attr == "endswith":
             return text.endswith(ending)
         if text is not None and isinstance(ending, str | tuple) and test.func.attr == "startswith":
@@ -70,17 +70,22 @@ def _truth_of_test(test: ast.expr, words: tuple[str, ...]) -> bool | None:
 
 def _truth_of_comparison(left: ast.expr, comparison: ast.cmpop, right: ast.expr, words: tuple[str, ...]) -> bool | None:
     wanted = _literal_value(right)
-    if isinstance(left, ast.Call) and _ends_in(left.func, "len") and len(left.args) == 1 and _is_argv(left.args[0]):
+    if (
+        isinstance(left, ast.Call)
+        and _is_dotted_name_ending_in(left.func, "len")
+        and len(left.args) == 1
+        and _is_argv(left.args[0])
+    ):
         compare = _COMPARISONS.get(type(comparison))
         return compare(len(words) + 1, wanted) if compare is not None and isinstance(wanted, int) else None
-    text = _command_word(left, words)
+    text = _argv_item(left, words)
     if text is not None and isinstance(wanted, str) and isinstance(comparison, ast.Eq | ast.NotEq):
         return (text == wanted) is isinstance(comparison, ast.Eq)
     return None
 
 
-def _command_word(node: ast.expr, words: tuple[str, ...]) -> str | None:
-    index = index_of_word(node)
+def _argv_item(node: ast.expr, words: tuple[str, ...]) -> str | None:
+    index = argv_index(node)
     if index is None and isinstance(node, ast.Subscript) and _is_argv(node.value) and _literal_value(node.slice) == -1:
         index = len(words)
     return words[index - 1] if index is not None and 0 < index <= len(words) else None
@@ -95,8 +100,8 @@ def _literal_value(node: ast.expr) -> object:
 
 
 def _is_argv(node: ast.expr) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == "argv" and _ends_in(node.value, "sys")
+    return isinstance(node, ast.Attribute) and node.attr == "argv" and _is_dotted_name_ending_in(node.value, "sys")
 
 
-def _ends_in(node: ast.expr, *names: str) -> bool:
+def _is_dotted_name_ending_in(node: ast.expr, *names: str) -> bool:
     return (node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else "") in names

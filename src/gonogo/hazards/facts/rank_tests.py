@@ -45,11 +45,11 @@ _SINGLE_PROCESS_PHRASES = (
 _MAIN_PROCESS_DECORATORS = ("rank_zero_only", "main_process_only", "on_main_process", "on_local_main_process")
 
 
-def on_one_rank(script: Script, node: ast.AST) -> ast.expr | None:
+def find_single_rank_test(script: Script, node: ast.AST) -> ast.expr | None:
     """The test by which only one rank (globally, or per machine) runs a node; None if there is none."""
     for test in script.guarded_by(node):
-        found = next((part for part in _conjuncts(script, test) if _selects_single_rank(script, part)), None)
-        if found is not None and not _else_makes_same_call(script, node):
+        found = next((part for part in _split_conjunction(script, test) if _selects_single_rank(script, part)), None)
+        if found is not None and not _is_called_in_else_too(script, node):
             return test.operand if isinstance(test, ast.UnaryOp) and found is test else test
     function = script.enclosing_function(node)
     decorators = function.decorator_list if function is not None else ()
@@ -69,7 +69,9 @@ def mentions_rank(script: Script, test: ast.expr) -> bool:
 
 def excludes_some_ranks(script: Script, test: ast.expr) -> bool:
     """Whether a test depends on ranks and fails on some; ``local_rank != -1`` holds on all in a distributed run."""
-    return any(mentions_rank(script, part) and not _is_true_on_all_ranks(part) for part in _conjuncts(script, test))
+    return any(
+        mentions_rank(script, part) and not _is_true_on_all_ranks(part) for part in _split_conjunction(script, test)
+    )
 
 
 def _is_rank_identifier(name: str) -> bool:
@@ -87,7 +89,7 @@ def _is_rank_identifier(name: str) -> bool:
 def _compares_gpu_index(node: ast.AST) -> bool:
     """Whether a test is like ``args.gpu == 0``, where a process's GPU index is used as its rank."""
     sides = (node.left, *node.comparators) if isinstance(node, ast.Compare) else ()
-    return any(words(last_name(side))[-1:] == ("gpu",) for side in sides) and any(map(_is_number, sides))
+    return any(words(last_name(side))[-1:] == ("gpu",) for side in sides) and any(map(_is_integer_literal, sides))
 
 
 def _is_true_on_all_ranks(test: ast.expr) -> bool:
@@ -98,25 +100,25 @@ def _is_true_on_all_ranks(test: ast.expr) -> bool:
     if not isinstance(test, ast.Compare) or len(test.ops) != 1:
         return False
     op, bound = test.ops[0], test.comparators[0]
-    minus_one = isinstance(bound, ast.UnaryOp) and isinstance(bound.op, ast.USub) and _is_one(bound.operand)
+    minus_one = isinstance(bound, ast.UnaryOp) and isinstance(bound.op, ast.USub) and _is_literal_one(bound.operand)
     zero = isinstance(bound, ast.Constant) and bound.value == 0
     if minus_one or is_none(bound):
         return isinstance(op, (ast.NotEq, ast.IsNot, ast.Gt) if holds else (ast.Eq, ast.Is, ast.LtE))
     return zero and isinstance(op, ast.GtE if holds else ast.Lt)
 
 
-def _is_one(node: ast.expr) -> bool:
+def _is_literal_one(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value == 1
 
 
-def _conjuncts(script: Script, test: ast.expr) -> Iterator[ast.expr]:
+def _split_conjunction(script: Script, test: ast.expr) -> Iterator[ast.expr]:
     """The conditions that must all hold; a name that a test was assigned to is replaced by that test."""
     bound = script.bound_to(test)
     if isinstance(bound, (ast.Compare, ast.BoolOp)):
         test = bound
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         for value in test.values:
-            yield from _conjuncts(script, value)
+            yield from _split_conjunction(script, value)
     elif isinstance(test, ast.UnaryOp) and isinstance(test.operand, ast.BoolOp) and isinstance(test.operand.op, ast.Or):
         for value in test.operand.values:
             yield ast.UnaryOp(op=ast.Not(), operand=value)
@@ -130,7 +132,7 @@ def _selects_single_rank(script: Script, test: ast.expr) -> bool:
         if isinstance(inner, ast.Compare):
             differs = len(inner.ops) == 1 and isinstance(inner.ops[0], (ast.NotEq, ast.NotIn, ast.Gt))
             return differs and _compares_rank(script, inner)
-        return _is_rank(inner)
+        return _is_rank_expression(inner)
     if isinstance(test, ast.Compare):
         return len(test.ops) == 1 and isinstance(test.ops[0], (ast.Eq, ast.In)) and _compares_rank(script, test)
     return last_name(test) in _MAIN_PROCESS_NAMES
@@ -140,7 +142,7 @@ def _compares_rank(script: Script, test: ast.Compare) -> bool:
     """Whether a comparison is ``rank == 0``, ``0 == rank``, ``rank in (-1, 0)``, or ``r == 0`` for a rank r."""
     sides = [test.left, test.comparators[0]]
     return any(
-        (_is_rank(one) or _is_rank(_bound_value(script, one))) and _is_number(other)
+        (_is_rank_expression(one) or _is_rank_expression(_bound_value(script, one))) and _is_integer_literal(other)
         for one, other in (sides, sides[::-1])
     )
 
@@ -153,7 +155,7 @@ def _bound_value(script: Script, node: ast.expr) -> ast.expr:
     return node if of_part or of_group else bound
 
 
-def _is_number(node: ast.expr) -> bool:
+def _is_integer_literal(node: ast.expr) -> bool:
     if isinstance(node, ast.Constant):
         return node.value == "0" or (isinstance(node.value, int) and not isinstance(node.value, bool))
     if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
@@ -161,21 +163,21 @@ def _is_number(node: ast.expr) -> bool:
     return False
 
 
-def _is_rank(node: ast.expr) -> bool:
+def _is_rank_expression(node: ast.expr) -> bool:
     name = last_name(node)
     if name in ("int", "get", "getenv") and isinstance(node, ast.Call) and node.args:
-        return _is_rank(node.args[0])
+        return _is_rank_expression(node.args[0])
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str) and node.value.lower() in ("rank", "local_rank", "slurm_procid")
     if isinstance(node, ast.Subscript):
-        return _is_rank(node.slice)
+        return _is_rank_expression(node.slice)
     own = words(name)
     if not _PARALLEL_GROUP_WORDS.isdisjoint(own) or not _MATRIX_RANK_WORDS.isdisjoint(own[-2:-1]):
         return False
     return own[-1:] == ("rank",) or own in (("process", "index"), ("local", "process", "index"))
 
 
-def _else_makes_same_call(script: Script, node: ast.AST) -> bool:
+def _is_called_in_else_too(script: Script, node: ast.AST) -> bool:
     """Whether the other ranks make the same call, in the ``else`` of the same ``if``."""
     called = next((each for each in ast.walk(node) if isinstance(each, ast.Call)), None)
     wanted = last_name(called)

@@ -39,7 +39,7 @@ class SmallSharedMemory(msgspec.Struct, frozen=True):
     edits: tuple[Edit, ...] = ()
 
 
-def small_shared_memory(launch: Launch) -> SmallSharedMemory | None:
+def find_small_shared_memory(launch: Launch) -> SmallSharedMemory | None:
     """The launch's container if its /dev/shm has at most 64 MiB; None if it has more or is unknown."""
     work = workload_at(launch.place)
     if work is None:

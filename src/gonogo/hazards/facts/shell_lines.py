@@ -17,7 +17,7 @@ def is_shell_script(source: SourceFile) -> bool:
 
 
 class ShellLine(msgspec.Struct, frozen=True):
-    """One line: ``text`` without its line end, bytes ``start`` to ``end``, and the next line's start ``after``."""
+    """A line of a shell script: its text, its bytes ``start`` to ``end``, and the next line's start ``after``."""
 
     source: SourceFile
     number: int
@@ -53,13 +53,13 @@ class ShellLine(msgspec.Struct, frozen=True):
         return self.text if self.comment is None else self.text[: self.comment]
 
     @property
-    def continues(self) -> bool:
+    def continues_on_next_line(self) -> bool:
         """Whether the next line continues it: it ends in an unescaped backslash."""
         text = self.text
         return self.comment is None and (len(text) - len(text.rstrip("\\"))) % 2 == 1
 
     def place(self, start: int = 0, end: int | None = None) -> Place:
-        """The place of some of its characters."""
+        """The place of the characters from ``start`` to ``end``."""
         stop = len(self.text) if end is None else end
         first = self.start + len(self.text[:start].encode("utf-8", "surrogateescape"))
         return Place(self.source, first, first + len(self.text[start:stop].encode("utf-8", "surrogateescape")))
@@ -76,7 +76,7 @@ def line_at(source: SourceFile, number: int) -> ShellLine | None:
 
 
 def lines_from(source: SourceFile, number: int) -> Iterator[ShellLine]:
-    """The lines from that one on."""
+    """The lines from the one with that number on."""
     lines = _read_shell_lines(source)
     for index in range(max(number - 1, 0), len(lines)):
         yield lines[index]

@@ -30,17 +30,17 @@ class OffloadedStates(msgspec.Struct, frozen=True):
         return int(self.billions * 1e9 * _ADAM_BYTES_PER_PARAMETER / self.nodes)
 
 
-def offloaded_states(run: Run) -> OffloadedStates | None:
+def offloaded_optimizer_states(run: Run) -> OffloadedStates | None:
     """The states that a run offloads; None if it offloads none, trains adapters, or has a model of unknown size."""
     if run.config is None or run.config.offload("optimizer").get() != "cpu":
         return None
-    billions = billions_trained(run)
+    billions = billions_of_trained_parameters(run)
     if billions is None or run.launch is None:
         return None
     return OffloadedStates(billions, whole_number(run.launch.nodes) or 1)
 
 
-def billions_trained(run: Run) -> float | None:
+def billions_of_trained_parameters(run: Run) -> float | None:
     """Billions of parameters that a full fine-tune trains, by the model's name; None if unknown."""
     if run.launch is None or run.model is None or _trains_adapters(run.launch, run):
         return None

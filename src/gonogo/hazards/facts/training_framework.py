@@ -113,14 +113,14 @@ def fix_with_edits(title: Text, *makers: Callable[[], Edit | None], safe: bool =
     return (Hazard.fix(title, *(edit for edit in edits if edit is not None), safe=safe),)
 
 
-def number_in(config: DeepSpeedConfig, *keys: str) -> Field | None:
+def integer_setting(config: DeepSpeedConfig, *keys: str) -> Field | None:
     """An integer given in the config itself, else None."""
     field = config.raw(*keys)
     return field if field.known and isinstance(field.value, int) and not isinstance(field.value, bool) else None
 
 
-def as_json(value: object) -> str:
-    """A value as JSON writes it."""
+def format_json(value: object) -> str:
+    """The value as JSON text."""
     import json
 
     try:

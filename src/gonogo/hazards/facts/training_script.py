@@ -28,7 +28,7 @@ _MODEL_WRAPPERS = (
 _MAX_DEPTH = 12
 
 
-def makers(script: Script, node: ast.AST | None, depth: int = 0) -> tuple[Call, ...]:
+def creating_calls(script: Script, node: ast.AST | None, depth: int = 0) -> tuple[Call, ...]:
     """The calls that may have created the object of an expression; empty if unknown.
 
     ``model.to(device)``, ``get_peft_model(model, config)`` and the script's own functions are followed to their
@@ -37,7 +37,7 @@ def makers(script: Script, node: ast.AST | None, depth: int = 0) -> tuple[Call, 
     if node is None or depth > _MAX_DEPTH:
         return ()
     if isinstance(node, ast.Call):
-        return _makers_of_call(script, node, depth)
+        return _creating_calls_of_call(script, node, depth)
     if isinstance(node, ast.Name):
         index = script.index
         scope = scope_binding(index, node.id, node)
@@ -45,41 +45,41 @@ def makers(script: Script, node: ast.AST | None, depth: int = 0) -> tuple[Call, 
             return ()
         found: dict[ast.Call, Call] = {}
         for binding in reaching(index, scope.names[node.id], scope, node):
-            for call in _binding_constructors(script, binding, depth + 1):
+            for call in _creating_calls_of_binding(script, binding, depth + 1):
                 found[call.node] = call
         return tuple(found.values())
     if isinstance(node, ast.IfExp):
-        return (*makers(script, node.body, depth + 1), *makers(script, node.orelse, depth + 1))
+        return (*creating_calls(script, node.body, depth + 1), *creating_calls(script, node.orelse, depth + 1))
     if isinstance(node, ast.Attribute):
         held = script.names.attribute_bindings(node)
         if held is None or held[0] is not script.names:
             return ()
-        return tuple(call for binding in held[1] for call in _binding_constructors(script, binding, depth + 1))
+        return tuple(call for binding in held[1] for call in _creating_calls_of_binding(script, binding, depth + 1))
     return ()
 
 
-def _binding_constructors(script: Script, binding: Binding, depth: int) -> tuple[Call, ...]:
+def _creating_calls_of_binding(script: Script, binding: Binding, depth: int) -> tuple[Call, ...]:
     if binding.kind != "assign":
         return ()
     if not binding.path:
-        return makers(script, binding.value, depth)
+        return creating_calls(script, binding.value, depth)
     if isinstance(binding.value, (ast.Tuple, ast.List)) and binding.path[0] < len(binding.value.elts):
-        return makers(script, binding.value.elts[binding.path[0]], depth) if len(binding.path) == 1 else ()
+        return creating_calls(script, binding.value.elts[binding.path[0]], depth) if len(binding.path) == 1 else ()
     if isinstance(binding.value, ast.Call):
-        return _returned_calls(script, binding.value, binding.path, depth)
+        return _creating_calls_of_result(script, binding.value, binding.path, depth)
     return ()
 
 
-def _makers_of_call(script: Script, node: ast.Call, depth: int) -> tuple[Call, ...]:
+def _creating_calls_of_call(script: Script, node: ast.Call, depth: int) -> tuple[Call, ...]:
     call = script.call_at(node)
     if isinstance(node.func, ast.Attribute) and node.func.attr in _SELF_RETURNING_METHODS:
-        return makers(script, node.func.value, depth + 1) or (call,)
+        return creating_calls(script, node.func.value, depth + 1) or (call,)
     if any(name in _MODEL_WRAPPERS for name in call.names):
-        return makers(script, first_argument(call, "model"), depth + 1)
-    return _returned_calls(script, node, (), depth) or (call,)
+        return creating_calls(script, first_argument(call, "model"), depth + 1)
+    return _creating_calls_of_result(script, node, (), depth) or (call,)
 
 
-def _returned_calls(script: Script, node: ast.Call, path: tuple[int, ...], depth: int) -> tuple[Call, ...]:
+def _creating_calls_of_result(script: Script, node: ast.Call, path: tuple[int, ...], depth: int) -> tuple[Call, ...]:
     """The calls that created what one of the script's own functions returns."""
     if not isinstance(node.func, ast.Name):
         return ()
@@ -96,7 +96,7 @@ def _returned_calls(script: Script, node: ast.Call, path: tuple[int, ...], depth
         if path:
             parts = each.value.elts if isinstance(each.value, ast.Tuple) else []
             value = parts[path[0]] if len(path) == 1 and path[0] < len(parts) else None
-        for call in makers(script, value, depth + 1):
+        for call in creating_calls(script, value, depth + 1):
             found[call.node] = call
     return tuple(found.values())
 
@@ -109,8 +109,8 @@ def first_argument(call: Call, *names: str, index: int = 0) -> ast.expr | None:
     return next((node for name in names if (node := call.keyword_node(name)) is not None), None)
 
 
-def trained(script: Script) -> Iterator[tuple[Call, ast.expr]]:
-    """The places where a model is passed to be trained, with the expression of the model.
+def calls_that_train(script: Script) -> Iterator[tuple[Call, ast.expr]]:
+    """The calls to which a model is passed to be trained, each with the expression of the model.
 
     The call is a Trainer's, ``accelerator.prepare``, ``deepspeed.initialize`` or DDP's.
     """
@@ -128,8 +128,8 @@ def trained(script: Script) -> Iterator[tuple[Call, ast.expr]]:
 def trained_pretrained_calls(script: Script) -> Iterator[tuple[Call, Call]]:
     """The ``from_pretrained`` calls whose models are trained, each with the call that trains it."""
     seen: set[ast.Call] = set()
-    for call, node in trained(script):
-        for made in makers(script, node):
+    for call, node in calls_that_train(script):
+        for made in creating_calls(script, node):
             if made.method == "from_pretrained" and made.node not in seen:
                 seen.add(made.node)
                 yield call, made
@@ -166,12 +166,12 @@ def is_certainly_ddp(run: Run) -> bool:
     return launch.launcher in ("torchrun", "torch.distributed.launch") and (fsdp.absent or fsdp.value in ("", False))
 
 
-def mentions(run: Run, script: Script, *words: bytes) -> bool:
+def run_mentions(run: Run, script: Script, *words: bytes) -> bool:
     """Whether the script, or another one of the run, contains any of the words."""
     return run.says(*words) or any(word in script.source.data for word in words)
 
 
-def gradient_checkpointing(run: Run) -> Field:
+def gradient_checkpointing_setting(run: Run) -> Field:
     """The argument that turns gradient checkpointing on, under either of its names."""
     field = run.arguments.get("gradient_checkpointing")
     return field if not field.absent else run.arguments.get("activation_checkpointing")
@@ -199,7 +199,7 @@ def attribute_assignments(run: Run, name: str) -> Iterator[Field]:
                 yield call.keyword(name)
 
 
-def reentrant(run: Run) -> bool | None:
+def is_checkpointing_reentrant(run: Run) -> bool | None:
     """Whether the Trainer's gradient checkpointing is reentrant: the default before transformers 5.
 
     A value set by code wins if there is only one; None if it may be set conditionally.

@@ -51,14 +51,14 @@ def _mentions_zero(test: ast.expr) -> bool:
     if any(says(text, *_ZERO_WORDS) for text in (*identifiers(test), *texts)):
         return True
     # A stage compared with a string (`stage == "sft"`) is a training stage.
-    of_training = {id(inner) for each in parts if _is_called_by_name(each) for inner in ast.walk(each)}
+    of_training = {id(inner) for each in parts if _compares_with_string(each) for inner in ast.walk(each)}
     others = [each for each in parts if id(each) not in of_training]
     names = [last_name(each) for each in others if isinstance(each, (ast.Name, ast.Attribute))]
     names += [each.value for each in others if isinstance(each, ast.Constant) and isinstance(each.value, str)]
     return any(says(name, "stage") for name in names)
 
 
-def _is_called_by_name(node: ast.AST) -> bool:
+def _compares_with_string(node: ast.AST) -> bool:
     return isinstance(node, ast.Compare) and any(
         isinstance(each, ast.Constant) and isinstance(each.value, str) and not each.value.isdecimal()
         for each in node.comparators
@@ -70,7 +70,7 @@ def is_behind_option(script: Script, node: ast.AST) -> bool:
     return any(has_option(test) and not contains_rank_name(test) for test in script.guarded_by(node))
 
 
-def gathered(script: Script, node: ast.AST) -> bool:
+def is_in_gathered_parameters(script: Script, node: ast.AST) -> bool:
     """Whether a node is inside ``deepspeed.zero.GatheredParameters``, or a context named after it."""
     return any("gather" in name.rpartition(".")[2].lower() for name in script.with_contexts(node))
 
@@ -117,7 +117,7 @@ def _trained_names(script: Script) -> frozenset[str]:
     """The names of what is passed to be trained; "" for what has no name."""
     calls = script.calls("deepspeed.initialize", "accelerate.Accelerator.prepare", *TRAINERS)
     return frozenset(
-        name_of(one)
+        dotted_name(one)
         for call in calls
         for one in (*call.node.args, *(each.value for each in call.node.keywords if each.arg in (None, "model")))
     )
@@ -144,7 +144,7 @@ def root_of(node: ast.expr) -> ast.expr:
     return node
 
 
-def parameters_of(script: Script, node: ast.expr) -> ast.expr | None:
+def find_module_of_parameters(script: Script, node: ast.expr) -> ast.expr | None:
     """The module whose parameters an expression iterates over; None for anything else.
 
     ``m`` of ``m.parameters()``, of ``list(m.parameters())``, of ``[p for p in m.parameters() if p.requires_grad]``,
@@ -155,16 +155,16 @@ def parameters_of(script: Script, node: ast.expr) -> ast.expr | None:
         taken = node.generators[0]
         names = {each.id for each in ast.walk(taken.target) if isinstance(each, ast.Name)}
         of_all = isinstance(node.elt, ast.Name) and node.elt.id in names
-        return parameters_of(script, taken.iter) if of_all else None
+        return find_module_of_parameters(script, taken.iter) if of_all else None
     if not isinstance(node, ast.Call):
         return None
     if isinstance(node.func, ast.Attribute):
         return node.func.value if node.func.attr in ("parameters", "named_parameters") else None
     filters = isinstance(node.func, ast.Name) and node.func.id == "filter"
-    return parameters_of(script, node.args[-1 if filters else 0]) if node.args else None
+    return find_module_of_parameters(script, node.args[-1 if filters else 0]) if node.args else None
 
 
-def text_of(script: Script, node: ast.AST, length: int = 70) -> str:
+def source_text(script: Script, node: ast.AST, length: int = 70) -> str:
     """The source of an expression on one line, shortened to ``length``."""
     text = " ".join(script.place(node).text.split())
     return text if len(text) <= length else f"{text[: length - 1]}…"
@@ -175,6 +175,6 @@ def mentions_self(node: ast.AST) -> bool:
     return any(isinstance(each, ast.Name) and each.id == "self" for each in ast.walk(node))
 
 
-def name_of(node: ast.AST | None) -> str:
+def dotted_name(node: ast.AST | None) -> str:
     """``a.b.c`` of a name or attribute, else empty."""
     return dotted(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""

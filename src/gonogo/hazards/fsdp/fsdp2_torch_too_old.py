@@ -1,4 +1,9 @@
-from gonogo.hazards.facts.installed import certainty_of_versions, describe_package, span_of, version_fix
+from gonogo.hazards.facts.installed import (
+    certainty_of_package_versions,
+    describe_package,
+    package_version_span,
+    version_fixes,
+)
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rule import Environment, Findings, Run, translated
 
@@ -15,8 +20,8 @@ class Fsdp2TorchTooOld(LoggedHazard):
             translated("fsdp_version is 2, but {torch} is older than the 2.6 it needs.").format(
                 torch=describe_package(environment, "torch")
             ),
-            certainty=certainty_of_versions(environment, run, "torch"),
+            certainty=certainty_of_package_versions(environment, run, "torch"),
             cure=self.cures,
-            spans=(span_of(environment, "torch"), version.span()),
-            fixes=version_fix(environment, "torch", ">=2.6"),
+            spans=(package_version_span(environment, "torch"), version.span()),
+            fixes=version_fixes(environment, "torch", ">=2.6"),
         )

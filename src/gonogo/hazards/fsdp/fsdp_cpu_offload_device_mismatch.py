@@ -5,7 +5,7 @@ from gonogo.evidence.log.context import outside_training, uses_fsdp
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.script.identifiers import uses_name
-from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, training_mismatches
+from gonogo.hazards.facts.mismatch_in_log import LoggedDeviceMismatch, device_mismatches_in_training
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
 
 _OFFLOADED_PARAMETERS_PATTERN = Pattern(
@@ -64,7 +64,9 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
                         translated("Or leave cpu_offload out"),
                     ),
                     spans=(script.place(move).span(), wrap.place.span(translated("wrapped with offload here"))),
-                    fixes=self.fix(translated("Leave it where FSDP keeps it"), edit) if edit is not None else None,
+                    fixes=self.fix(translated("Leave the parameters where FSDP keeps them"), edit)
+                    if edit is not None
+                    else None,
                 )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -72,32 +74,32 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
         if outside_training(log):
             return
         for error in log.errors:
-            certainty = _certainty(error, log)
+            certainty = _judge_certainty(error, log)
             if certainty is not None:
-                yield self._finding(error, certainty)
+                yield self._build_finding(error, certainty)
         for pattern in (_OFFLOADED_PARAMETERS_PATTERN, _TENSOR_ASSIGNMENT_PATTERN):
             if not any(pattern.search(error.message) for error in log.errors) and (line := log.find(pattern)):
-                yield self._finding(
+                yield self._build_finding(
                     line, Certainty.CERTAIN if pattern is _OFFLOADED_PARAMETERS_PATTERN else Certainty.LIKELY
                 )
         if not log.errors and (
             cut := find_truncated_error(log, ("fsdp", "foreach_reduce"), ("", "_init_param_attributes"), max_frames=1)
         ):
-            yield self._finding(cut, Certainty.LIKELY)
-        for mismatch in training_mismatches(log):
+            yield self._build_finding(cut, Certainty.LIKELY)
+        for mismatch in device_mismatches_in_training(log):
             if (
                 mismatch.involves_cpu
                 and not mismatch.is_between_accelerators
                 and not _TENSOR_ASSIGNMENT_PATTERN.search(_mismatch_message(mismatch))
             ):
                 if mismatch.passes(*_FSDP_OFFLOAD_FRAMES):
-                    yield self._finding(mismatch.evidence, Certainty.LIKELY)
+                    yield self._build_finding(mismatch.evidence, Certainty.LIKELY)
                 elif mismatch.passes(*_FSDP_FRAMES) or (not mismatch.frames and uses_fsdp(log)):
                     offloads = log.find(_OFFLOAD_PATTERN) is not None or log.setup.mentions(_OFFLOAD_PATTERN.text)
                     likely = offloads and (not mismatch.frames or "clip_grad" in str(mismatch.frames[-1]))
-                    yield self._finding(mismatch.evidence, Certainty.LIKELY if likely else Certainty.POSSIBLE)
+                    yield self._build_finding(mismatch.evidence, Certainty.LIKELY if likely else Certainty.POSSIBLE)
 
-    def _finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
+    def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             self.texts["cause"],
@@ -107,12 +109,12 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
         )
 
 
-def _mismatch_message(mismatch: LoggedMismatch) -> str:
+def _mismatch_message(mismatch: LoggedDeviceMismatch) -> str:
     evidence = mismatch.evidence
     return evidence.message if isinstance(evidence, LoggedError) else evidence.text
 
 
-def _certainty(error: LoggedError, log: FailureLog) -> Certainty | None:
+def _judge_certainty(error: LoggedError, log: FailureLog) -> Certainty | None:
     if _OFFLOADED_PARAMETERS_PATTERN.search(error.message):
         return Certainty.CERTAIN
     inside = error.passes(*_FSDP_FRAMES)

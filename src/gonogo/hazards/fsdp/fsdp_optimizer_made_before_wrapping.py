@@ -26,7 +26,7 @@ class FsdpOptimizerMadeBeforeWrapping(Hazard):
                 yield self.finding(
                     self.texts["cause"].format(optimizer=call.method, model=model.id),
                     cure=self.cures,
-                    spans=(call.place.span(), wrap.place.span(translated("wrapped only here"))),
+                    spans=(call.place.span(), wrap.place.span(translated("FSDP wraps the model only here"))),
                     fixes=_move_after_wrapping(self, script, made, statement),
                 )
 

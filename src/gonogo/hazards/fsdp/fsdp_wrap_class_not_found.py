@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
-from gonogo.hazards.facts.fsdp import fsdp_requested
+from gonogo.hazards.facts.fsdp import is_fsdp_requested
 from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Pattern, Run, Text, translated
 
 _LAYER_CLASS_MESSAGES = ("Could not find the transformer layer class", "Could not find the transformer layer cls")
@@ -44,7 +44,7 @@ class FsdpWrapClassNotFound(Hazard):
             return
         wrong = [one.strip() for one in given.string.split(",") if one.strip() and one.strip() not in owns]
         # A class that is in no table may be one of the model's smaller modules.
-        if not wrong or not all(_is_known(one) for one in wrong):
+        if not wrong or not all(_is_layer_of_known_architecture(one) for one in wrong):
             return
         writable = given.place.source.writable and given.place.text.strip("'\"") == given.string
         edit = given.place.edit(owns[0]) if writable else None
@@ -54,7 +54,7 @@ class FsdpWrapClassNotFound(Hazard):
             ),
             cure=translated("Set fsdp_transformer_layer_cls_to_wrap to {own}").format(own=owns[0]),
             spans=given.span(),
-            fixes=self.fix(translated("Name the model's own layer"), edit) if edit is not None else None,
+            fixes=self.fix(translated("Use the model's own layer class"), edit) if edit is not None else None,
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -68,7 +68,7 @@ class FsdpWrapClassNotFound(Hazard):
             f"{log.setup.launch}\n{log.setup.script}"
         )
         # A truncated traceback lacks its last line; these functions raise no other error.
-        asked = fsdp_requested(log) if first_match(log, *_LAYER_CLASS_MESSAGES) else None
+        asked = is_fsdp_requested(log) if first_match(log, *_LAYER_CLASS_MESSAGES) else None
         yield self.log_finding(
             evidence,
             translated("FSDP looks for {layer} among the classes of the model's modules and finds none.").format(
@@ -94,6 +94,6 @@ def _layer_classes(architecture: str) -> tuple[str, ...] | None:
     return None
 
 
-def _is_known(name: str) -> bool:
+def _is_layer_of_known_architecture(name: str) -> bool:
     """Whether a class is a known architecture's layer, possibly miscapitalized: LLaMADecoderLayer."""
     return any(name.lower() == layer.lower() for layers in _LAYER_CLASSES_BY_FAMILY.values() for layer in layers)

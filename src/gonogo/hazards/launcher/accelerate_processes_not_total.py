@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Severi
 
 class AccelerateProcessesNotTotal(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """num_processes per machine compared with the GPUs visible on a machine or requested from Slurm."""
+        """num_processes that the number of machines does not divide, or that is the GPU count of one machine."""
         if launch.launcher != "accelerate":
             return
         machines, total = (accelerate_setting(launch, run, name) for name in ("num_machines", "num_processes"))

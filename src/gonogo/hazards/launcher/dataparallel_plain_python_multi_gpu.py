@@ -4,7 +4,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.hazards.facts.launch_facts import visible_gpus
-from gonogo.hazards.facts.mismatch_in_log import training_mismatches
+from gonogo.hazards.facts.mismatch_in_log import device_mismatches_in_training
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Severity, translated
 
 _FINE_TUNING_PATTERN = Pattern(r"(?i)fine-?_?tun|lora|llama|\bsft\b|微调")
@@ -64,7 +64,7 @@ class DataparallelPlainPythonMultiGpu(Hazard):
         found = self._find_explicit_error(log) or self._find_consequential_error(log)
         if found is not None:
             evidence, certainty = found
-            yield self._finding(evidence, certainty)
+            yield self._build_finding(evidence, certainty)
 
     def _find_explicit_error(self, log: FailureLog) -> tuple[LoggedError | LineMatch, Certainty] | None:
         for error in log.errors_of(says=REPLICA_ERROR_PATTERN):
@@ -109,7 +109,7 @@ class DataparallelPlainPythonMultiGpu(Hazard):
             and (line := log.find(_SHAPE_ERROR_WITHOUT_SHAPES_PATTERN))
         ):
             return line, Certainty.POSSIBLE
-        for mismatch in training_mismatches(log):
+        for mismatch in device_mismatches_in_training(log):
             # Frames would show DataParallel; an operator that names its argument suggests device_map.
             if (
                 mismatch.is_between_accelerators
@@ -118,11 +118,11 @@ class DataparallelPlainPythonMultiGpu(Hazard):
                 and not _has_split_model(log)
             ):
                 # ms-swift splits the model itself if one process sees several GPUs.
-                sure = plain and mismatch.bare and log.setup.launcher != "swift"
+                sure = plain and mismatch.has_only_devices and log.setup.launcher != "swift"
                 return mismatch.evidence, Certainty.LIKELY if sure else Certainty.POSSIBLE
         return None
 
-    def _finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
+    def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             self.texts["cause"],

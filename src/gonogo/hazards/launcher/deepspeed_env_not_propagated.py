@@ -70,7 +70,7 @@ class DeepspeedEnvNotPropagated(Hazard):
             line_match,
             self.texts["missing_cause"].format(
                 node=Text(f"Node {node}", f"节点 {node} ")
-                if (node := _node_of(line_match.line))
+                if (node := _node_of_line(line_match.line))
                 else translated("A rank")
             ),
             cure=(
@@ -85,7 +85,7 @@ class DeepspeedEnvNotPropagated(Hazard):
         )
 
 
-def _node_of(line: LogLine) -> str | None:
+def _node_of_line(line: LogLine) -> str | None:
     """The node in pdsh's prefix of a line, even if too few lines have it for the parser to strip it."""
     if line.node is not None:
         return line.node
@@ -94,13 +94,13 @@ def _node_of(line: LogLine) -> str | None:
 
 
 def _logged_nodes(log: FailureLog) -> set[str]:
-    return {node for line in log.lines if (node := _node_of(line)) is not None}
+    return {node for line in log.lines if (node := _node_of_line(line)) is not None}
 
 
 def _on_remote_nodes_only(log: FailureLog, line_match: LineMatch) -> bool:
     """True if the lines name their nodes and the first node, which launches, does not have the problem."""
-    first = next((node for line in log.lines if (node := _node_of(line)) is not None), None)
-    own = _node_of(line_match.line)
+    first = next((node for line in log.lines if (node := _node_of_line(line)) is not None), None)
+    own = _node_of_line(line_match.line)
     return own is not None and own != first
 
 

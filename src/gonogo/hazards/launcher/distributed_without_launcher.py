@@ -50,7 +50,9 @@ class DistributedWithoutLauncher(Hazard):
         if any(name in settings for name in _LAUNCHER_VARIABLES):
             return
         script = run.scripts[0]
-        found = next((found for found in _needs(script) if _is_reached(script, found[0])), None)
+        found = next(
+            (found for found in _uses_of_launcher_variables(script) if _is_always_reached(script, found[0])), None
+        )
         if found is None:
             return
         node, variable = found
@@ -70,7 +72,10 @@ class DistributedWithoutLauncher(Hazard):
                 missing = _VARIABLE_KEY_PATTERN.search(failure.message)
             if missing is not None:
                 yield self.finding(
-                    self._cause(missing.group(1)), cure=self.cures, spans=failure_places(failure), ranks=failed.ranks
+                    self._format_cause(missing.group(1)),
+                    cure=self.cures,
+                    spans=failure_places(failure),
+                    ranks=failed.ranks,
                 )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -82,14 +87,16 @@ class DistributedWithoutLauncher(Hazard):
             sure = error.type == "ValueError" or any("environ" in frame.code for frame in error.frames)
             if missing is not None and (sure or not error.frames):
                 certainty = Certainty.CERTAIN if sure else Certainty.LIKELY
-                yield self.log_finding(error, self._cause(missing.group(1)), cure=self.cures, certainty=certainty)
+                yield self.log_finding(
+                    error, self._format_cause(missing.group(1)), cure=self.cures, certainty=certainty
+                )
                 return
 
-    def _cause(self, variable: str) -> Text:
+    def _format_cause(self, variable: str) -> Text:
         return self.texts["variable_missing_cause"].format(variable=variable)
 
 
-def _needs(script: Script) -> Iterator[tuple[ast.AST, str]]:
+def _uses_of_launcher_variables(script: Script) -> Iterator[tuple[ast.AST, str]]:
     """The places in a script that fail without a launcher's variables, and the first missing variable."""
     for node in script.nodes(ast.Subscript):
         if isinstance(node.ctx, ast.Load) and script.qualified(node.value) == "os.environ":
@@ -105,7 +112,7 @@ def _needs(script: Script) -> Iterator[tuple[ast.AST, str]]:
             yield call.node, "RANK"
 
 
-def _is_reached(script: Script, node: ast.AST, max_depth: int = 3) -> bool:
+def _is_always_reached(script: Script, node: ast.AST, max_depth: int = 3) -> bool:
     """Whether the script always gets to a node, as far as it shows: without condition and outside ``try``."""
     if any(isinstance(around, ast.Try) and around.handlers for around in script.ancestors(node)):
         return False
@@ -117,7 +124,7 @@ def _is_reached(script: Script, node: ast.AST, max_depth: int = 3) -> bool:
     if script.enclosing_class(node) is not None or max_depth == 0:
         return False
     return any(
-        _is_reached(script, call, max_depth - 1)
+        _is_always_reached(script, call, max_depth - 1)
         for call in script.nodes(ast.Call)
         if isinstance(call.func, ast.Name) and call.func.id == function.name
     )

@@ -1,9 +1,9 @@
 from gonogo.evidence.source_file import Place
-from gonogo.hazards.facts.launch_facts import names
+from gonogo.hazards.facts.launch_facts import split_words
 from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Pattern, Run, translated
 
 # The names that the CUDA allocator's parser knows; expandable_segments came with torch 2.1.
-_KNOWN_OPTIONS = names(
+_KNOWN_OPTIONS = split_words(
     """
     max_split_size_mb roundup_power2_divisions garbage_collection_threshold roundup_bypass_threshold_mb backend
     expandable_segments release_lock_on_cudamalloc release_lock_on_hipmalloc pinned_use_cuda_host_register
@@ -59,8 +59,8 @@ class LaunchAllocatorOptionUnknown(Hazard):
                 else:
                     continue
                 if right:
-                    cure = translated("Write {right}").format(right=right)
-                word = _place_of(field, part)
+                    cure = translated("Write {right} instead").format(right=right)
+                word = _option_place(field, part)
                 yield self.finding(
                     translated("{variable}={value}: {what}; the first CUDA call raises an error.").format(
                         variable=variable, value=value, what=what
@@ -71,13 +71,15 @@ class LaunchAllocatorOptionUnknown(Hazard):
                         word.span() if word is not None else field.span(),
                         run.environment.field("torch").span() if since else None,
                     ),
-                    fixes=self.fix(translated("write {right}").format(right=right), word.edit(right), safe=False)
+                    fixes=self.fix(
+                        translated("write {right} instead").format(right=right), word.edit(right), safe=False
+                    )
                     if right and word is not None
                     else None,
                 )
 
 
-def _place_of(field: Field, part: str) -> Place | None:
+def _option_place(field: Field, part: str) -> Place | None:
     """The place of an option on its variable's line; None if the value is composed elsewhere."""
     place = field.place
     at = (

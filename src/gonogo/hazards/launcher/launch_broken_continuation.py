@@ -16,7 +16,7 @@ _TRAILING_WHITESPACE = translated("whitespace follows its backslash")
 _NO_BACKSLASH = translated("it has no backslash at the end")
 
 
-class _Break(msgspec.Struct, frozen=True):
+class _ContinuationBreak(msgspec.Struct, frozen=True):
     """Where the command ends too early: the place, what is wrong there, and the first line cut off."""
 
     place: Place
@@ -40,7 +40,7 @@ class LaunchBrokenContinuation(Hazard):
             return
         first = breaks[0]
         edits = list(_merge_edits(edit for one in breaks for edit in one.edits))
-        cut_off = translated("cut off: runs as the command `{word}`")
+        cut_off = translated("this line is cut off, and the shell runs it as the command `{word}`")
         yield self.finding(
             self.texts["cause"].format(
                 line=first.place.line,
@@ -64,7 +64,7 @@ class LaunchBrokenContinuation(Hazard):
         )
 
 
-def _find_breaks(number: int, launch: Launch) -> Iterator[_Break]:
+def _find_breaks(number: int, launch: Launch) -> Iterator[_ContinuationBreak]:
     """Everything that cuts off the command beginning on that line, as if each earlier cut were fixed."""
     source = launch.source
     first = line_at(source, number)
@@ -81,14 +81,14 @@ def _find_breaks(number: int, launch: Launch) -> Iterator[_Break]:
             continue
         between, following = _next_nonblank_line(line)
         if following is None or not _OPTION_LINE_PATTERN.search(following.text):
-            if line.continues and not between:
+            if line.continues_on_next_line and not between:
                 continue  # an operand, or the program, on a line of its own
             return
         comments = [one.text.strip(" \t\\") for one in between if one.text.strip()]
         edits = [Place(source, one.start, one.after).edit("") for one in between]
         code = line.code.rstrip(" \t")
         at, what = line.place(max(len(code) - 1, 0)), None
-        if line.continues:
+        if line.continues_on_next_line:
             if not between:
                 continue
             at = between[0].place()
@@ -104,7 +104,7 @@ def _find_breaks(number: int, launch: Launch) -> Iterator[_Break]:
         if line.comment is not None:
             comments.append(line.text[line.comment :].rstrip(" \t\\"))
         edits += [above.edit(f"{indent}{comment}\n") for comment in comments]
-        yield _Break(at, what, following, tuple(edits))
+        yield _ContinuationBreak(at, what, following, tuple(edits))
 
 
 def _next_nonblank_line(line: ShellLine) -> tuple[list[ShellLine], ShellLine | None]:

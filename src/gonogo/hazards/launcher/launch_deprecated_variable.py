@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.launch_facts import name_place
+from gonogo.hazards.facts.launch_facts import variable_name_place
 from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, translated
 
 # Old names, the new ones, the package that reads them, and the releases that know the new one.
@@ -16,7 +16,7 @@ _SAME_MEANING = frozenset(_RENAMED) - {"TRANSFORMERS_CACHE"}
 
 class LaunchDeprecatedVariable(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """Old names, if the release that will run knows the new one or is unknown."""
+        """Deprecated names of variables, if the release that will run knows the new one or is unknown."""
         for name, (new, package, since) in _RENAMED.items():
             field = launch.variables.get(name)
             place = field.place if field is not None else None
@@ -25,21 +25,21 @@ class LaunchDeprecatedVariable(Hazard):
             known = run.environment.within(package, since)
             if known is False:
                 continue
-            word = name_place(field, name)
+            word = variable_name_place(field, name)
             yield self.finding(
                 translated("{name} is the old name of {new} ({package} {since}).").format(
                     name=name, new=new, package=package, since=since
                 ),
                 severity=Severity.NOTE,
                 cure=(
-                    translated("Write {new}").format(new=new)
+                    translated("Set {new} instead").format(new=new)
                     if name in _SAME_MEANING
                     else translated("Set {new} to the folder for the caches (models are in its hub subfolder)").format(
                         new=new
                     )
                 ),
                 spans=field.span(),
-                fixes=self.fix(translated("write {name}").format(name=new), word.edit(new))
+                fixes=self.fix(translated("rename it to {name}").format(name=new), word.edit(new))
                 if known and name in _SAME_MEANING and word is not None
                 else None,
             )

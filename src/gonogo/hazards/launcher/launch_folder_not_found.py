@@ -16,11 +16,11 @@ class LaunchFolderNotFound(Hazard):
             yield self.finding(
                 self.texts["never"].format(path=never.path, command=never.place.text[:80]),
                 certainty=Certainty.CERTAIN,
-                cure=self._cure(never, launch),
+                cure=self._choose_cure(never, launch),
                 spans=(never.place.span(), launch.place.span()),
             )
             return
-        absent = failed_cd(launch)
+        absent = find_failed_cd(launch)
         if absent is None or never is not None or not is_program_missing(launch):
             return
         yield self.finding(
@@ -28,11 +28,11 @@ class LaunchFolderNotFound(Hazard):
                 path=absent.path, command=absent.place.text[:80], folder=launch.cwd, program=launch.program.string or ""
             ),
             certainty=Certainty.LIKELY if launch.made_before else Certainty.CERTAIN,
-            cure=self._cure(absent, launch),
+            cure=self._choose_cure(absent, launch),
             spans=(absent.place.span(), launch.program.span() or launch.place.span()),
         )
 
-    def _cure(self, absent: Absent, launch: Launch) -> Text:
+    def _choose_cure(self, absent: Absent, launch: Launch) -> Text:
         start = Path(absent.path[: len(absent.path) - len(os.path.normpath(absent.written))] or os.sep)
         own = Path(os.path.abspath(absent.place.source.path)).parent
         for folder in (own, *own.parents[:3], *start.parents[:3]):
@@ -41,7 +41,7 @@ class LaunchFolderNotFound(Hazard):
         return self.texts["correct"]
 
 
-def failed_cd(launch: Launch) -> Absent | None:
+def find_failed_cd(launch: Launch) -> Absent | None:
     """The last ``cd`` before a launch that surely failed; None if there is none."""
     return next((one for one in reversed(launch.absent) if one.sure and one.command == "cd"), None)
 

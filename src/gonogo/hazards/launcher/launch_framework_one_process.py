@@ -39,7 +39,7 @@ class LaunchFrameworkOneProcess(Hazard):
             return
         visible = visible_gpus(launch)
         if launch.launcher == "swift":
-            yield from self._check_swift(launch, visible)
+            yield from self._swift_findings(launch, visible)
         elif launch.variable("FORCE_TORCHRUN").absent and visible is not None and len(visible) == 1:
             yield self.finding(
                 self.texts["cause_in_launch"].format(gpu=visible[0]),
@@ -48,7 +48,7 @@ class LaunchFrameworkOneProcess(Hazard):
                 fixes=self._set_variable_fix(launch, "FORCE_TORCHRUN", "1"),
             )
 
-    def _check_swift(self, launch: Launch, visible: list[str] | None) -> Findings:
+    def _swift_findings(self, launch: Launch, visible: list[str] | None) -> Findings:
         each, nodes = launch.variable("NPROC_PER_NODE"), launch.variable("NNODES")
         if not nodes.absent or not launch.variable("SWIFT_SINGLE_DEVICE_MODE").absent:
             return

@@ -60,7 +60,7 @@ class LaunchHostfileUnusable(Hazard):
                 spans=(place.span() if place else None, source.place(0, 0).span()),
             )
         elif not problems:
-            yield from self._check_node_and_gpu_counts(launch, hosts, path)
+            yield from self._node_and_gpu_count_findings(launch, hosts, path)
 
     def _no_hostfile_finding(self, launch: Launch, nodes: int) -> Finding:
         place = launch.launcher_options.place_of("num_nodes")
@@ -90,7 +90,7 @@ class LaunchHostfileUnusable(Hazard):
             confirm=translated("Nothing creates the file before the launch either"),
         )
 
-    def _check_node_and_gpu_counts(self, launch: Launch, hosts: dict[str, int], path: str) -> Findings:
+    def _node_and_gpu_count_findings(self, launch: Launch, hosts: dict[str, int], path: str) -> Findings:
         options = launch.launcher_options
         place = options.place_of("num_nodes")
         nodes = whole_number(options.get("num_nodes"))

@@ -25,28 +25,32 @@ class LaunchMisspeltShellVariable(Hazard):
         for line in lines_from(source, source.line_of(launch.place.start)):
             for match in _VARIABLE_REFERENCE_PATTERN.finditer(line.code) if "$" in line.code else ():
                 name = match.group(1)
-                if name in _set_names(source) or launch.variable(name).known:
+                if name in _possibly_set_variables(source) or launch.variable(name).known:
                     continue
-                meant = next((one for one in _assigned_names(source.text) if _is_one_edit_apart(name, one)), None)
+                meant = next(
+                    (one for one in _certainly_set_variables(source.text) if _is_one_edit_apart(name, one)), None
+                )
                 if meant is None:
                     continue
                 word = line.place(match.start(1), match.end(1))
                 at = source.data.find(meant.encode())
                 yield self.finding(
                     self.texts["cause"].format(name=name, meant=meant, path=source.path, line=source.line_of(at)),
-                    certainty=_certainty(line.code[: match.start()]),
-                    cure=translated("Write ${meant}").format(meant=meant),
+                    certainty=_judge_certainty(line.code[: match.start()]),
+                    cure=translated("Use ${meant} instead").format(meant=meant),
                     spans=(
-                        word.span(translated("set nowhere")),
-                        source.place(at, at + len(meant)).span(translated("set here")),
+                        word.span(translated("this variable is set nowhere")),
+                        source.place(at, at + len(meant)).span(
+                            translated("the variable that was probably meant is set here")
+                        ),
                     ),
-                    fixes=self.fix(translated("write ${name}").format(name=meant), word.edit(meant), safe=False),
+                    fixes=self.fix(translated("use ${name} instead").format(name=meant), word.edit(meant), safe=False),
                 )
-            if not line.continues and line.end >= launch.place.end:
+            if not line.continues_on_next_line and line.end >= launch.place.end:
                 return
 
 
-def _certainty(before: str) -> Certainty:
+def _judge_certainty(before: str) -> Certainty:
     """Whether the run stops: an argument that vanishes or a path that starts at ``/`` stops it.
 
     Of ``--output_dir runs/$tag/$task`` a usable path is left, of another folder.
@@ -55,14 +59,14 @@ def _certainty(before: str) -> Certainty:
 
 
 @lru_cache(maxsize=8)
-def _set_names(source: SourceFile) -> frozenset[str]:
+def _possibly_set_variables(source: SourceFile) -> frozenset[str]:
     """The variables that a script may set anywhere, arguments such as ``lr=$LR`` among them."""
     found = _SET_VARIABLE_PATTERN.finditer(source.text)
     return frozenset(group for match in found for group in match.groups() if group)
 
 
 @lru_cache(maxsize=8)
-def _assigned_names(text: str) -> tuple[str, ...]:
+def _certainly_set_variables(text: str) -> tuple[str, ...]:
     """The variables that a script certainly sets: ``lr=$LR`` after a command is an argument of it."""
     found = {
         group for match in _SET_VARIABLE_PATTERN.finditer(text) for group in match.groups()[1:] if group

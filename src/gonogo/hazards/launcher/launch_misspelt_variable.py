@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.launch_facts import name_place
+from gonogo.hazards.facts.launch_facts import variable_name_place
 from gonogo.hazards.facts.shell_lines import is_shell_script
 from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, translated
 
@@ -66,13 +66,15 @@ class LaunchMisspeltVariable(Hazard):
                 continue
             if any(name in script.source.text for script in run.scripts):
                 continue
-            word = name_place(field, name)
+            word = variable_name_place(field, name)
             yield self.finding(
                 self.texts["cause"].format(name=name, value=field.get("…"), meant=meant),
                 severity=Severity.WARNING,
-                cure=translated("Write {meant}").format(meant=meant),
+                cure=translated("Correct the name to {meant}").format(meant=meant),
                 spans=field.span(translated("no program reads this name")),
-                fixes=self.fix(translated("write {name}").format(name=meant), word.edit(meant), safe=False)
+                fixes=self.fix(
+                    translated("correct the name to {name}").format(name=meant), word.edit(meant), safe=False
+                )
                 if word is not None and not launch.variable(meant).known
                 else None,
             )

@@ -9,7 +9,7 @@ class LaunchNodeRankSameEverywhere(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A constant, or Slurm's per-task variable expanded by the batch script, under srun."""
         if launch.launcher in ("swift", "llamafactory"):
-            yield from self._check_framework(launch, run)
+            yield from self._framework_findings(launch, run)
         name = "node_rank" if launch.launcher in TORCHRUN else "machine_rank"
         if launch.launcher not in (*TORCHRUN, "accelerate") or name not in launch.launcher_options:
             return
@@ -42,7 +42,7 @@ class LaunchNodeRankSameEverywhere(Hazard):
             spans=place.span(),
         )
 
-    def _check_framework(self, launch: Launch, run: Run) -> Findings:
+    def _framework_findings(self, launch: Launch, run: Run) -> Findings:
         """NNODES without NODE_RANK, which the framework passes on to torchrun with a default of 0."""
         nodes, field = whole_number(launch.variable("NNODES")), launch.variable("NNODES")
         if nodes is None or nodes < 2 or not launch.variable("NODE_RANK").absent:

@@ -7,7 +7,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """torchrun, or a framework that calls it, with several nodes and no address or only the local one."""
         if launch.launcher in TORCHRUN:
-            yield from self._check_torchrun(launch)
+            yield from self._torchrun_findings(launch)
         elif launch.launcher in ("swift", "llamafactory"):
             nodes = whole_number(launch.variable("NNODES"))
             if nodes is None or nodes < 2:
@@ -27,7 +27,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
                     launch, address, "MASTER_ADDR", whole_number(launch.variable("NODE_RANK")), nodes
                 )
 
-    def _check_torchrun(self, launch: Launch) -> Findings:
+    def _torchrun_findings(self, launch: Launch) -> Findings:
         options = launch.launcher_options
         nodes = whole_number(options.get("nnodes"))
         if nodes is None or nodes < 2 or not options.complete:
@@ -61,7 +61,10 @@ class LaunchNodesWithoutRendezvous(Hazard):
             ),
             certainty=Certainty.LIKELY,
             cure=self._common_address_cure(launch, None if exported.absent else '"$MASTER_ADDR"'),
-            spans=(count, exported.span(translated("not read by torchrun")) if not exported.absent else None),
+            spans=(
+                count,
+                exported.span(translated("torchrun does not read this variable")) if not exported.absent else None,
+            ),
             fixes=self.fix(
                 translated("pass MASTER_ADDR to torchrun"), options.adding('--master_addr="$MASTER_ADDR"'), safe=False
             )

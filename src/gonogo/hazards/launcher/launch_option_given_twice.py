@@ -1,9 +1,9 @@
 from gonogo.evidence.launch.command_line import CommandOptions
-from gonogo.hazards.facts.launch_facts import names
+from gonogo.hazards.facts.launch_facts import split_words
 from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text, translated
 
 # Single-valued options of TrainingArguments, trainers and frameworks: the last one counts.
-_SINGLE_VALUE_OPTIONS = names(
+_SINGLE_VALUE_OPTIONS = split_words(
     """
     bf16 fp16 tf32 learning_rate lr num_train_epochs max_steps per_device_train_batch_size
     per_device_eval_batch_size gradient_accumulation_steps gradient_checkpointing warmup_ratio warmup_steps
@@ -40,8 +40,13 @@ class LaunchOptionGivenTwice(Hazard):
                     name=name, count=len(values), earlier=", ".join(values[:-1]), last=values[-1]
                 ),
                 severity=Severity.WARNING,
-                cure=translated("Keep one: {all}").format(all=Text(" or ".join(given), " 或 ".join(given))),
-                spans=(fields[0].span(translated("has no effect")), fields[-1].span(translated("takes effect"))),
+                cure=translated("Keep only one of them: {all}").format(
+                    all=Text(" or ".join(given), " 或 ".join(given))
+                ),
+                spans=(
+                    fields[0].span(translated("this value has no effect")),
+                    fields[-1].span(translated("this value takes effect")),
+                ),
             )
 
 

@@ -1,8 +1,8 @@
-from gonogo.hazards.facts.launch_facts import names
+from gonogo.hazards.facts.launch_facts import split_words
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, translated
 
 # Options of TrainingArguments and frameworks that need a value.
-_OPTIONS_WITH_REQUIRED_VALUE = names(
+_OPTIONS_WITH_REQUIRED_VALUE = split_words(
     """
     learning_rate num_train_epochs max_steps per_device_train_batch_size per_device_eval_batch_size
     gradient_accumulation_steps warmup_ratio warmup_steps weight_decay lr_scheduler_type logging_steps save_steps

@@ -3,7 +3,7 @@ from pathlib import Path
 
 from gonogo.evidence.paths import is_folder, may_exist
 from gonogo.evidence.shell.absent import is_made_by_users
-from gonogo.hazards.launcher.launch_folder_not_found import failed_cd
+from gonogo.hazards.launcher.launch_folder_not_found import find_failed_cd
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text, translated
 
 
@@ -13,7 +13,7 @@ class LaunchProgramNotFound(Hazard):
         path = launch.program.string
         if path is None or launch.program_kind != "script" or not path.endswith(".py") or launch.in_container:
             return
-        if launch.never is not None or failed_cd(launch) is not None:
+        if launch.never is not None or find_failed_cd(launch) is not None:
             return  # launch-folder-not-found says why
         if not launch.source.writable or os.path.isabs(path) or launch.program.reason is not None:
             return
@@ -25,14 +25,14 @@ class LaunchProgramNotFound(Hazard):
         near = _find_similar_file(program.name, launch.cwd)
         if not near and not launch.cwd_known:
             return  # a single script, whose project is elsewhere
-        sure = _is_sure(launch, program)
+        sure = _is_certainly_missing(launch, program)
         yield self.finding(
             translated("{path} is not in {folder}{near}.").format(
                 path=path, folder=launch.cwd.name or "/", near=Text(f"; {near} is", f"，但有 {near}") if near else ""
             ),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
             cure=(
-                translated("Write {near}").format(near=near)
+                translated("Correct the path to {near}").format(near=near)
                 if near
                 else translated("Correct the path; it is relative to the folder that the script runs in")
             ),
@@ -41,8 +41,8 @@ class LaunchProgramNotFound(Hazard):
         )
 
 
-def _is_sure(launch: Launch, program: Path) -> bool:
-    """Whether the program is missing from a folder of the project's code, and nobody is told to make it."""
+def _is_certainly_missing(launch: Launch, program: Path) -> bool:
+    """Whether the program's folder has Python files, and no documentation tells users to create the program."""
     if not launch.cwd_known or launch.made_before or not is_folder(program.parent):
         return False
     code = any(name.endswith(".py") for name in os.listdir(program.parent))

@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text
 
 class LaunchSlurmFewCpus(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """CPUs of the launcher's task compared with the processes that it starts."""
+        """Slurm tasks of the launcher with fewer CPUs than the processes that it starts."""
         if launch.launcher in ("python", "srun", "mpirun"):
             return
         cpus = slurm_number(launch, "cpus-per-task")

@@ -7,7 +7,7 @@ _MULTI_NODE_COMMAND_PATTERN = Pattern(r"\b(?:srun|ssh|pdsh|mpirun|mpiexec|clush|
 
 class LaunchSlurmNodesDiffer(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """The job's nodes, the launcher's nodes, and whether srun runs the command on all of them."""
+        """A number of nodes in the launcher's options that differs from the job's, or a launch without srun."""
         job_nodes = slurm_number(launch, "nodes")
         field = launch.slurm.get("nodes")
         if job_nodes is None or field is None or field.place is None:

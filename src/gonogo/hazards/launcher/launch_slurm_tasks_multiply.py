@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text, translated
 
 class LaunchSlurmTasksMultiply(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """Tasks per node times processes per task."""
+        """Several Slurm tasks per node that each start several processes."""
         if launch.launcher not in (*TORCHRUN, "deepspeed", "accelerate", "swift") or not is_started_by_srun(launch):
             return
         tasks = slurm_number(launch, "ntasks-per-node")
@@ -34,7 +34,7 @@ class LaunchSlurmTasksMultiply(Hazard):
             cure=self.cures,
             spans=(
                 field.span(Text(f"{tasks} tasks per node", f"每个节点 {tasks} 个 task")),
-                place.span(translated("and these for each task")) if place else None,
+                place.span(translated("and each task starts this many processes")) if place else None,
                 launch.place.span(),
             ),
         )

@@ -21,7 +21,7 @@ class LaunchSourcedFileNotFound(Hazard):
                 yield self.finding(
                     self.texts["never"].format(path=never.path, command=never.place.text[:80]),
                     certainty=Certainty.CERTAIN,
-                    cure=self._cure(never),
+                    cure=self._choose_cure(never),
                     spans=(never.place.span(), launch.place.span()),
                 )
             return
@@ -33,12 +33,12 @@ class LaunchSourcedFileNotFound(Hazard):
         yield self.finding(
             self.texts["unset"].format(path=absent.path, command=absent.place.text[:80], names=names),
             certainty=Certainty.LIKELY,
-            cure=self._cure(absent),
+            cure=self._choose_cure(absent),
             spans=(absent.place.span(), launch.place.span()),
             confirm=self.texts["confirm"].format(names=" ".join(f"${name}" for name in unset[:4])),
         )
 
-    def _cure(self, absent: Absent) -> Text:
+    def _choose_cure(self, absent: Absent) -> Text:
         own = Path(os.path.abspath(absent.place.source.path)).parent
         for folder in (own, *own.parents[:3]):
             if is_file(folder / absent.written):

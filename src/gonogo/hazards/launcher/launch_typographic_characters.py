@@ -18,7 +18,7 @@ _CHARACTER_NAMES = {
 
 class LaunchTypographicCharacters(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """Such characters in the command's lines, outside quotes and comments."""
+        """Typographic characters in the command's lines, outside quotes and comments."""
         source = launch.source
         if not is_shell_script(source) or source.data.isascii():
             return
@@ -26,7 +26,7 @@ class LaunchTypographicCharacters(Hazard):
         for line in lines_from(source, source.line_of(launch.place.start)):
             if not line.text.isascii():
                 found += [(line, index) for index in _unquoted_positions(line)]
-            if not line.continues and line.end >= launch.place.end:
+            if not line.continues_on_next_line and line.end >= launch.place.end:
                 break
         if not found:
             return
@@ -51,7 +51,7 @@ class LaunchTypographicCharacters(Hazard):
 
 
 def _unquoted_positions(line: ShellLine) -> Iterator[int]:
-    """The positions of such characters; a dash only at the beginning of a word, as in an option."""
+    """The positions of typographic characters; a dash only at the beginning of a word, as in an option."""
     quote = ""
     text = line.code
     for index, character in enumerate(text):

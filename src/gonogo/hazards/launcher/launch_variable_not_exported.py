@@ -14,7 +14,7 @@ _ASSIGNED_NAME_PATTERN = Pattern(r"""(?:^|[ \t])([A-Za-z_]\w*)=""")
 _EXPORTS_ALL = Pattern(r"^[ \t]*set (?:-a\b|-o allexport)|^[ \t]*set -[a-z]*a")
 
 
-class _Assignments(msgspec.Struct, frozen=True):
+class _ShellAssignments(msgspec.Struct, frozen=True):
     """A command that only sets shell variables (``A=1 B=2``), without ``export``: no program gets them."""
 
     names: tuple[str, ...]
@@ -51,23 +51,26 @@ class LaunchVariableNotExported(Hazard):
                 cure=(
                     *((self.texts["no_empty_line"],) if cut is not None else ()),
                     self.texts["cure"].format(
-                        name=names[0], export=translated("Export it") if cut is None else translated("Or export it")
+                        name=names[0],
+                        export=translated("Export the variable")
+                        if cut is None
+                        else translated("Or export the variable"),
                     ),
                 ),
                 spans=(
                     assignments.place.span(translated("set here but not exported")),
                     command.span(translated("not passed on to this command")),
                 ),
-                fixes=self._fix(assignments, cut),
+                fixes=self._build_fix(assignments, cut),
             )
 
-    def _fix(self, assignments: _Assignments, blank_lines: Place | None) -> Fix:
+    def _build_fix(self, assignments: _ShellAssignments, blank_lines: Place | None) -> Fix:
         if blank_lines is not None:
             return self.fix(translated("remove the empty line"), blank_lines.edit(""), safe=False)
         start = assignments.place.source.place(assignments.place.start, assignments.place.start)
-        return self.fix(translated("export it"), start.edit("export "), safe=False)
+        return self.fix(translated("export the variable"), start.edit("export "), safe=False)
 
-    def _is_not_exported(self, name: str, launch: Launch, text: str, assignments: _Assignments) -> bool:
+    def _is_not_exported(self, name: str, launch: Launch, text: str, assignments: _ShellAssignments) -> bool:
         framework = launch.launcher in ("swift", "llamafactory") and name in _FRAMEWORK_LAUNCH_VARIABLES
         if not framework and self.patterns["environment_variable"].search(name) is None:
             return False
@@ -80,25 +83,25 @@ class LaunchVariableNotExported(Hazard):
 
 
 @lru_cache(maxsize=8)
-def _unexported_assignments(source: SourceFile) -> tuple[_Assignments, ...]:
+def _unexported_assignments(source: SourceFile) -> tuple[_ShellAssignments, ...]:
     """All such commands of a script; one that continues over several lines counts as one."""
-    found: list[_Assignments] = []
+    found: list[_ShellAssignments] = []
     parts: list[ShellLine] = []
     for line in lines_from(source, 1):
         parts.append(line)
-        if line.continues:
+        if line.continues_on_next_line:
             continue
-        text = " ".join(part.text[:-1] if part.continues else part.code for part in parts)
+        text = " ".join(part.text[:-1] if part.continues_on_next_line else part.code for part in parts)
         if "=" in text and _ASSIGNMENT_LINE_PATTERN.match(text) is not None:
             names = tuple(match.group(1) for match in _ASSIGNED_NAME_PATTERN.finditer(text))
             indent = len(parts[0].text) - len(parts[0].text.lstrip())
             last = next(part for part in reversed(parts) if part.text.strip(" \t\\"))
-            found.append(_Assignments(names, Place(source, parts[0].start + indent, last.end), parts[0].number))
+            found.append(_ShellAssignments(names, Place(source, parts[0].start + indent, last.end), parts[0].number))
         parts = []
     return tuple(found)
 
 
-def _empty_lines(assignments: _Assignments, end_offset: int) -> Place | None:
+def _empty_lines(assignments: _ShellAssignments, end_offset: int) -> Place | None:
     """The empty lines that cut off assignments that end in a backslash from the command at ``end_offset``."""
     source = assignments.place.source
     gap = source.data[assignments.place.end : end_offset]

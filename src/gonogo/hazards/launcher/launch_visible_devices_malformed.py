@@ -59,7 +59,7 @@ class LaunchVisibleDevicesMalformed(Hazard):
 
     def _correction_fix(self, launch: Launch, right: str) -> Fix | None:
         place = _value_place(launch.visible_devices)
-        title = translated("write {right}").format(right=right)
+        title = translated("set CUDA_VISIBLE_DEVICES to {right}").format(right=right)
         return self.fix(title, place.edit(right), safe=False) if place is not None else None
 
 

@@ -33,7 +33,7 @@ class LaunchVisibleDevicesOverridden(Hazard):
             cure=self.texts["cure"].format(visible=listed, name=name),
             spans=(
                 field.span(translated("GPUs {taken} of the machine").format(taken=",".join(taken))),
-                launch.visible_devices.span(translated("ignored")),
+                launch.visible_devices.span(translated("this variable is ignored")),
             ),
             fixes=self.fix(
                 translated("remove --{name}, so that the variable takes effect").format(name=name),

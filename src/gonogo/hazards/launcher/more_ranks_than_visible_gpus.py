@@ -3,7 +3,7 @@ from gonogo.evidence.log.context import has_several_processes, outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, failure_places
-from gonogo.hazards.facts.duplicate_gpu import duplicate_gpu, gpus_of, processes_of
+from gonogo.hazards.facts.duplicate_gpu import find_duplicate_gpu, processes_per_node, visible_gpu_count
 from gonogo.hazards.facts.launch_facts import TORCHRUN, accelerate_setting, slurm_number, visible_gpus
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, RehearsalRecord, Run, Text, translated
 
@@ -66,7 +66,7 @@ class MoreRanksThanVisibleGpus(Hazard):
         yield self.finding(
             self.texts["cause_in_launch"].format(launcher=launch.launcher, processes=processes, gpus=gpus, has=has),
             certainty=Certainty.LIKELY if field.reason is not None else Certainty.CERTAIN,
-            cure=translated("Start {gpus} processes per node{option}, or give it {processes} GPUs").format(
+            cure=translated("Start {gpus} processes per node{option}, or give the run {processes} GPUs").format(
                 gpus=gpus,
                 processes=processes,
                 option=Text(f" (--{counted} {gpus})", f"（--{counted} {gpus}）")
@@ -81,19 +81,19 @@ class MoreRanksThanVisibleGpus(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """An invalid ordinal when a rank sets its device, or ranks that share a GPU because there are too few."""
-        processes, gpus = processes_of(log), gpus_of(log)
+        processes, gpus = processes_per_node(log), visible_gpu_count(log)
         counts = translated(" The launch starts {processes} on this machine, but {gpus} GPU(s) are visible.").format(
             processes=processes, gpus=gpus
         )
         too_many = None if processes is None or gpus is None else processes > gpus
         known = too_many is not None
-        if duplicate := duplicate_gpu(log):
+        if duplicate := find_duplicate_gpu(log):
             certainty = Certainty.POSSIBLE
             if duplicate.too_many_ranks:
                 certainty = Certainty.CERTAIN if known else Certainty.LIKELY
             yield self.log_finding(
                 duplicate.evidence,
-                self.texts["cause_in_log"].format(ranks=duplicate.names, counts=counts if known else ""),
+                self.texts["cause_in_log"].format(ranks=duplicate.rank_list, counts=counts if known else ""),
                 cure=self.cures,
                 certainty=certainty,
                 confirm=_CONFIRM,
@@ -112,12 +112,12 @@ class MoreRanksThanVisibleGpus(Hazard):
                 counts=counts if known else ""
             ),
             cure=self.cures,
-            certainty=_certainty_of_ordinal(log, evidence, too_many),
+            certainty=_certainty_of_too_few_gpus(log, evidence, too_many),
             confirm=_CONFIRM,
         )
 
 
-def _certainty_of_ordinal(
+def _certainty_of_too_few_gpus(
     log: FailureLog, evidence: LoggedError | LineMatch, exceeds_visible_gpus: bool | None
 ) -> Certainty:
     text = evidence.message if isinstance(evidence, LoggedError) else evidence.text

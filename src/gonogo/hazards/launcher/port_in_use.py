@@ -40,7 +40,7 @@ class PortInUse(Hazard):
             yield self.finding(
                 self.texts["cause_in_launch"].format(first=launch.line, second=other.line, port=port),
                 cure=(
-                    translated("Give the one on line {second} another port: {setting}{port}").format(
+                    translated("Give the launch on line {second} another port: {setting}{port}").format(
                         second=other.line,
                         setting="MASTER_PORT=" if other.launcher == "swift" else "--master_port ",
                         port=port + 1 if port < 65535 else 29500,

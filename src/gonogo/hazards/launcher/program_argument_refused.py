@@ -1,8 +1,8 @@
 import ast
 
 from gonogo.evidence.launch.command_line import Option
-from gonogo.hazards.facts.nearest import nearest
-from gonogo.hazards.facts.parsed_fields import parsed_fields
+from gonogo.hazards.facts.nearest import find_similar_name
+from gonogo.hazards.facts.parsed_fields import required_dataclass_fields
 from gonogo.hazards.facts.program_parser import DeclaredOption, ProgramParser, program_parser
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text, translated
 
@@ -11,47 +11,47 @@ _NUMBERS = {"int": int, "float": float}
 
 class ProgramArgumentRefused(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """What the program's argparse refuses of the command's arguments, where all of its options are visible."""
+        """Arguments of the command that the program's argparse rejects, if all of its options are visible."""
         if launch.framework is not None or launch.program_kind not in ("script", "module"):
             return
         if not launch.options.options and launch.options.complete is False:
             return
         parser = program_parser(run)
         if parser is None:
-            yield from self._missing_fields(launch, run)
+            yield from self._missing_field_findings(launch, run)
             return
         meant: set[str] = set()
         for option in launch.options:
-            word = _written(option)
+            word = _option_as_written(option)
             if word is None:
                 continue
-            refused = self._refusal(option, word, parser)
+            refused = self._describe_refusal(option, word, parser)
             if refused is not None:
                 says, cure, declared = refused
                 meant.update({*cure.en.split()} & parser.option_strings if declared is None else ())
                 spans = [option.place.span()]
                 spans.append((declared.call if declared is not None else parser.parse).place.span())
                 yield self.finding(says, certainty=Certainty.CERTAIN, cure=cure, spans=tuple(spans), parameter=word)
-        yield from self._missing(launch, parser, meant)
+        yield from self._missing_option_findings(launch, parser, meant)
 
-    def _missing(self, launch: Launch, parser: ProgramParser, meant: set[str]) -> Findings:
-        """Options that the parser requires and the command does not give, not even by a name that is ``meant``."""
+    def _missing_option_findings(self, launch: Launch, parser: ProgramParser, meant: set[str]) -> Findings:
+        """Required options that the command lacks, except those in ``meant``: a misspelt option stands for them."""
         if not parser.single or not launch.options.complete:
             return
         if any(word.value is None for word in launch.options.words):
             return  # an unknown word may be it
-        given = [word for word in map(_written, launch.options) if word is not None]
+        given = [word for word in map(_option_as_written, launch.options) if word is not None]
         missing: list[DeclaredOption] = []
-        positional = [one for one in parser.declared if not one.names and one.takes == "one" and one.surely]
+        positional = [one for one in parser.declared if not one.names and one.takes == "one" and one.is_unconditional]
         if len(positional) > sum(not (word.value or "").startswith("-") for word in launch.options.words):
             missing += positional
         for declared in parser.declared:
             required = declared.call.keyword_node("required")
-            if not declared.names or not declared.surely or not isinstance(required, ast.Constant):
+            if not declared.names or not declared.is_unconditional or not isinstance(required, ast.Constant):
                 continue
             if required.value is not True or meant.intersection(declared.names):
                 continue
-            if not any(declared in parser.declaring(word) for word in given):
+            if not any(declared in parser.declarations_of(word) for word in given):
                 missing.append(declared)
         if not missing:
             return
@@ -65,9 +65,9 @@ class ProgramArgumentRefused(Hazard):
             parameter=names[0],
         )
 
-    def _missing_fields(self, launch: Launch, run: Run) -> Findings:
-        """Fields without a default of the dataclasses that transformers' parser reads, which the command leaves out."""
-        parsed = parsed_fields(run)
+    def _missing_field_findings(self, launch: Launch, run: Run) -> Findings:
+        """Required fields of the dataclasses that HfArgumentParser fills, which the command leaves out."""
+        parsed = required_dataclass_fields(run)
         if parsed is None:
             return
         given = [word.value or "" for word in launch.options.words]
@@ -84,17 +84,17 @@ class ProgramArgumentRefused(Hazard):
             parameter=f"--{missing[0].name}",
         )
 
-    def _refusal(
+    def _describe_refusal(
         self, option: Option, word: str, parser: ProgramParser
     ) -> tuple[Text, Text, DeclaredOption | None] | None:
         """Why the parser refuses an option as given, what to do, and where the option is declared."""
-        if not parser.accepts(word):
-            near = nearest(word, parser.option_strings, cutoff=0.8)
+        if not parser.may_accept(word):
+            near = find_similar_name(word, parser.option_strings, cutoff=0.8)
             says = translated("The program's parser has no option {word}.").format(word=word)
             if near is not None:
-                return says, translated("Write {name}").format(name=near), None
+                return says, translated("Use {name} instead").format(name=near), None
             return says, self.texts["remove"], None
-        declarations = parser.declaring(word)
+        declarations = parser.declarations_of(word)
         if len(declarations) != 1 or not parser.single:
             return None
         declared = declarations[0]
@@ -124,10 +124,12 @@ class ProgramArgumentRefused(Hazard):
                 self.texts["one_value"],
                 declared,
             )
-        return _refused_value(word, known[0], declared)
+        return _describe_refused_value(word, known[0], declared)
 
 
-def _refused_value(word: str, value: str, declared: DeclaredOption) -> tuple[Text, Text, DeclaredOption] | None:
+def _describe_refused_value(
+    word: str, value: str, declared: DeclaredOption
+) -> tuple[Text, Text, DeclaredOption] | None:
     """A value that is no number where one is read, or none of the choices."""
     call = declared.call
     kind = call.keyword_node("type")
@@ -138,10 +140,10 @@ def _refused_value(word: str, value: str, declared: DeclaredOption) -> tuple[Tex
         try:
             _NUMBERS[name](value)
         except ValueError:
-            says = translated("{word} is read as {type}, which {value} is not.").format(
+            says = translated("{word} is parsed as {type}, but {value} is no valid {type}.").format(
                 word=word, type=name, value=value
             )
-            return says, translated("Write a number that {type} can read").format(type=name), declared
+            return says, translated("Give a number that {type}(...) accepts").format(type=name), declared
     choices = call.keyword("choices") if call.has("choices") else None
     if choices is None or not choices.known or name not in (None, "str", "int"):
         return None
@@ -150,11 +152,11 @@ def _refused_value(word: str, value: str, declared: DeclaredOption) -> tuple[Tex
     if value in {str(one) for one in choices.value}:
         return None
     listed = ", ".join(str(one) for one in choices.value)
-    says = translated("{word} is {value}, which is none of its choices.").format(word=word, value=value)
-    return says, translated("Write one of {choices}").format(choices=listed), declared
+    says = translated("{word} is {value}, which is not among its choices.").format(word=word, value=value)
+    return says, translated("Use one of {choices}").format(choices=listed), declared
 
 
-def _written(option: Option) -> str | None:
+def _option_as_written(option: Option) -> str | None:
     """The option as it is written, without a value; None if it is not known or no option to argparse."""
     value = option.word.value
     if value is None or not value.startswith("-") or " " in value or value in ("-", "--"):

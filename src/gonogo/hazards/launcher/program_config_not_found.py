@@ -8,9 +8,9 @@ from gonogo.evidence.paths import may_exist
 from gonogo.evidence.script.identifiers import last_name
 from gonogo.evidence.script.script import Call, Script
 from gonogo.evidence.shell.absent import is_made_by_users
-from gonogo.hazards.facts.nearest import similar_file_name
-from gonogo.hazards.facts.program_parser import LINE_CHANGED, is_reached, program_parser, surely_runs
-from gonogo.hazards.facts.program_words import index_of_word, words_of_program
+from gonogo.hazards.facts.nearest import find_similar_file_name
+from gonogo.hazards.facts.program_parser import LINE_CHANGED, certainly_runs, is_pattern_reachable, program_parser
+from gonogo.hazards.facts.program_words import argv_index, program_argv
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, translated
 
 _SUFFIXES = (".json", ".yaml", ".yml", ".toml")
@@ -28,10 +28,10 @@ _TO_FILL_IN = re.compile(r"(?i)(?:^|[/_.-])(?:your|my|path[/_]to|xxx+)(?:[/_.-]|
 
 class ProgramConfigNotFound(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """A word of the command that names a missing configuration, and code that surely opens that word."""
+        """A missing config file that an argument names, and code that certainly opens it."""
         if launch.framework is not None or launch.in_container or launch.made_before or launch.never is not None:
             return
-        if not launch.cwd_known or not run.scripts or is_reached(LINE_CHANGED, run):
+        if not launch.cwd_known or not run.scripts or is_pattern_reachable(LINE_CHANGED, run):
             return
         for number, word in enumerate(launch.options.words, start=1):
             text = word.value
@@ -45,10 +45,10 @@ class ProgramConfigNotFound(Hazard):
                 continue
             before = launch.options.words[number - 2].value if number > 1 else None
             given = name if equals else before if before is not None and before.startswith("--") else None
-            opens = next(_openings(run, number, given), None)
+            opens = next(_calls_opening_argument(run, number, given), None)
             if opens is None:
                 continue
-            near = similar_file_name(path, _SUFFIXES)
+            near = find_similar_file_name(path, _SUFFIXES)
             yield self.finding(
                 self.texts["cause"].format(path=path),
                 certainty=Certainty.CERTAIN,
@@ -61,13 +61,13 @@ class ProgramConfigNotFound(Hazard):
             )
 
 
-def _openings(run: Run, number: int, option: str | None) -> Iterator[Call]:
-    """The calls that surely open the launch's word of that number, the value of that option if it is one's."""
-    names = _names_in_program(run, number, option)
-    plain = run.launch is not None and words_of_program(run.launch) is not None
+def _calls_opening_argument(run: Run, number: int, option: str | None) -> Iterator[Call]:
+    """The calls that certainly open the file named by argument ``number``, or by the value of ``option``."""
+    names = _attributes_holding_argument(run, number, option)
+    plain = run.launch is not None and program_argv(run.launch) is not None
     for script in run.scripts:
         if any(
-            _is_word(script, _first_argument_or_receiver(call), number, names, plain=plain)
+            _is_argument_expression(script, _first_argument_or_receiver(call), number, names, plain=plain)
             for call in script.calls(*_LOOKS)
         ):
             return  # what it does where the file is not there is its own
@@ -77,19 +77,19 @@ def _openings(run: Run, number: int, option: str | None) -> Iterator[Call]:
                 given = call.keyword_node(parameter) or _first_argument_or_receiver(call)
                 if pattern == "open" and not _is_for_reading(call):
                     continue
-                if not _is_word(script, given, number, names, plain=plain):
+                if not _is_argument_expression(script, given, number, names, plain=plain):
                     continue
-                if run.reached.holds(script.path, call.line) and surely_runs(script, call.node, run):
+                if run.reached.holds(script.path, call.line) and certainly_runs(script, call.node, run):
                     yield call
 
 
-def _names_in_program(run: Run, number: int, option: str | None) -> frozenset[str]:
-    """The attributes of argparse's result that hold the word."""
+def _attributes_holding_argument(run: Run, number: int, option: str | None) -> frozenset[str]:
+    """The attributes of argparse's result that hold the argument."""
     parser = program_parser(run)
     if parser is None or not parser.single or run.launch is None:
         return frozenset()
     if option is not None:
-        declared = parser.declaring(option)
+        declared = parser.declarations_of(option)
         if len(declared) != 1 or declared[0].takes != "one":
             return frozenset()
         kind = declared[0].call.keyword_node("type")
@@ -113,13 +113,13 @@ def _is_for_reading(call: Call) -> bool:
     return mode is None or (isinstance(mode, ast.Constant) and mode.value in ("r", "rb", "rt"))
 
 
-def _is_word(
+def _is_argument_expression(
     script: Script, node: ast.expr | None, number: int, names: frozenset[str], *, plain: bool, depth: int = 0
 ) -> bool:
-    """Whether an expression is that word: ``sys.argv[1]``, ``args.config``, a name for either, or what returns it."""
+    """Whether an expression is the argument: ``sys.argv[1]``, ``args.config``, an alias, or a call that returns it."""
     if node is None or depth > 3:
         return False
-    if plain and index_of_word(node) == number:
+    if plain and argv_index(node) == number:
         return True
     if isinstance(node, ast.Attribute) and node.attr in names:
         made = script.bound_to(node.value) if isinstance(node.value, ast.Name) else node.value
@@ -128,9 +128,9 @@ def _is_word(
         bodies = [one for one in script.functions if one.name == node.func.id]
         ends = [one for one in ast.walk(bodies[0]) if isinstance(one, ast.Return)] if len(bodies) == 1 else []
         return bool(ends) and all(
-            _is_word(script, one.value, number, names, plain=plain, depth=depth + 1) for one in ends
+            _is_argument_expression(script, one.value, number, names, plain=plain, depth=depth + 1) for one in ends
         )
     if isinstance(node, ast.Name):
         bound = script.bound_to(node)
-        return bound is not node and _is_word(script, bound, number, names, plain=plain, depth=depth + 1)
+        return bound is not node and _is_argument_expression(script, bound, number, names, plain=plain, depth=depth + 1)
     return False

@@ -13,8 +13,8 @@ class LoopLossKeptWithItsGraph(Hazard):
         """``total += loss`` in the loop that calls backward on the loss, with a sum that never gets a backward."""
         if b"backward(" not in script.source.data or b"+= " not in script.source.data:
             return
-        trained = _Trained(script)
-        assigned: dict[ast.AST, _Assignments] = {}
+        trained = _BackwardTargets(script)
+        assigned: dict[ast.AST, _LoopAssignments] = {}
         for statement in script.nodes(ast.AugAssign):
             value, loop = statement.value, script.enclosing_loop(statement)
             if not isinstance(statement.op, ast.Add) or not isinstance(value, ast.Name) or loop is None:
@@ -26,7 +26,7 @@ class LoopLossKeptWithItsGraph(Hazard):
             if run_here is None:
                 continue
             if loop not in assigned:
-                assigned[loop] = _Assignments(loop)
+                assigned[loop] = _LoopAssignments(loop)
             if (
                 _runs_over_micro_batches(loop)
                 or assigned[loop].has_target(total)
@@ -56,8 +56,8 @@ def _backward_targets(call: Call) -> list[ast.expr]:
     return found
 
 
-class _Trained:
-    """What backward is called on in a script."""
+class _BackwardTargets:
+    """The losses on which a script calls backward."""
 
     def __init__(self, script: Script) -> None:
         self.by_name: dict[str, list[Call]] = defaultdict(list)
@@ -75,8 +75,8 @@ class _Trained:
         return any(same_code(node, other) for other in self._others)
 
 
-class _Assignments:
-    """What the statements of a loop assign."""
+class _LoopAssignments:
+    """The variables that the statements of a loop assign."""
 
     def __init__(self, loop: ast.AST) -> None:
         self.names_without_graph: set[str] = set()

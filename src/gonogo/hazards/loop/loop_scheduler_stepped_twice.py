@@ -27,8 +27,8 @@ class LoopSchedulerSteppedTwice(Hazard):
                     severity=Severity.WARNING,
                     certainty=Certainty.LIKELY if script.guarded_by(call.node) else Certainty.CERTAIN,
                     cure=translated("Remove this call"),
-                    spans=(call.place.span(), made.place.span(translated("DeepSpeed steps it"))),
-                    fixes=self.fix(translated("Leave it to the engine"), edit, safe=False)
+                    spans=(call.place.span(), made.place.span(translated("DeepSpeed steps the scheduler"))),
+                    fixes=self.fix(translated("Leave the scheduler's step to the engine"), edit, safe=False)
                     if edit is not None
                     else None,
                 )

@@ -25,18 +25,18 @@ class GpuShortage(msgspec.Struct, frozen=True):
     record: RehearsalRecord
 
     @property
-    def need(self) -> int:
+    def needed_bytes(self) -> int:
         """Bytes of tensors needed at once: the peak, or what was allocated plus the failed request."""
-        return max(self.memory.peak_allocated_bytes, self._requested_at_shortage)
+        return max(self.memory.peak_allocated_bytes, self._requested_when_out_of_memory)
 
     @property
-    def _requested_at_shortage(self) -> int:
+    def _requested_when_out_of_memory(self) -> int:
         return self.shortage.allocated_bytes + self.shortage.requested_bytes
 
     @property
     def stopped_at_shortage(self) -> bool:
         """True if the rehearsal stopped when memory ran out, so that no later peak is known."""
-        return self.memory.peak_allocated_bytes < self._requested_at_shortage
+        return self.memory.peak_allocated_bytes < self._requested_when_out_of_memory
 
     @property
     def by_category(self) -> dict[str, int]:
@@ -64,7 +64,7 @@ class GpuShortage(msgspec.Struct, frozen=True):
     @property
     def is_fragmented(self) -> bool:
         """True if the tensors would fit, and only the allocator's fragmented blocks do not."""
-        return self.need <= self.shortage.capacity_bytes
+        return self.needed_bytes <= self.shortage.capacity_bytes
 
     @property
     def is_of_model_states(self) -> bool:
@@ -80,35 +80,35 @@ def gpu_shortages(record: RehearsalRecord, *, of_model_states: bool) -> list[Gpu
     for rank in record.ranks:
         devices = [GpuShortage((rank.rank,), rank, m, m.shortage, record) for m in rank.devices if m.shortage]
         if devices:
-            found.append(max(devices, key=lambda short: short.need))
+            found.append(max(devices, key=lambda short: short.needed_bytes))
     found = [short for short in found if short.is_of_model_states == of_model_states]
     if not found:
         return []
-    worst = max(found, key=lambda short: short.need)
+    worst = max(found, key=lambda short: short.needed_bytes)
     ranks = tuple(short.rank.rank for short in found)
     return [GpuShortage(ranks, worst.rank, worst.memory, worst.shortage, record)]
 
 
-def certainty(gpu_shortage: GpuShortage) -> Certainty:
-    """Only likely if completions shorter than the generated ones would fit."""
+def shortage_certainty(gpu_shortage: GpuShortage) -> Certainty:
+    """Likely if shorter completions than the generated ones would fit, else certain."""
     of_length = is_completion_shortage(gpu_shortage.rank, gpu_shortage.shortage, gpu_shortage.by_category)
     return Certainty.LIKELY if of_length else Certainty.CERTAIN
 
 
-def title(gpu_shortage: GpuShortage, bottleneck: Text) -> Text:
+def shortage_title(gpu_shortage: GpuShortage, bottleneck: Text) -> Text:
     """A title such as ``Out of GPU memory (model states): the run needs 155.9 GiB, an H100-80G has 79.6 GiB``."""
     if gpu_shortage.is_fragmented:
         return translated("{what}: {need} of tensors do not fit into the fragmented {capacity} of an {name}").format(
             what=bottleneck,
-            need=size(gpu_shortage.need),
+            need=size(gpu_shortage.needed_bytes),
             capacity=size(gpu_shortage.shortage.capacity_bytes),
             name=gpu_shortage.record.accelerator.name,
         )
-    close = gpu_shortage.need <= gpu_shortage.memory.total_bytes
+    close = gpu_shortage.needed_bytes <= gpu_shortage.memory.total_bytes
     return translated("{what}: the run needs {least}{need}, but an {name} has {total}{taken}").format(
         what=bottleneck,
         least=translated("at least ") if gpu_shortage.stopped_at_shortage else "",
-        need=size(gpu_shortage.need),
+        need=size(gpu_shortage.needed_bytes),
         name=gpu_shortage.record.accelerator.name,
         total=size(gpu_shortage.memory.total_bytes),
         taken=translated(", {bytes} of it taken by the context").format(bytes=size(gpu_shortage.memory.allowance_bytes))
@@ -117,7 +117,7 @@ def title(gpu_shortage: GpuShortage, bottleneck: Text) -> Text:
     )
 
 
-def cause(gpu_shortage: GpuShortage) -> Text:
+def shortage_cause(gpu_shortage: GpuShortage) -> Text:
     """Where the allocation failed, how much was available, and what filled the device."""
     shortage, held = gpu_shortage.shortage, gpu_shortage.by_category
     text = translated(
@@ -137,7 +137,7 @@ def cause(gpu_shortage: GpuShortage) -> Text:
         total=size(gpu_shortage.memory.total_bytes),
         allowance=size(gpu_shortage.memory.allowance_bytes),
         categories=sizes(held),
-        modules=_top_modules(gpu_shortage),
+        modules=_describe_top_modules(gpu_shortage),
     )
     if gpu_shortage.is_fragmented:
         text = Text(
@@ -147,7 +147,7 @@ def cause(gpu_shortage: GpuShortage) -> Text:
     return text
 
 
-def spans(gpu_shortage: GpuShortage) -> tuple[Span, ...]:
+def allocation_spans(gpu_shortage: GpuShortage) -> tuple[Span, ...]:
     """The user's line that led to the allocation, then the library's."""
     frames = gpu_shortage.shortage.frames
     telling = [frame for frame in frames if not path_ends_with(frame, "deepspeed/utils/nvtx.py")]
@@ -157,24 +157,24 @@ def spans(gpu_shortage: GpuShortage) -> tuple[Span, ...]:
     )
 
 
-class Remedy(msgspec.Struct, frozen=True):
+class MemoryRemedy(msgspec.Struct, frozen=True):
     """One way to free memory; ``frees`` is in bytes per device, or None if it is not known in advance."""
 
     how: Text
     frees: int | None
 
 
-def in_order(gpu_shortage: GpuShortage, remedies: list[Remedy]) -> tuple[Text, ...]:
-    """Remedies that suffice alone come first, each with what it frees and what is then still missing."""
-    missing = gpu_shortage.need - gpu_shortage.shortage.capacity_bytes
+def ordered_remedies(gpu_shortage: GpuShortage, remedies: list[MemoryRemedy]) -> tuple[Text, ...]:
+    """The remedies as texts with what each frees and what is then missing; those that suffice alone come first."""
+    missing = gpu_shortage.needed_bytes - gpu_shortage.shortage.capacity_bytes
 
-    def rank_of(remedy: Remedy) -> int:
+    def sort_key(remedy: MemoryRemedy) -> int:
         return 1 if remedy.frees is None else 0 if remedy.frees >= missing else 2
 
-    return tuple(_describe_remedy(remedy, missing) for remedy in sorted(remedies, key=rank_of))
+    return tuple(_describe_remedy(remedy, missing) for remedy in sorted(remedies, key=sort_key))
 
 
-def _describe_remedy(remedy: Remedy, missing_bytes: int) -> Text:
+def _describe_remedy(remedy: MemoryRemedy, missing_bytes: int) -> Text:
     if remedy.frees is None:
         return remedy.how
     if remedy.frees >= missing_bytes:
@@ -185,15 +185,15 @@ def _describe_remedy(remedy: Remedy, missing_bytes: int) -> Text:
     return Text(remedy.how.en + tail.en, remedy.how.zh + tail.zh)
 
 
-def fragmentation_remedies(gpu_shortage: GpuShortage) -> list[Remedy]:
-    """Remedies if only the allocator's blocks do not fit."""
+def fragmentation_remedies(gpu_shortage: GpuShortage) -> list[MemoryRemedy]:
+    """Remedies if the tensors would fit, but the allocator's blocks are fragmented."""
     if not gpu_shortage.is_fragmented:
         return []
     variable = (
         "PYTORCH_NPU_ALLOC_CONF" if gpu_shortage.record.accelerator.device_type == "npu" else "PYTORCH_CUDA_ALLOC_CONF"
     )
     return [
-        Remedy(
+        MemoryRemedy(
             Text(
                 f"Let the allocator grow its blocks: {variable}=expandable_segments:True",
                 f"让分配器的块可以增长：{variable}=expandable_segments:True",
@@ -203,7 +203,7 @@ def fragmentation_remedies(gpu_shortage: GpuShortage) -> list[Remedy]:
     ]
 
 
-def state_remedies(gpu_shortage: GpuShortage) -> list[Remedy]:
+def state_remedies(gpu_shortage: GpuShortage) -> list[MemoryRemedy]:
     """Remedies that reduce the model states on a device, from the resolved DeepSpeed config and the categories."""
     config, held = gpu_shortage.rank.deepspeed_config, gpu_shortage.by_category
     world = gpu_shortage.record.world_size
@@ -212,10 +212,10 @@ def state_remedies(gpu_shortage: GpuShortage) -> list[Remedy]:
     parameters, gradients, optimizer = (held.get(name, 0) for name in ("parameters", "gradients", "optimizer"))
     as_run = gpu_shortage.rank.as_run
     is_sharded = as_run is not None and as_run.strategy.startswith("FSDP")
-    remedies: list[Remedy] = []
+    remedies: list[MemoryRemedy] = []
     if is_sharded:
         remedies.append(
-            Remedy(
+            MemoryRemedy(
                 translated(
                     "Keep the shards in host memory between uses (FSDP's CPU offload: "
                     "fully_shard(..., offload_policy=CPUOffloadPolicy()), accelerate's fsdp_offload_params: true; "
@@ -227,7 +227,7 @@ def state_remedies(gpu_shortage: GpuShortage) -> list[Remedy]:
     if stage < 3 and world > 1 and not is_sharded:
         replicated = parameters + (gradients if stage < 2 else 0) + (optimizer if stage < 1 else 0)
         remedies.append(
-            Remedy(
+            MemoryRemedy(
                 Text(
                     f"Use ZeRO-3 (zero_optimization.stage: 3), which partitions over the {world} ranks what each of "
                     "them now keeps whole",
@@ -240,7 +240,7 @@ def state_remedies(gpu_shortage: GpuShortage) -> list[Remedy]:
     if optimizer and config is not None and offload_device(config, "offload_optimizer") is None:
         host = size(optimizer * gpu_shortage.record.ranks_per_node)
         remedies.append(
-            Remedy(
+            MemoryRemedy(
                 Text(
                     f"Offload the optimizer (zero_optimization.offload_optimizer.device: cpu; takes at least {host} "
                     "of a node's memory)",
@@ -251,7 +251,7 @@ def state_remedies(gpu_shortage: GpuShortage) -> list[Remedy]:
         )
     if stage == 3 and parameters and offload_device(config, "offload_param") is None:
         remedies.append(
-            Remedy(
+            MemoryRemedy(
                 translated(
                     "Offload the parameters too (zero_optimization.offload_param.device: cpu; frees at most this much)"
                 ),
@@ -260,7 +260,7 @@ def state_remedies(gpu_shortage: GpuShortage) -> list[Remedy]:
         )
     if stage == 3 and (gpus := _gpus_needed(gpu_shortage, parameters + gradients + optimizer)):
         remedies.append(
-            Remedy(
+            MemoryRemedy(
                 Text(
                     f"Use {gpus} GPUs instead of {world}: ZeRO-3 partitions the model states over all of them",
                     f"用 {gpus} 张 GPU 代替 {world} 张：ZeRO-3 把模型状态切分到所有卡",
@@ -269,26 +269,26 @@ def state_remedies(gpu_shortage: GpuShortage) -> list[Remedy]:
             )
         )
     remedies.append(
-        Remedy(
+        MemoryRemedy(
             translated(
                 "Train adapters (LoRA) instead of all weights: gradients and optimizer states become negligible"
             ),
             gradients + optimizer,
         )
     )
-    remedies.append(larger_device(gpu_shortage))
+    remedies.append(larger_device_remedy(gpu_shortage))
     return [remedy for remedy in remedies if remedy.frees != 0]
 
 
-def larger_device(gpu_shortage: GpuShortage) -> Remedy:
+def larger_device_remedy(gpu_shortage: GpuShortage) -> MemoryRemedy:
     """An accelerator with enough memory for the run as it is."""
-    needed = size(gpu_shortage.need + gpu_shortage.memory.allowance_bytes)
-    return Remedy(Text(f"Use a GPU with at least {needed}", f"换显存至少 {needed} 的 GPU"), None)
+    needed = size(gpu_shortage.needed_bytes + gpu_shortage.memory.allowance_bytes)
+    return MemoryRemedy(Text(f"Use a GPU with at least {needed}", f"换显存至少 {needed} 的 GPU"), None)
 
 
 def _gpus_needed(gpu_shortage: GpuShortage, partitioned_bytes: int) -> int | None:
-    """How many ranks, in whole nodes, make these states fit with the rest; None if even 64 times as many don't."""
-    room = gpu_shortage.shortage.capacity_bytes - (gpu_shortage.need - partitioned_bytes)
+    """The GPUs, in whole nodes, needed to partition these states; None if 64 times as many don't suffice."""
+    room = gpu_shortage.shortage.capacity_bytes - (gpu_shortage.needed_bytes - partitioned_bytes)
     if room <= 0 or partitioned_bytes <= 0:
         return None
     world, node = gpu_shortage.record.world_size, max(gpu_shortage.record.ranks_per_node, 1)
@@ -296,7 +296,7 @@ def _gpus_needed(gpu_shortage: GpuShortage, partitioned_bytes: int) -> int | Non
     return gpus if world < gpus <= 64 * world else None
 
 
-def _top_modules(gpu_shortage: GpuShortage) -> Text | str:
+def _describe_top_modules(gpu_shortage: GpuShortage) -> Text | str:
     held = [
         held for held in gpu_shortage.memory.top_modules if not held.module.startswith("(")
     ]  # "(outside any module)"

@@ -7,16 +7,18 @@ from gonogo.finding import Certainty, Text, translated
 from gonogo.finding.words import size
 
 
-def certainty(node: NodeHostMemory, limit: int) -> Certainty:
+def host_shortage_certainty(node: NodeHostMemory, limit: int) -> Certainty:
     if node.proven_bytes > limit:
         return Certainty.CERTAIN
     return Certainty.LIKELY if node.peak_bytes > limit else Certainty.POSSIBLE
 
 
-def estimate_basis(node: NodeHostMemory) -> Text:
+def estimate_basis_text(node: NodeHostMemory) -> Text:
     if not node.estimated:
-        return translated("All of them were run.")
-    return translated("{run} of them {were} run; the other {rest} are assumed to hold {each} each.").format(
+        return translated("All ranks of the node were rehearsed.")
+    return translated(
+        "{run} of the node's ranks {were} rehearsed; the other {rest} are assumed to hold {each} each."
+    ).format(
         run=len(node.run),
         were="was" if len(node.run) == 1 else "were",
         rest=node.ranks - len(node.run),
@@ -24,7 +26,7 @@ def estimate_basis(node: NodeHostMemory) -> Text:
     )
 
 
-def cures(record: RehearsalRecord, node: NodeHostMemory, missing_bytes: int) -> tuple[Text, ...]:
+def host_shortage_cures(record: RehearsalRecord, node: NodeHostMemory, missing_bytes: int) -> tuple[Text, ...]:
     rank, host = node.fullest
     config = rank.deepspeed_config
     cures: list[Text] = []
@@ -43,7 +45,7 @@ def cures(record: RehearsalRecord, node: NodeHostMemory, missing_bytes: int) -> 
             )
         )
     parameters = host.by_category.get("parameters", 0)
-    if parameters and offload_device(config, "offload_param") == "cpu" and _room_on_gpu(rank, parameters):
+    if parameters and offload_device(config, "offload_param") == "cpu" and _has_room_on_gpu(rank, parameters):
         cures.append(
             translated(
                 "Keep the parameters on the GPU, which has room for them (remove offload_param): frees {freed} per node"
@@ -67,7 +69,7 @@ def cures(record: RehearsalRecord, node: NodeHostMemory, missing_bytes: int) -> 
     return tuple(cures)
 
 
-def _room_on_gpu(rank: RankRecord, additional_bytes: int) -> bool:
+def _has_room_on_gpu(rank: RankRecord, additional_bytes: int) -> bool:
     """True if the rank's own device has that much left at its peak."""
     return any(
         memory.device == rank.device

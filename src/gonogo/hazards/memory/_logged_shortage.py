@@ -108,8 +108,8 @@ _INNERMOST_FRAME_COUNT = 12
 """How many of the innermost frames show the activity."""
 
 
-class _Activity(msgspec.Struct, frozen=True):
-    """What a program does in functions or lines with certain names, and cures for just that place."""
+class _MemoryHungryActivity(msgspec.Struct, frozen=True):
+    """An activity that needs much memory, recognized by functions or code, and cures for it."""
 
     said: Text
     shown: re.Pattern[str]
@@ -118,7 +118,7 @@ class _Activity(msgspec.Struct, frozen=True):
 
 
 _ACTIVITIES = (
-    _Activity(
+    _MemoryHungryActivity(
         translated("reading a checkpoint"),
         lazy_compile(r"^(?:_load_from_checkpoint|load_optimizer_state|_load_optimizer_and_scheduler)$"),
         lazy_compile(r"torch\.load\((?!.*map_location)"),
@@ -129,7 +129,7 @@ _ACTIVITIES = (
             ),
         ),
     ),
-    _Activity(
+    _MemoryHungryActivity(
         translated("the loss over all logits at once"),
         lazy_compile(
             r"^(?:cross_entropy|fixed_cross_entropy|ForCausalLMLoss|loss_function|_?selective_log_softmax|log_softmax"
@@ -146,7 +146,7 @@ _ACTIVITIES = (
             ),
         ),
     ),
-    _Activity(
+    _MemoryHungryActivity(
         translated("attention"),
         lazy_compile(r"^(?:eager_attention_forward|scaled_dot_product_attention|sdpa_attention_forward)$"),
         lazy_compile(r"attn_weights|attention_scores"),
@@ -157,7 +157,7 @@ _ACTIVITIES = (
             ),
         ),
     ),
-    _Activity(
+    _MemoryHungryActivity(
         translated("generation"),
         lazy_compile(r"^(?:generate|_sample|_prefill|generate_sequences|batch_generation|generate_completions)$"),
         None,
@@ -191,12 +191,12 @@ class LoggedShortage(msgspec.Struct, frozen=True):
 
     @property
     def sizes(self) -> Text:
-        """The sizes in a sentence.
+        """The requested, available and used memory, in one sentence.
 
         Such as ``The GPU has 23.7 GiB, of which tensors took 20.8 GiB, and 2.0 GiB more was asked for.``
         """
         if self.requested is None:
-            of_host = isinstance(self.evidence, LoggedError) and _of_host(self.evidence)
+            of_host = isinstance(self.evidence, LoggedError) and _is_host_shortage(self.evidence)
             return translated("The host's memory ran out") if of_host else translated("GPU memory ran out")
         requested = size(self.requested)
         if self.capacity is None or self.allocated is None:
@@ -209,7 +209,7 @@ class LoggedShortage(msgspec.Struct, frozen=True):
 
     @property
     def where(self) -> Text | str:
-        """A text like ``, in forward (modeling_llama.py:412)``, or empty."""
+        """The place as a text like ``, in forward (modeling_llama.py:412)``, or empty."""
         if self.frame is None:
             return ""
         place = f"{self.frame.function} ({self.frame.path.replace(chr(92), '/').rpartition('/')[2]}:{self.frame.line})"
@@ -217,7 +217,7 @@ class LoggedShortage(msgspec.Struct, frozen=True):
 
     @property
     def phase(self) -> Text | str:
-        """A text like ``, the loss`` for what the program was doing, by the frames; empty if they don't show it."""
+        """What the program was doing, by the frames, as a text like ``, the loss``; empty if they don't show it."""
         activity = self._activity
         return Text(f", {activity.said.en}", f"，{activity.said.zh}") if activity is not None else ""
 
@@ -228,7 +228,7 @@ class LoggedShortage(msgspec.Struct, frozen=True):
         return activity.cures if activity is not None else ()
 
     @property
-    def _activity(self) -> _Activity | None:
+    def _activity(self) -> _MemoryHungryActivity | None:
         if not isinstance(self.evidence, LoggedError):
             return None
         frames = self.evidence.all_frames[-_INNERMOST_FRAME_COUNT:]
@@ -276,14 +276,14 @@ def _find_shortage(log: FailureLog) -> LoggedShortage | None:
     if errors:
         return _shortage_from_error(log, max(errors[:8], key=lambda error: bool(error.frames)))
     for cut in log.cut:
-        if any(_keeps_outputs(frame) or _ACCUMULATED_OUTPUTS_PATTERN.search(frame.code) for frame in cut.frames[-3:]):
+        if any(_gathers_outputs(frame) or _ACCUMULATED_OUTPUTS_PATTERN.search(frame.code) for frame in cut.frames[-3:]):
             return _make_shortage(cut, EVALUATION, Certainty.LIKELY, (), cut.innermost, "")
     for found in log.find_all(_OUT_OF_MEMORY_PATTERN):
         return _shortage_from_line(log, found, found.text)
     return None
 
 
-def certainty_for(logged_shortage: LoggedShortage | None, kind: str) -> Certainty | None:
+def certainty_for_kind(logged_shortage: LoggedShortage | None, kind: str) -> Certainty | None:
     """The certainty that the shortage is of this kind; None if it isn't."""
     if logged_shortage is None:
         return None
@@ -298,17 +298,17 @@ def _out_of_memory_errors(log: FailureLog) -> Iterator[LoggedError]:
         if (
             _OUT_OF_MEMORY_PATTERN.search(error.message)
             or (of_torch and not _HOST_MEMORY_PATTERN.search(error.message))
-            or _of_host(error)
+            or _is_host_shortage(error)
         ):
             yield error
 
 
-def _of_host(error: LoggedError) -> bool:
+def _is_host_shortage(error: LoggedError) -> bool:
     """True if host memory ran out while an evaluation's outputs were collected."""
     said = error.type in ("RuntimeError", "MemoryError", "_ArrayMemoryError") and _HOST_ALLOCATION_PATTERN.search(
         error.message
     )
-    return bool(said) and any(_keeps_outputs(frame) for frame in error.all_frames)
+    return bool(said) and any(_gathers_outputs(frame) for frame in error.all_frames)
 
 
 def _shortage_from_error(log: FailureLog, error: LoggedError) -> LoggedShortage:
@@ -320,7 +320,7 @@ def _shortage_from_error(log: FailureLog, error: LoggedError) -> LoggedShortage:
     also: tuple[str, ...] = ()
     function = _function_name(frame) if frame else ""
     if kind == EVALUATION:
-        certainty = Certainty.CERTAIN if any(map(_keeps_outputs, error.all_frames)) else Certainty.LIKELY
+        certainty = Certainty.CERTAIN if any(map(_gathers_outputs, error.all_frames)) else Certainty.LIKELY
     elif kind == STATES:
         certainty = Certainty.LIKELY if function in _OPTIMIZER_STEP_FUNCTIONS else Certainty.CERTAIN
         also = (ACTIVATIONS,) if function in _OPTIMIZER_STEP_FUNCTIONS else ()
@@ -331,7 +331,7 @@ def _shortage_from_error(log: FailureLog, error: LoggedError) -> LoggedShortage:
     return _make_shortage(error, kind, certainty, also, frame, message)
 
 
-def _keeps_outputs(frame: LogFrame) -> bool:
+def _gathers_outputs(frame: LogFrame) -> bool:
     return _function_name(frame) in _OUTPUT_GATHERING_FUNCTIONS
 
 
@@ -374,7 +374,7 @@ def _shortage_from_line(log: FailureLog, evidence: LoggedError | LineMatch, mess
     )
     if kind != EVALUATION and _is_full_fp32_copy(requested, allocated):
         kind = STATES
-    elif kind != EVALUATION and (cut := _kind_by_cut(log)):
+    elif kind != EVALUATION and (cut := _kind_by_cut_traceback(log)):
         kind, certainty = cut, Certainty.POSSIBLE
     elif kind is None:
         full = capacity and allocated and allocated > 0.85 * capacity
@@ -386,7 +386,7 @@ def _shortage_from_line(log: FailureLog, evidence: LoggedError | LineMatch, mess
     return _make_shortage(evidence, kind, certainty, also, None, message)
 
 
-def _kind_by_cut(log: FailureLog) -> str | None:
+def _kind_by_cut_traceback(log: FailureLog) -> str | None:
     """The kind by another rank's traceback, which lacks its last line."""
     return next((kind for error in log.cut if (kind := _kind_by_frames(error)[0])), None)
 
@@ -427,13 +427,13 @@ def _make_shortage(
     )
     if unused is None and reserved is not None and allocated is not None:
         unused = reserved - allocated
-    others = _held_by_others(message, (allocated or 0) + (unused or 0))
+    others = _bytes_of_other_processes(message, (allocated or 0) + (unused or 0))
     return LoggedShortage(evidence, kind, certainty, extra_kinds, frame, requested, capacity, allocated, unused, others)
 
 
-def _held_by_others(message: str, own_usage: float) -> float | None:
+def _bytes_of_other_processes(message: str, own_usage: float) -> float | None:
     """Memory of the listed processes without this one, which a container lists under an unknown PID."""
-    listed = sorted(_parse_bytes(found.groups()) for found in _OTHER_PROCESS.finditer(message))
+    listed = sorted(_parse_size(found.groups()) for found in _OTHER_PROCESS.finditer(message))
     if listed and "this process has" not in message:
         mine = next((one for one in listed if one >= own_usage), listed[-1])
         listed.remove(mine)
@@ -442,9 +442,9 @@ def _held_by_others(message: str, own_usage: float) -> float | None:
 
 def _bytes_in_message(pattern: re.Pattern[str], message: str) -> float | None:
     found = pattern.search(message)
-    return _parse_bytes(found.groups()) if found else None
+    return _parse_size(found.groups()) if found else None
 
 
-def _parse_bytes(groups: tuple[str | None, ...]) -> float:
+def _parse_size(groups: tuple[str | None, ...]) -> float:
     number, unit = [group for group in groups if group is not None][:2]
     return float(number) * 1024.0 ** _POWER[unit]

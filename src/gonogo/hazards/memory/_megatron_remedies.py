@@ -4,7 +4,7 @@ from msgspec import UNSET
 
 from gonogo.finding import translated
 from gonogo.finding.as_run import MegatronGroups
-from gonogo.hazards.memory._gpu_shortage import GpuShortage, Remedy, larger_device
+from gonogo.hazards.memory._gpu_shortage import GpuShortage, MemoryRemedy, larger_device_remedy
 
 
 def megatron_groups_of(gpu_shortage: GpuShortage) -> MegatronGroups | None:
@@ -13,7 +13,7 @@ def megatron_groups_of(gpu_shortage: GpuShortage) -> MegatronGroups | None:
     return None if as_run is None or as_run.megatron is UNSET else as_run.megatron
 
 
-def megatron_remedies(gpu_shortage: GpuShortage, groups: MegatronGroups) -> list[Remedy]:
+def megatron_remedies(gpu_shortage: GpuShortage, groups: MegatronGroups) -> list[MemoryRemedy]:
     """Remedies with what each frees at least, from the sizes of the groups and the categories.
 
     Twice the tensor-parallel size halves the gradients, and with sequence parallelism the activations too; twice the
@@ -23,11 +23,11 @@ def megatron_remedies(gpu_shortage: GpuShortage, groups: MegatronGroups) -> list
     held = gpu_shortage.by_category
     gradients, optimizer, activations = (held.get(name, 0) for name in ("gradients", "optimizer", "activations"))
     as_run, record = gpu_shortage.rank.as_run, gpu_shortage.record
-    remedies: list[Remedy] = []
+    remedies: list[MemoryRemedy] = []
     replicas = groups.data * groups.context
     if replicas > 1 and not groups.distributed_optimizer:
         remedies.append(
-            Remedy(
+            MemoryRemedy(
                 translated(
                     "Partition the optimizer states over the {count} data-parallel ranks (--use-distributed-optimizer)"
                 ).format(count=replicas),
@@ -36,7 +36,7 @@ def megatron_remedies(gpu_shortage: GpuShortage, groups: MegatronGroups) -> list
         )
     if groups.data % 2 == 0 and 2 * groups.tensor <= record.ranks_per_node:
         remedies.append(
-            Remedy(
+            MemoryRemedy(
                 translated(
                     "Divide each layer among twice as many ranks (--tensor-model-parallel-size {size} "
                     "--sequence-parallel)"
@@ -46,7 +46,7 @@ def megatron_remedies(gpu_shortage: GpuShortage, groups: MegatronGroups) -> list
         )
     if groups.data % 2 == 0:
         remedies.append(
-            Remedy(
+            MemoryRemedy(
                 translated(
                     "Divide each sample's tokens among twice as many ranks (--context-parallel-size {size})"
                 ).format(size=2 * groups.context),
@@ -55,7 +55,7 @@ def megatron_remedies(gpu_shortage: GpuShortage, groups: MegatronGroups) -> list
         )
     if as_run is not None and not as_run.recomputed and activations:
         remedies.append(
-            Remedy(
+            MemoryRemedy(
                 translated(
                     "Recompute the activations of as many layers as needed (--recompute-granularity full "
                     "--recompute-method block --recompute-num-layers N)"
@@ -66,10 +66,10 @@ def megatron_remedies(gpu_shortage: GpuShortage, groups: MegatronGroups) -> list
     most = as_run.samples[1] if as_run is not None and as_run.samples else 1
     if most > 1:
         remedies.append(
-            Remedy(
+            MemoryRemedy(
                 translated("Use --micro-batch-size {fewer} instead of {most}").format(fewer=most // 2, most=most),
                 activations * (most - most // 2) // most,
             )
         )
-    remedies.append(larger_device(gpu_shortage))
+    remedies.append(larger_device_remedy(gpu_shortage))
     return [remedy for remedy in remedies if remedy.frees != 0]

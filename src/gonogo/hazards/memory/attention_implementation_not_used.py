@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.as_run import ranks_with_completed_steps
+from gonogo.hazards.facts.as_run import facts_of_ranks_with_steps
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
 
 _SLOWER_IMPLEMENTATIONS = {"sdpa", "eager"}
@@ -8,7 +8,7 @@ _KERNELS_BY_IMPLEMENTATION = {"flash_attention_2": "flash", "flash_attention_3":
 class AttentionImplementationNotUsed(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """The attention operators that actually ran, on every rank that made a step; silent if none is recognized."""
-        runs = ranks_with_completed_steps(record)
+        runs = facts_of_ranks_with_steps(record)
         if not runs:
             return
         needed = _KERNELS_BY_IMPLEMENTATION.get(runs[0][1].asked.attention)

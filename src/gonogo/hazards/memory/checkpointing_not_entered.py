@@ -1,11 +1,11 @@
-from gonogo.hazards.facts.as_run import ranks_with_completed_steps
+from gonogo.hazards.facts.as_run import facts_of_ranks_with_steps
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity
 
 
 class CheckpointingNotEntered(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Checkpointing requested by the model's flags or the Trainer's argument, but seen on no rank with a step."""
-        runs = ranks_with_completed_steps(record)
+        runs = facts_of_ranks_with_steps(record)
         if not runs or not all(run.asked.checkpointing and not run.recomputed for _, run in runs):
             return
         yield self.finding(

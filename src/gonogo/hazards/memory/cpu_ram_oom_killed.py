@@ -7,7 +7,7 @@ from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.stall import find_stall
 from gonogo.evidence.rehearsal.host_memory import host_memory_by_node
 from gonogo.finding.words import PHASES, size, sizes
-from gonogo.hazards.facts.trained_size import OffloadedStates, offloaded_states
+from gonogo.hazards.facts.trained_size import OffloadedStates, offloaded_optimizer_states
 from gonogo.hazards.memory import _host_shortage as host
 from gonogo.hazards.rule import (
     Certainty,
@@ -101,7 +101,7 @@ class CpuRamOomKilled(Hazard):
                 total=size(node.peak_bytes),
                 pinned=size(node.pinned_bytes),
                 limit=size(limit),
-                basis=host.estimate_basis(node),
+                basis=host.estimate_basis_text(node),
                 rank=worst.rank,
                 peak=size(peak.peak_bytes),
                 phase=PHASES[peak.peak_phase],
@@ -114,15 +114,15 @@ class CpuRamOomKilled(Hazard):
             else translated("Host memory is all but full: a node needs {total} of {limit}").format(
                 total=size(node.peak_bytes), limit=size(limit)
             ),
-            certainty=host.certainty(node, limit),
+            certainty=host.host_shortage_certainty(node, limit),
             severity=Severity.ERROR if over else Severity.WARNING,
-            cure=host.cures(record, node, int(node.peak_bytes / _USABLE_FRACTION) - limit),
+            cure=host.host_shortage_cures(record, node, int(node.peak_bytes / _USABLE_FRACTION) - limit),
             ranks=tuple(rank.rank for rank, _ in node.run),
         )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """Optimizer states offloaded to a machine with too little memory."""
-        limit, states = environment.host_memory.number, offloaded_states(run)
+        limit, states = environment.host_memory.number, offloaded_optimizer_states(run)
         if limit is not None and states is not None and states.bytes_per_node > limit:
             has = translated("The machine has {has:.0f} GiB of memory").format(has=limit / 2**30)
             ends = translated("the kernel kills the run")
@@ -133,7 +133,7 @@ class CpuRamOomKilled(Hazard):
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Optimizer states offloaded to the host that exceed the job's memory in Slurm."""
-        field, states = launch.slurm.get("mem"), offloaded_states(run)
+        field, states = launch.slurm.get("mem"), offloaded_optimizer_states(run)
         asked = _slurm_bytes(str(field.get(""))) if field is not None else 0
         if field is not None and states is not None and 0 < asked < states.bytes_per_node:
             has = translated("The job asks for {has:.0f} GiB per node").format(has=asked / 2**30)
@@ -183,7 +183,7 @@ class CpuRamOomKilled(Hazard):
         offloads = log.setup.offloads("optimizer") or log.setup.offloads("param")
         yield self.log_finding(
             evidence,
-            translated("{what}{offload}{loading}").format(
+            Text("{what}{offload}{loading}", "{what}{offload}{loading}").format(
                 what=self.texts["host_memory_exhausted"]
                 if said
                 else self.texts["terminated_in_pod"]
@@ -213,8 +213,9 @@ _LOG_CURES = (
         "LoRA, or use machines with more memory"
     ),
     translated(
-        "If it happens while loading: load in bf16 with low_cpu_mem_usage=True; under ZeRO-3 create "
-        "TrainingArguments before from_pretrained, so that the ranks do not each load the whole model"
+        "If the model is killed while loading: load it in bf16 with low_cpu_mem_usage=True; under "
+        "ZeRO-3 create TrainingArguments before from_pretrained, so that the ranks do not each load the "
+        "whole model"
     ),
     translated("Raise the container's or the job's memory limit; use fewer data workers and preprocessing processes"),
 )

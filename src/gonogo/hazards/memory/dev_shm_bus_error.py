@@ -4,7 +4,7 @@ from gonogo.evidence.log.exit_summary import exits
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.finding.words import size
-from gonogo.hazards.facts.shared_memory import SHARED_MEMORY_CURE, SHARED_MEMORY_FIX, small_shared_memory
+from gonogo.hazards.facts.shared_memory import SHARED_MEMORY_CURE, SHARED_MEMORY_FIX, find_small_shared_memory
 from gonogo.hazards.rule import (
     Certainty,
     Environment,
@@ -39,7 +39,7 @@ _SHARED_MEMORY_FRAMES = (
 class DevShmBusError(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """docker run without --shm-size and --ipc=host, with data loader workers."""
-        small = small_shared_memory(launch)
+        small = find_small_shared_memory(launch)
         workers = run.arguments.get("dataloader_num_workers")
         count = whole_number(workers)
         if small is None or not count:
@@ -72,7 +72,7 @@ class DevShmBusError(Hazard):
             certainty=Certainty.LIKELY,
             cure=(*SHARED_MEMORY_CURE, translated("Or set dataloader_num_workers to 0")),
             spans=(workers.span(), environment.dev_shm.span()),
-            confirm=translated("df -h /dev/shm, where training runs"),
+            confirm=translated("df -h /dev/shm shows this size where training runs"),
         )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:

@@ -5,7 +5,7 @@ from gonogo.evidence.rehearsal.completions import COMPLETION_LENGTH_HINT
 from gonogo.evidence.rehearsal.failures import setting
 from gonogo.finding.words import size
 from gonogo.hazards.memory import _gpu_shortage as gpu
-from gonogo.hazards.memory._logged_shortage import ACTIVATIONS, LoggedShortage, certainty_for, find_logged_shortage
+from gonogo.hazards.memory._logged_shortage import ACTIVATIONS, LoggedShortage, certainty_for_kind, find_logged_shortage
 from gonogo.hazards.memory._megatron_remedies import megatron_groups_of, megatron_remedies
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Text, translated
 
@@ -30,12 +30,12 @@ class GpuOomActivations(Hazard):
             by_settings = self._remedies(short) if groups is None else megatron_remedies(short, groups)
             remedies = [*gpu.fragmentation_remedies(short), *by_settings]
             yield self.finding(
-                gpu.cause(short),
-                title=gpu.title(short, self.title),
-                certainty=gpu.certainty(short),
-                cure=gpu.in_order(short, remedies),
+                gpu.shortage_cause(short),
+                title=gpu.shortage_title(short, self.title),
+                certainty=gpu.shortage_certainty(short),
+                cure=gpu.ordered_remedies(short, remedies),
                 confirm=COMPLETION_LENGTH_HINT,
-                spans=gpu.spans(short),
+                spans=gpu.allocation_spans(short),
                 ranks=short.ranks,
                 module=short.shortage.module,
             )
@@ -43,7 +43,7 @@ class GpuOomActivations(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """An out-of-memory error in a forward, a loss or a backward, or after steps that went well."""
         short = find_logged_shortage(log)
-        certainty = certainty_for(short, ACTIVATIONS)
+        certainty = certainty_for_kind(short, ACTIVATIONS)
         if short is None or certainty is None:
             return
         finding = self.log_finding(
@@ -63,19 +63,21 @@ class GpuOomActivations(Hazard):
         )
         yield finding if short.kind == ACTIVATIONS else replace(finding, spans=())  # the place is about another kind
 
-    def _remedies(self, gpu_shortage: gpu.GpuShortage) -> list[gpu.Remedy]:
+    def _remedies(self, gpu_shortage: gpu.GpuShortage) -> list[gpu.MemoryRemedy]:
         if gpu_shortage.shortage.phase == "evaluate":
-            return [gpu.Remedy(self.texts["evaluation_cure"], None)]
+            return [gpu.MemoryRemedy(self.texts["evaluation_cure"], None)]
         remedies = [
-            gpu.Remedy(translated("Turn on gradient checkpointing if it is off (gradient_checkpointing=True)"), None)
+            gpu.MemoryRemedy(
+                translated("Turn on gradient checkpointing if it is off (gradient_checkpointing=True)"), None
+            )
         ]
-        room = gpu_shortage.shortage.capacity_bytes - (gpu_shortage.need - gpu_shortage.activations)
+        room = gpu_shortage.shortage.capacity_bytes - (gpu_shortage.needed_bytes - gpu_shortage.activations)
         batch = setting(gpu_shortage.rank.deepspeed_config, "train_micro_batch_size_per_gpu")
         batch = batch if isinstance(batch, int) else 1
         if batch > 1:
             fits = max(1, min(batch - 1, room * batch // gpu_shortage.activations))
             remedies.append(
-                gpu.Remedy(
+                gpu.MemoryRemedy(
                     Text(
                         f"Micro-batch {fits} instead of {batch} (per_device_train_batch_size), with gradient "
                         "accumulation raised in proportion",
@@ -87,7 +89,7 @@ class GpuOomActivations(Hazard):
         if 0 < room < gpu_shortage.activations:
             percent = 100 * room // gpu_shortage.activations
             remedies.append(
-                gpu.Remedy(
+                gpu.MemoryRemedy(
                     Text(
                         f"A sequence of at most {percent} % of the present length: activations have {size(room)} of "
                         f"the {size(gpu_shortage.activations)} that they take now",
@@ -97,8 +99,8 @@ class GpuOomActivations(Hazard):
                     None,
                 )
             )
-        remedies.append(gpu.Remedy(self.texts["fused_loss_cure"], None))
-        remedies.append(gpu.larger_device(gpu_shortage))
+        remedies.append(gpu.MemoryRemedy(self.texts["fused_loss_cure"], None))
+        remedies.append(gpu.larger_device_remedy(gpu_shortage))
         return remedies
 
 

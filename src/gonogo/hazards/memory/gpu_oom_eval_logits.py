@@ -2,7 +2,7 @@ import ast
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.training_script import is_trainer, trained_pretrained_calls
-from gonogo.hazards.memory._logged_shortage import EVALUATION, certainty_for, find_logged_shortage
+from gonogo.hazards.memory._logged_shortage import EVALUATION, certainty_for_kind, find_logged_shortage
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text, translated
 
 _EVAL_MEMORY_OPTIONS = ("eval_accumulation_steps", "batch_eval_metrics", "eval_do_concat_batches")
@@ -55,7 +55,7 @@ class GpuOomEvalLogits(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """An out-of-memory error in the evaluation's frames, or during an evaluation."""
         short = find_logged_shortage(log)
-        certainty = certainty_for(short, EVALUATION)
+        certainty = certainty_for_kind(short, EVALUATION)
         if short is None or certainty is None:
             return
         yield self.log_finding(

@@ -6,9 +6,9 @@ from gonogo.evidence.config.model import ModelConfig
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.completions import COMPLETION_LENGTH_HINT
 from gonogo.hazards.facts.training_framework import uses_trainer
-from gonogo.hazards.facts.training_script import is_certainly_ddp, mentions
+from gonogo.hazards.facts.training_script import is_certainly_ddp, run_mentions
 from gonogo.hazards.memory import _gpu_shortage as gpu
-from gonogo.hazards.memory._logged_shortage import STATES, certainty_for, find_logged_shortage
+from gonogo.hazards.memory._logged_shortage import STATES, certainty_for_kind, find_logged_shortage
 from gonogo.hazards.memory._megatron_remedies import megatron_groups_of, megatron_remedies
 from gonogo.hazards.rule import (
     Certainty,
@@ -37,7 +37,7 @@ class GpuOomModelStates(Hazard):
         if not sizes or run.launch is None or run.model is None or not uses_trainer(run) or not run.scripts:
             return
         alone = run.launch.launcher == "python" and run.world_size == 1 and run.deepspeed_on is False
-        if not (is_certainly_ddp(run) or alone) or mentions(run, run.scripts[0], *_MEMORY_SAVING_WORDS):
+        if not (is_certainly_ddp(run) or alone) or run_mentions(run, run.scripts[0], *_MEMORY_SAVING_WORDS):
             return
         optimizer = run.arguments.get("optim")
         if not optimizer.absent and not str(optimizer.value).startswith("adamw_torch"):
@@ -63,12 +63,12 @@ class GpuOomModelStates(Hazard):
             by_settings = gpu.state_remedies(short) if groups is None else megatron_remedies(short, groups)
             remedies = [*gpu.fragmentation_remedies(short), *by_settings]
             yield self.finding(
-                gpu.cause(short),
-                title=gpu.title(short, self.title),
-                certainty=gpu.certainty(short),
-                cure=gpu.in_order(short, remedies),
+                gpu.shortage_cause(short),
+                title=gpu.shortage_title(short, self.title),
+                certainty=gpu.shortage_certainty(short),
+                cure=gpu.ordered_remedies(short, remedies),
                 confirm=COMPLETION_LENGTH_HINT,
-                spans=gpu.spans(short),
+                spans=gpu.allocation_spans(short),
                 ranks=short.ranks,
                 module=short.shortage.module,
             )
@@ -76,7 +76,7 @@ class GpuOomModelStates(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """An out-of-memory error while loading, in an engine's setup or in an optimizer step."""
         short = find_logged_shortage(log)
-        certainty = certainty_for(short, STATES)
+        certainty = certainty_for_kind(short, STATES)
         if short is None or certainty is None:
             return
         finding = self.log_finding(
@@ -88,13 +88,13 @@ class GpuOomModelStates(Hazard):
             cure=(
                 *short.sharing_and_fragmentation_cures,
                 *(short.activity_cures if short.kind == STATES else ()),
-                *self._cures(log),
+                *self._choose_cures(log),
             ),
             confirm=self.texts["confirm"],
         )
         yield finding if short.kind == STATES else replace(finding, spans=())  # the place is about the other kind
 
-    def _cures(self, log: FailureLog) -> Iterator[Text]:
+    def _choose_cures(self, log: FailureLog) -> Iterator[Text]:
         stage = log.setup.zero_stage
         if stage != 3:
             yield self.texts["partition_cure"]

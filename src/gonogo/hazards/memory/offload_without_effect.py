@@ -5,7 +5,7 @@ from gonogo.evidence.guarded.records import PlacedTensors
 from gonogo.evidence.rehearsal.failures import few
 from gonogo.finding.as_run import AsRun
 from gonogo.finding.words import size
-from gonogo.hazards.facts.as_run import ranks_with_completed_steps
+from gonogo.hazards.facts.as_run import facts_of_ranks_with_steps
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, RehearsalRecord, Severity, Text, translated
 
 _TENSOR_PLACE_LABELS = {
@@ -21,7 +21,7 @@ _TENSOR_PLACE_LABELS = {
 class OffloadWithoutEffect(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """States seen on the GPU after a step, although the resolved config offloads them."""
-        for rank, run in ranks_with_completed_steps(record):
+        for rank, run in facts_of_ranks_with_steps(record):
             section = (rank.deepspeed_config or {}).get("zero_optimization")
             for what, where in _offloaded_but_on_gpu(section if isinstance(section, dict) else {}, run):
                 yield self.finding(
@@ -53,7 +53,9 @@ class OffloadWithoutEffect(Hazard):
                     cure=self.cures,
                     spans=rank_file_span(rank),
                     ranks=tuple(
-                        one.rank for one in run.ranks if any(_has_expected_on_cpu(c.misplaced) for c in one.placements)
+                        one.rank
+                        for one in run.ranks
+                        if any(_is_any_expected_on_cpu(c.misplaced) for c in one.placements)
                     ),
                     parameter=wrong[0].names[0] if wrong[0].names else None,
                 )
@@ -74,7 +76,7 @@ def _offloaded_but_on_gpu(zero: dict[str, object], run: AsRun) -> Iterator[tuple
             yield what, where[0]
 
 
-def _has_expected_on_cpu(places: tuple[PlacedTensors, ...]) -> bool:
+def _is_any_expected_on_cpu(places: tuple[PlacedTensors, ...]) -> bool:
     return any((place.expected or "").startswith("cpu") for place in places)
 
 

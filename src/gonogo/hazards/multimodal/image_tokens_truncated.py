@@ -1,6 +1,6 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.hazards.log_rule import LoggedHazard, Sign, log_mentions, match_of
+from gonogo.hazards.log_rule import LoggedHazard, Sign, log_mentions, match_in_evidence
 from gonogo.hazards.multimodal._placeholder_counts import (
     CUTOFF_ROUNDING,
     FEW,
@@ -34,7 +34,7 @@ class ImageTokensTruncated(LoggedHazard):
     def certainty_for(self, log: FailureLog, sign: Sign, evidence: LineMatch | LoggedError) -> Certainty | None:
         """Fewer tokens than features were truncated; more tokens count only if a limit is known to be small."""
         if sign.says is POSITIONS_MISMATCH_PATTERN:
-            match = match_of(POSITIONS_MISMATCH_PATTERN, evidence)
+            match = match_in_evidence(POSITIONS_MISMATCH_PATTERN, evidence)
             needed, kept = (int(match.group(name)) for name in ("needed", "kept")) if match is not None else (0, 0)
             if needed <= kept:
                 return None

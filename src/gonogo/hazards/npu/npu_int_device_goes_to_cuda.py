@@ -1,5 +1,10 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.facts.installed import describe_package, from_file, span_of, together
+from gonogo.hazards.facts.installed import (
+    are_declared_in_files,
+    come_from_one_source,
+    describe_package,
+    package_version_span,
+)
 from gonogo.hazards.facts.on_npu import CUDA_NOT_COMPILED_PATTERN, NPU_PATTERN
 from gonogo.hazards.log_rule import LoggedHazard, Sign, log_mentions
 from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run
@@ -22,7 +27,9 @@ class NpuIntDeviceGoesToCuda(LoggedHazard):
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """torch_npu before 2.5.1 with a transformers that passes device numbers."""
-        if not together(environment, "torch-npu", "transformers") or not from_file(environment, "transformers"):
+        if not come_from_one_source(environment, "torch-npu", "transformers") or not are_declared_in_files(
+            environment, "transformers"
+        ):
             return
         if not environment.within("torch-npu", "<2.5.1") or not environment.within("transformers", ">4.49.0"):
             return
@@ -33,5 +40,5 @@ class NpuIntDeviceGoesToCuda(LoggedHazard):
             ),
             certainty=Certainty.LIKELY,
             cure=self.cures[:2],
-            spans=(span_of(environment, "torch-npu"), span_of(environment, "transformers")),
+            spans=(package_version_span(environment, "torch-npu"), package_version_span(environment, "transformers")),
         )

@@ -1,5 +1,5 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, training_mismatches
+from gonogo.hazards.facts.mismatch_in_log import LoggedDeviceMismatch, device_mismatches_in_training
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, translated
 
 
@@ -26,8 +26,8 @@ class NpuTorchNpuVersionRegression(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch between NPUs in ``npu_dtype_cast``; less certain while loading a model, without an operator."""
-        for mismatch in training_mismatches(log):
-            certainty = _certainty(mismatch, log)
+        for mismatch in device_mismatches_in_training(log):
+            certainty = _judge_certainty(mismatch, log)
             if certainty is None:
                 continue
             version = log.setup.version_texts.get("torch-npu")
@@ -40,7 +40,7 @@ class NpuTorchNpuVersionRegression(Hazard):
             )
 
 
-def _certainty(mismatch: LoggedMismatch, log: FailureLog) -> Certainty | None:
+def _judge_certainty(mismatch: LoggedDeviceMismatch, log: FailureLog) -> Certainty | None:
     if not mismatch.is_between_accelerators or not any(device.startswith("npu") for device in mismatch.devices):
         return None
     if "dtype_cast" in (mismatch.operator or "") or mismatch.passes("npu_dtype_cast"):

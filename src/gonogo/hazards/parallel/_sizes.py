@@ -4,13 +4,13 @@ from gonogo.evidence.number import whole_number_in
 from gonogo.hazards.rule import Field, Launch
 
 
-def size_of(launch: Launch, *names: str) -> Field:
+def first_given_option(launch: Launch, *names: str) -> Field:
     """The first of the options that is given; its value is a number or a numeric string."""
     return next((field for name in names if not (field := launch.options.get(name)).absent), Field.missing())
 
 
-def number_of(field: Field, default: int | None = 1) -> int | None:
-    """A size as an integer; ``default`` if it is not given, None if it is unknown."""
+def integer_value(field: Field, default: int | None = 1) -> int | None:
+    """The integer value of an option; ``default`` if it is not given, None if it is unknown."""
     if field.absent:
         return default
     number = field.number
@@ -19,7 +19,7 @@ def number_of(field: Field, default: int | None = 1) -> int | None:
     return int(number) if number is not None and int(number) == number else None
 
 
-def is_megatron(launch: Launch) -> bool:
+def has_megatron_options(launch: Launch) -> bool:
     """Whether the options are Megatron's: no other program has any of these names."""
     return any(
         not launch.options.get(name).absent

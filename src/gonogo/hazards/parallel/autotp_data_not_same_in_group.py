@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.installed import describe_package, span_of
+from gonogo.hazards.facts.installed import describe_package, package_version_span
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Run
 
@@ -15,5 +15,5 @@ class AutotpDataNotSameInGroup(LoggedHazard):
             ),
             certainty=Certainty.LIKELY,
             cure=self.cures[:1],
-            spans=(size.span(), span_of(run.environment, "accelerate")),
+            spans=(size.span(), package_version_span(run.environment, "accelerate")),
         )

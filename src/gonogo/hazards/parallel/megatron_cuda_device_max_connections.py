@@ -1,5 +1,5 @@
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.parallel._sizes import is_megatron, number_of, size_of
+from gonogo.hazards.parallel._sizes import first_given_option, has_megatron_options, integer_value
 from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 
@@ -8,7 +8,7 @@ class MegatronCudaDeviceMaxConnections(LoggedHazard):
         """Megatron-LM's own program with tensor or context parallelism, on several ranks, without the variable."""
         if (
             launch.framework is not None
-            or not is_megatron(launch)
+            or not has_megatron_options(launch)
             or not launch.variable("CUDA_DEVICE_MAX_CONNECTIONS").absent
         ):
             return  # frameworks set it themselves
@@ -16,12 +16,15 @@ class MegatronCudaDeviceMaxConnections(LoggedHazard):
             return  # Megatron-DeepSpeed needs it only with sequence parallelism
         if not str(launch.program.get("")).rpartition("/")[2].startswith("pretrain_"):
             return
-        sizes = (size_of(launch, "tensor_model_parallel_size"), size_of(launch, "context_parallel_size"))
-        if all((number_of(size) or 1) < 2 for size in sizes):
+        sizes = (
+            first_given_option(launch, "tensor_model_parallel_size"),
+            first_given_option(launch, "context_parallel_size"),
+        )
+        if all((integer_value(size) or 1) < 2 for size in sizes):
             return
         if any(gpu.capability is not None and gpu.capability >= (10, 0) for gpu in run.environment.gpus):
             return
-        asked = next(size for size in sizes if (number_of(size) or 1) > 1)
+        asked = next(size for size in sizes if (integer_value(size) or 1) > 1)
         yield self.finding(
             self.texts["cause"],
             certainty=Certainty.LIKELY,

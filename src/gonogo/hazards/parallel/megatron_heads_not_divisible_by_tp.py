@@ -1,22 +1,22 @@
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.parallel._sizes import is_megatron, number_of, size_of
+from gonogo.hazards.parallel._sizes import first_given_option, has_megatron_options, integer_value
 from gonogo.hazards.rule import Certainty, Field, Findings, Launch, Run, translated
 
 
 class MegatronHeadsNotDivisibleByTp(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Heads or query groups, from options or the loaded model, not divisible by the tensor-parallel size."""
-        tensor = size_of(launch, "tensor_model_parallel_size")
-        size = number_of(tensor)
-        if not is_megatron(launch) or size is None or size < 2:
+        tensor = first_given_option(launch, "tensor_model_parallel_size")
+        size = integer_value(tensor)
+        if not has_megatron_options(launch) or size is None or size < 2:
             return
         config = run.model.config if run.model is not None and run.model.config is not None else {}
         for option, key in (
             ("num_attention_heads", "num_attention_heads"),
             ("num_query_groups", "num_key_value_heads"),
         ):
-            given = size_of(launch, option)
-            heads = number_of(given, None) or number_of(Field.of(config.get(key), None), None)
+            given = first_given_option(launch, option)
+            heads = integer_value(given, None) or integer_value(Field.of(config.get(key), None), None)
             if heads is None or not heads % size:
                 continue
             # Query groups are replicated since core 0.16; every release of Megatron's own program rejects such heads.

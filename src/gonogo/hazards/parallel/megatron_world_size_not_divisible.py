@@ -2,7 +2,7 @@ from math import prod
 
 from gonogo.evidence.patterns import Match
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.parallel._sizes import is_megatron, number_of, size_of
+from gonogo.hazards.parallel._sizes import first_given_option, has_megatron_options, integer_value
 from gonogo.hazards.rule import Findings, Launch, Run, Text
 
 
@@ -15,16 +15,23 @@ class MegatronWorldSizeNotDivisible(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Products of the parallel sizes in the command that do not divide the number of processes."""
         world = run.world_size
-        if world is None or not is_megatron(launch):
+        if world is None or not has_megatron_options(launch):
             return
         if launch.launcher == "python" and not launch.variable("WORLD_SIZE").absent:
             return  # a single-process tool that writes the shards of many ranks
-        tensor = size_of(launch, "tensor_model_parallel_size")
-        pipeline = size_of(launch, "pipeline_model_parallel_size")
-        context, expert = size_of(launch, "context_parallel_size"), size_of(launch, "expert_model_parallel_size")
-        expert_tensor = size_of(launch, "expert_tensor_parallel_size")
-        dense = [number_of(size) for size in (tensor, pipeline, context)]
-        of_experts = [number_of(expert), number_of(expert_tensor, number_of(tensor)), number_of(pipeline)]
+        tensor = first_given_option(launch, "tensor_model_parallel_size")
+        pipeline = first_given_option(launch, "pipeline_model_parallel_size")
+        context, expert = (
+            first_given_option(launch, "context_parallel_size"),
+            first_given_option(launch, "expert_model_parallel_size"),
+        )
+        expert_tensor = first_given_option(launch, "expert_tensor_parallel_size")
+        dense = [integer_value(size) for size in (tensor, pipeline, context)]
+        of_experts = [
+            integer_value(expert),
+            integer_value(expert_tensor, integer_value(tensor)),
+            integer_value(pipeline),
+        ]
         for fields, sizes in (((tensor, pipeline, context), dense), ((expert, expert_tensor, pipeline), of_experts)):
             known = [size for size in sizes if size]
             if len(known) < len(sizes) or not world % (product := prod(known)):

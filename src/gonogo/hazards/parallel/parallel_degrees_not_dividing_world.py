@@ -1,7 +1,7 @@
 from math import prod
 
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.parallel._sizes import number_of
+from gonogo.hazards.parallel._sizes import integer_value
 from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 _DEGREES = (
@@ -20,7 +20,7 @@ class ParallelDegreesNotDividingWorld(LoggedHazard):
         given = [launch.options.get(f"parallelism.{name}") for name in _DEGREES]
         if world is None or all(field.absent for field in given):
             return
-        degrees = [number_of(field) for field in given]
+        degrees = [integer_value(field) for field in given]
         if None in degrees or any(degree is not None and degree < 1 for degree in degrees) or given[0].absent:
             return  # a missing degree is computed
         product = prod(degree for degree in degrees if degree)

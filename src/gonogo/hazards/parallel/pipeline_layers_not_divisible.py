@@ -1,5 +1,5 @@
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.parallel._sizes import is_megatron, number_of, size_of
+from gonogo.hazards.parallel._sizes import first_given_option, has_megatron_options, integer_value
 from gonogo.hazards.rule import Certainty, Field, Findings, Launch, Run
 
 _UNEVEN_PIPELINE_OPTIONS = (
@@ -16,15 +16,17 @@ _UNEVEN_PIPELINE_OPTIONS = (
 class PipelineLayersNotDivisible(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Layers, from Megatron-LM's options or the loaded model, that the pipeline stages do not divide evenly."""
-        if not is_megatron(launch) or any(not launch.options.get(name).absent for name in _UNEVEN_PIPELINE_OPTIONS):
+        if not has_megatron_options(launch) or any(
+            not launch.options.get(name).absent for name in _UNEVEN_PIPELINE_OPTIONS
+        ):
             return
-        stages = size_of(launch, "pipeline_model_parallel_size")
-        given = size_of(launch, "num_layers")
-        layers = number_of(given, None)
+        stages = first_given_option(launch, "pipeline_model_parallel_size")
+        given = first_given_option(launch, "num_layers")
+        layers = integer_value(given, None)
         config = run.model.config if run.model is not None else None
         if layers is None and config is not None:
-            layers = number_of(Field.of(config.get("num_hidden_layers"), None), None)
-        size = number_of(stages)
+            layers = integer_value(Field.of(config.get("num_hidden_layers"), None), None)
+        size = integer_value(stages)
         if layers is None or size is None or size < 2 or not layers % size:
             return
         yield self.finding(

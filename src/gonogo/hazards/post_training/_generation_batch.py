@@ -30,7 +30,7 @@ def generation_batch(launch: Launch, run: Run) -> GenerationBatch | None:
     """The batch of a GRPO or RLOO run; None for other runs, or if a number is unknown."""
     known = is_grpo(launch, run)
     world = run.world_size
-    checks = _checks(launch, run) if known else False
+    checks = _rejects_indivisible_batch(launch, run) if known else False
     if checks is False or world is None:
         return None
     get = run.arguments.get
@@ -64,8 +64,8 @@ def generation_batch(launch: Launch, run: Run) -> GenerationBatch | None:
     return batch
 
 
-def _checks(launch: Launch, run: Run) -> bool | None:
-    """Whether something refuses a batch that doesn't divide: a trainer of the project's own may take it as it is.
+def _rejects_indivisible_batch(launch: Launch, run: Run) -> bool | None:
+    """Whether the trainer rejects a batch that generations don't divide; None for a trainer of the project itself.
 
     None if the trainer is not trl's as far as the code shows, and trl's release is unknown.
     """
@@ -83,7 +83,7 @@ def _number_or_default(field: Field, default: int | None) -> int | None:
 
 
 def is_grpo(launch: Launch, run: Run) -> bool:
-    """Whether the launch trains with groups of generations."""
+    """Whether the launch trains with groups of generations per prompt: GRPO or RLOO."""
     if run.framework == "ms-swift":
         return str(run.arguments.get("rlhf_type").get("")) == "grpo"
     program = launch.program.string or ""

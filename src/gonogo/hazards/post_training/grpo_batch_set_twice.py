@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Certainty, Findings, Launch, Run
 
 class GrpoBatchSetTwice(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """Both arguments set in a GRPO run."""
+        """generation_batch_size and steps_per_generation both set in a GRPO run."""
         both = [run.arguments.get(name) for name in ("generation_batch_size", "steps_per_generation")]
         if not all(field.known and field.value is not None for field in both) or not is_grpo(launch, run):
             return

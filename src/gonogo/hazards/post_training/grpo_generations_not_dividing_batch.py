@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.divisors import divisors
+from gonogo.hazards.facts.divisors import smallest_divisors_text
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.post_training._generation_batch import generation_batch
 from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
@@ -10,7 +10,7 @@ class GrpoGenerationsNotDividingBatch(LoggedHazard):
         batch = generation_batch(launch, run)
         if batch is None or batch.completions % batch.generations == 0:
             return
-        would_do = divisors(batch.completions, minimum=2)
+        would_do = smallest_divisors_text(batch.completions, minimum=2)
         yield self.finding(
             self.texts["cause"].format(how=batch.how, completions=batch.completions, n=batch.generations),
             certainty=batch.certainty,

@@ -14,7 +14,7 @@ class RewardFunctionSignature(LoggedHazard):
             return
         for call in script.calls("trl.GRPOTrainer", "trl.RLOOTrainer"):
             node = call.keyword_node("reward_funcs") or (call.node.args[1] if len(call.node.args) > 1 else None)
-            for function in _functions(script, node):
+            for function in _reward_functions(script, node):
                 lacking = _missing_arguments(function)
                 if not lacking:
                     continue
@@ -22,7 +22,7 @@ class RewardFunctionSignature(LoggedHazard):
                 yield self.finding(
                     self.texts["cause"].format(name=function.name, lacking=", ".join(lacking)),
                     certainty=Certainty.CERTAIN if version else Certainty.LIKELY,
-                    cure=translated("Give it **kwargs"),
+                    cure=translated("Give the reward function a **kwargs parameter"),
                     spans=(
                         script.first_line_place(function).span(),
                         call.place.span(translated("the trainer that calls it")),
@@ -31,7 +31,7 @@ class RewardFunctionSignature(LoggedHazard):
                 )
 
 
-def _functions(script: Script, node: ast.AST | None) -> Iterator[ast.FunctionDef]:
+def _reward_functions(script: Script, node: ast.AST | None) -> Iterator[ast.FunctionDef]:
     """The functions of this file named by an expression, alone or in a list."""
     names = node.elts if isinstance(node, (ast.List, ast.Tuple)) else [node]
     wanted = {one.id for one in names if isinstance(one, ast.Name)}

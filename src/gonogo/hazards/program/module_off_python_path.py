@@ -19,7 +19,7 @@ class ModuleOffPythonPath(Hazard):
             yield self.finding(
                 self.texts["cause"].format(path=each.script.source.path, name=each.name, folder=_folder_text(folder)),
                 certainty=Certainty.CERTAIN if each.surely and launch.cwd_known else Certainty.LIKELY,
-                cure=_cures(launch, each, value),
+                cure=_choose_cures(launch, each, value),
                 spans=(each.script.place(each.node).span(), launch.place.span()),
                 fixes=self.fix(title, *edits, safe=False) if edits else (),
                 confirm=()
@@ -37,8 +37,10 @@ def _folder_text(folder: str) -> Text:
     return here if folder == "." else Text(folder, folder)
 
 
-def _cures(launch: Launch, off_path: ImportOutsideSysPath, value: str) -> tuple[Text, ...]:
-    first = translated("Start it with PYTHONPATH={value} (there is nothing to install)").format(value=quoted(value))
+def _choose_cures(launch: Launch, off_path: ImportOutsideSysPath, value: str) -> tuple[Text, ...]:
+    first = translated("Start the program with PYTHONPATH={value} (there is nothing to install)").format(
+        value=quoted(value)
+    )
     program = launch.program.string
     if (
         off_path.folder != os.path.realpath(launch.cwd)

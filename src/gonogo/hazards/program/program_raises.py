@@ -88,7 +88,7 @@ class ProgramRaises(Hazard):
                 certainty=Certainty.LIKELY if assumed else Certainty.CERTAIN,
                 cure=(
                     *([self.texts["rehearse_all_ranks"]] if assumed and is_of_other_ranks(assumed) else []),
-                    *self._cures(failure, failed.first.versions),
+                    *self._choose_cures(failure, failed.first.versions),
                 ),
                 spans=failure_places(failure),
                 ranks=failed.ranks,
@@ -105,7 +105,7 @@ class ProgramRaises(Hazard):
         users = error.last_user_frame
         yield self.log_finding(
             error,
-            translated("{message}{users}").format(
+            Text("{message}{users}", "异常：{message}{users}").format(
                 message=_message_line(error),
                 users=Text(
                     f" (your code: {users.path}:{users.line} in {users.function or '?'})",
@@ -119,7 +119,7 @@ class ProgramRaises(Hazard):
             cure=tuple(self._next_steps(error)),
         )
 
-    def _cures(self, failure: Failure, versions: Mapping[str, str]) -> Iterator[Text]:
+    def _choose_cures(self, failure: Failure, versions: Mapping[str, str]) -> Iterator[Text]:
         if failure.reading:
             yield self.texts["syntax_cure"].format(path=failure.reading)
             return

@@ -58,18 +58,18 @@ class QuantizedLoadStateDictCpu(Hazard):
             _CPU_DEVICE_PATTERN
         )
         if evidence is not None:
-            certainty = _certainty(evidence, log)
+            certainty = _judge_certainty(evidence, log)
             if certainty is not None:
-                yield self._finding(evidence, certainty)
+                yield self._build_finding(evidence, certainty)
         elif not log.errors and (
             cut := find_truncated_error(log, ("trainer.py", "_load_best_model"), *_UNDO_LAYOUT_FRAMES, max_frames=4)
         ):
             quantizes = (
                 cut.passes("bitsandbytes") or log.find(_QUANTIZATION_PATTERN) is not None or log.setup.mentions(_8BIT)
             )
-            yield self._finding(cut, Certainty.LIKELY if quantizes else Certainty.POSSIBLE)
+            yield self._build_finding(cut, Certainty.LIKELY if quantizes else Certainty.POSSIBLE)
 
-    def _finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
+    def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             self.texts["cause"],
@@ -79,7 +79,7 @@ class QuantizedLoadStateDictCpu(Hazard):
         )
 
 
-def _certainty(evidence: LoggedError | LineMatch, log: FailureLog) -> Certainty | None:
+def _judge_certainty(evidence: LoggedError | LineMatch, log: FailureLog) -> Certainty | None:
     if isinstance(evidence, LoggedError) and evidence.frames:
         if evidence.passes(*_LOADING_FRAMES):
             return Certainty.CERTAIN

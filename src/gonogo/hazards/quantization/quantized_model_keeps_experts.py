@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.as_run import ranks_with_completed_steps
+from gonogo.hazards.facts.as_run import facts_of_ranks_with_steps
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity
 
 _MIN_UNQUANTIZED_FRACTION = 0.2
@@ -8,7 +8,7 @@ _MIN_UNQUANTIZED_FRACTION = 0.2
 class QuantizedModelKeepsExperts(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Weights that are not quantized, not trained and not embeddings, if they are a large part of the model."""
-        for rank, run in ranks_with_completed_steps(record):
+        for rank, run in facts_of_ranks_with_steps(record):
             left = sum(each.parameters for each in run.unquantized)
             if not run.asked.quantization or left < _MIN_UNQUANTIZED_FRACTION * run.parameters:
                 continue

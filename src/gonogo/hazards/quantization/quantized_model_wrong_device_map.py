@@ -25,7 +25,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
                 or not is_trainer(trainer)
             ):
                 continue
-            fixed = _one_gpu(script, node)
+            fixed = _single_gpu_index(script, node)
             if fixed is None:
                 continue
             edits = tuple(edit for edit in local_rank_device_map_edits(script, load) if edit is not None)
@@ -37,7 +37,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
                 cure=self.cures,
                 spans=(
                     place.span() if place is not None else load.place.span(),
-                    run.launch.place.span(translated("starts several processes per node")),
+                    run.launch.place.span(translated("the launch starts several processes per node")),
                 ),
                 fixes=self.fix(translated("Give each process its own GPU"), *edits) if edits else None,
             )
@@ -51,7 +51,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
         )
         if evidence is not None:
             text = evidence.message if isinstance(evidence, LoggedError) else evidence.text
-            yield self._finding(
+            yield self._build_finding(
                 evidence, Certainty.CERTAIN, offloaded="offload" in text, on_several_gpus="multiple" in text
             )
             return
@@ -60,9 +60,9 @@ class QuantizedModelWrongDeviceMap(Hazard):
         for error in log.errors_of(says=_ON_CPU):
             runs = any(frame.function == "forward" for frame in error.frames) and error.passes("bitsandbytes")
             if runs and error.passes("training_step", "compute_loss", "prediction_step", "backward"):
-                yield self._finding(error, Certainty.LIKELY, offloaded=True, on_several_gpus=False)
+                yield self._build_finding(error, Certainty.LIKELY, offloaded=True, on_several_gpus=False)
 
-    def _finding(
+    def _build_finding(
         self, evidence: LoggedError | LineMatch, certainty: Certainty, *, offloaded: bool, on_several_gpus: bool
     ) -> Finding:
         where = translated("on a GPU other than the one the process trains on")
@@ -87,7 +87,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
         )
 
 
-def _one_gpu(script: Script, node: ast.expr) -> int | None:
+def _single_gpu_index(script: Script, node: ast.expr) -> int | None:
     """The GPU onto which a ``device_map`` puts the whole model in every process; None if not exactly one."""
     if isinstance(node, ast.Dict):
         if len(node.values) != 1:

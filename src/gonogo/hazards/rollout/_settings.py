@@ -22,7 +22,7 @@ _DEFAULTS = {
 """Defaults of verl's trainer/config/ppo_trainer.yaml and the files that it includes."""
 
 
-def uses_server(launch: Launch, run: Run) -> bool:
+def uses_rollout_server(launch: Launch, run: Run) -> bool:
     """Whether the trainer certainly uses a rollout server."""
     mode = run.arguments.get("vllm_mode")
     hosts = (run.arguments.get(name) for name in ("vllm_server_host", "vllm_server_base_url"))
@@ -31,20 +31,20 @@ def uses_server(launch: Launch, run: Run) -> bool:
     return run.arguments.get("use_vllm").truth is True and any(host.known for host in hosts)
 
 
-def colocated(run: Run) -> Field | None:
+def colocation_option(run: Run) -> Field | None:
     """The option by which the launch runs the engine in the trainer's processes, or None if it doesn't say so."""
     mode = run.arguments.get("vllm_mode")
     return mode if mode.known and str(mode.value) == "colocate" else None
 
 
-class VerlNumber(msgspec.Struct, frozen=True):
+class VerlIntegerSetting(msgspec.Struct, frozen=True):
     """An integer of verl's config: the command's override, or the default."""
 
     value: int
     field: Field
 
     @property
-    def given(self) -> bool:
+    def is_overridden(self) -> bool:
         """Whether the command sets it."""
         return self.field.known
 
@@ -66,20 +66,20 @@ class VerlLaunch:
         """The override of a key; absent if there is none."""
         return self._run.arguments.get(key)
 
-    def number(self, key: str) -> VerlNumber | None:
+    def number(self, key: str) -> VerlIntegerSetting | None:
         """The value of an integer key; None if it is unknown."""
         field = self.field(key)
         if field.known:
             value = whole_number(field)
-            return VerlNumber(value, field) if value is not None else None
+            return VerlIntegerSetting(value, field) if value is not None else None
         default = _DEFAULTS.get(key)
-        return VerlNumber(default, field) if field.absent and default is not None else None
+        return VerlIntegerSetting(default, field) if field.absent and default is not None else None
 
     @property
-    def gpus(self) -> VerlNumber | None:
+    def gpus(self) -> VerlIntegerSetting | None:
         """The number of GPUs on all nodes; its ``field`` is that of ``trainer.n_gpus_per_node``."""
         nodes, each = self.number("trainer.nnodes"), self.number("trainer.n_gpus_per_node")
-        return VerlNumber(nodes.value * each.value, each.field) if nodes and each else None
+        return VerlIntegerSetting(nodes.value * each.value, each.field) if nodes and each else None
 
     @property
     def on_megatron(self) -> bool:
@@ -90,7 +90,7 @@ class VerlLaunch:
         return "megatron" in (str(strategy.get("")), str(engine.get(""))) or "megatron" in str(config.get(""))
 
 
-def verl(launch: Launch, run: Run) -> VerlLaunch | None:
+def find_verl_launch(launch: Launch, run: Run) -> VerlLaunch | None:
     """The launch if it starts verl's PPO trainer, else None."""
     program = launch.program.string
     if program is None or not program.endswith(_VERL_PROGRAMS) or launch.options.get("config_name").known:

@@ -1,5 +1,5 @@
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rollout._settings import colocated
+from gonogo.hazards.rollout._settings import colocation_option
 from gonogo.hazards.rule import Certainty, Findings, Launch, Run
 
 _ALLOCATOR_VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
@@ -12,7 +12,7 @@ class ExpandableSegmentsMemoryPool(LoggedHazard):
             (one for one in _ALLOCATOR_VARIABLES if "expandable_segments:True" in str(launch.variable(one).get(""))),
             None,
         )
-        mode = colocated(run)
+        mode = colocation_option(run)
         if name is None or mode is None:
             return
         refuses = run.environment.within("vllm", "<0.20")

@@ -1,5 +1,5 @@
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rollout._settings import uses_server
+from gonogo.hazards.rollout._settings import uses_rollout_server
 from gonogo.hazards.rule import Certainty, Findings, Launch, Run
 
 
@@ -7,7 +7,7 @@ class HttpProxyHidesRolloutServer(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A proxy without ``no_proxy``, in a run whose trainer uses a rollout server."""
         if (
-            not uses_server(launch, run)
+            not uses_rollout_server(launch, run)
             or not launch.variable("no_proxy").absent
             or not launch.variable("NO_PROXY").absent
         ):

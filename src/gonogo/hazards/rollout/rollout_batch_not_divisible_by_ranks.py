@@ -1,17 +1,17 @@
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rollout._settings import VerlLaunch, verl
+from gonogo.hazards.rollout._settings import VerlLaunch, find_verl_launch
 from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 
 class RolloutBatchNotDivisibleByRanks(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """verl's ``train_batch_size`` × ``rollout.n``, if the GPUs of all nodes don't divide it."""
-        command = verl(launch, run)
+        command = find_verl_launch(launch, run)
         if command is None or command.on_megatron:
             return
         gpus = command.gpus
         batch, generations = command.number("data.train_batch_size"), command.number("actor_rollout_ref.rollout.n")
-        if gpus is None or batch is None or generations is None or not (batch.given or gpus.given):
+        if gpus is None or batch is None or generations is None or not (batch.is_overridden or gpus.is_overridden):
             return
         real = batch.value * generations.value
         if real % gpus.value == 0:
@@ -19,7 +19,7 @@ class RolloutBatchNotDivisibleByRanks(LoggedHazard):
         filled = _is_batch_padded(command, run)
         if filled is True:
             return
-        sure = batch.given and gpus.given and filled is False
+        sure = batch.is_overridden and gpus.is_overridden and filled is False
         yield self.finding(
             self.texts["cause"].format(batch=batch.value, n=generations.value, real=real, gpus=gpus.value),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,

@@ -1,12 +1,12 @@
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rollout._settings import verl
+from gonogo.hazards.rollout._settings import find_verl_launch
 from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 
 class RolloutBatchedTokensBelowModelLen(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """verl's prompt and response lengths above ``max_num_batched_tokens``, with chunked prefill off."""
-        command = verl(launch, run)
+        command = find_verl_launch(launch, run)
         if command is None or command.field("actor_rollout_ref.rollout.enable_chunked_prefill").truth is not False:
             return
         tokens = command.number("actor_rollout_ref.rollout.max_num_batched_tokens")

@@ -63,7 +63,7 @@ class RolloutMemoryFractionTooLarge(LoggedHazard):
     )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """An engine that does not start, or an out-of-memory error that would not occur without the engine."""
+        """A rollout engine that does not start, or an out-of-memory error that would not occur without it."""
         for failed in failed_ranks(record):
             refused = _FREE_MEMORY_PATTERN.search(failed.failure.message)
             if refused is not None:
@@ -92,12 +92,12 @@ class RolloutMemoryFractionTooLarge(LoggedHazard):
                 missing=size(missing),
             ),
             certainty=Certainty.CERTAIN if missing > _SLACK_BYTES and not of_length else Certainty.LIKELY,
-            cure=tuple(self._cures(device)),
+            cure=tuple(self._choose_cures(device)),
             confirm=(COMPLETION_LENGTH_HINT,) if of_length else (),
             ranks=tuple(sorted({each.rank for each, _ in short})),
         )
 
-    def _cures(self, device: DeviceMemory) -> Iterator[Text]:
+    def _choose_cures(self, device: DeviceMemory) -> Iterator[Text]:
         engine, missing = _engine_bytes(device), _missing_bytes(device)
         share = (engine - missing - _SLACK_BYTES) / device.total_bytes
         if share > 0.05:

@@ -1,15 +1,15 @@
 from gonogo.evidence.config.model import read_model
 from gonogo.evidence.field import whole_number
-from gonogo.hazards.facts.divisors import divisors
+from gonogo.hazards.facts.divisors import smallest_divisors_text
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rollout._settings import verl
+from gonogo.hazards.rollout._settings import find_verl_launch
 from gonogo.hazards.rule import Findings, Launch, Run, translated
 
 
 class RolloutTpNotDividingHeads(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A tensor-parallel size of the engine that doesn't divide the attention heads in the model's config.json."""
-        command = verl(launch, run)
+        command = find_verl_launch(launch, run)
         if command is not None:
             field = command.field("actor_rollout_ref.rollout.tensor_model_parallel_size")
             name = command.field("actor_rollout_ref.model.path").string
@@ -22,6 +22,8 @@ class RolloutTpNotDividingHeads(LoggedHazard):
             return
         yield self.finding(
             self.texts["cause"].format(heads=heads, size=size),
-            cure=translated("Use a divisor of {heads}: {divisors}").format(heads=heads, divisors=divisors(heads)),
+            cure=translated("Use a divisor of {heads}: {divisors}").format(
+                heads=heads, divisors=smallest_divisors_text(heads)
+            ),
             spans=(field.span(), launch.place.span()),
         )

@@ -29,7 +29,7 @@ def _cause_and_path(message: str) -> tuple[Text, str]:
         found = pattern.search(message)
         if found is not None:
             return cause, found.group("path") if "<path>" in pattern.text else ""
-    return translated("One side of the update never arrives."), ""
+    return translated("One side of the weight update never takes part."), ""
 
 
 _JOINS_LATE = translated(

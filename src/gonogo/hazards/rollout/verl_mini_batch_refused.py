@@ -1,5 +1,5 @@
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rollout._settings import verl
+from gonogo.hazards.rollout._settings import find_verl_launch
 from gonogo.hazards.rule import Certainty, Findings, Launch, Run
 
 _MINI_BATCH_SIZE_KEY = "actor_rollout_ref.actor.ppo_mini_batch_size"
@@ -8,19 +8,19 @@ _MINI_BATCH_SIZE_KEY = "actor_rollout_ref.actor.ppo_mini_batch_size"
 class VerlMiniBatchRefused(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """verl's mini-batch against its batch size and GPUs, if the command sets them."""
-        command = verl(launch, run)
+        command = find_verl_launch(launch, run)
         if command is None or command.on_megatron:
             return
         batch, mini = command.number("data.train_batch_size"), command.number(_MINI_BATCH_SIZE_KEY)
         generations, gpus = command.number("actor_rollout_ref.rollout.n"), command.gpus
-        if batch is None or mini is None or not (batch.given or mini.given):
+        if batch is None or mini is None or not (batch.is_overridden or mini.is_overridden):
             return
         dynamic = command.field("actor_rollout_ref.actor.use_dynamic_bsz")  # with it verl does not compare the two
         told = dynamic.absent or dynamic.truth is False
-        sure = Certainty.CERTAIN if batch.given and mini.given and told else Certainty.POSSIBLE
+        sure = Certainty.CERTAIN if batch.is_overridden and mini.is_overridden and told else Certainty.POSSIBLE
         if mini.value > batch.value and dynamic.truth is not True:
             cause = self.texts["mini_batch_too_large_cause"].format(mini=mini.value, batch=batch.value)
-        elif generations and gpus and gpus.given and mini.value * generations.value < gpus.value:
+        elif generations and gpus and gpus.is_overridden and mini.value * generations.value < gpus.value:
             cause = self.texts["no_sample_per_gpu_cause"].format(mini=mini.value, n=generations.value, gpus=gpus.value)
             sure = Certainty.LIKELY
         else:

@@ -22,7 +22,10 @@ class TrainerOverrideWithoutNumItems(Hazard):
                 yield self.finding(
                     self.texts["cause"].format(version=version.get(">= 4.46"), owner=owner.name, name=name),
                     cure=translated("Add a num_items_in_batch parameter with a default value"),
-                    spans=(script.first_line_place(method).span(), version.span(translated("passes it since 4.46"))),
+                    spans=(
+                        script.first_line_place(method).span(),
+                        version.span(translated("transformers has passed num_items_in_batch since 4.46")),
+                    ),
                     fixes=self.fix(translated("Use the argument"), edit) if edit is not None else None,
                 )
 

@@ -11,7 +11,7 @@ from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Call, Script
 from gonogo.finding import Certainty, Finding, Fix, Span, Text, translated
-from gonogo.hazards.facts.zero_usage import is_engine, stage_span, text_of
+from gonogo.hazards.facts.zero_usage import is_engine, source_text, stage_span
 from gonogo.hazards.hazard import Hazard
 
 _TRAINER_CLASSES = ("transformers.Trainer", "transformers.Seq2SeqTrainer", "trl.*Trainer")
@@ -19,7 +19,7 @@ _ENABLE_METHOD = "*.gradient_checkpointing_enable"
 _CHECKPOINTING_OPTION = "gradient_checkpointing_kwargs"
 
 
-class Checkpointing(msgspec.Struct, frozen=True, eq=False):
+class ActiveCheckpointing(msgspec.Struct, frozen=True, eq=False):
     """Gradient checkpointing that is certainly on. ``reentrant`` is None if neither files nor versions tell."""
 
     reentrant: bool | None
@@ -31,7 +31,7 @@ class Checkpointing(msgspec.Struct, frozen=True, eq=False):
     """The script's own call of ``gradient_checkpointing_enable``."""
 
 
-def checkpointing(run: Run) -> Checkpointing | None:
+def active_checkpointing(run: Run) -> ActiveCheckpointing | None:
     """The run's gradient checkpointing; None if it is off or unknown."""
     argument = run.arguments.get("gradient_checkpointing")
     call = next((call for script in run.scripts for call in script.calls(_ENABLE_METHOD)), None)
@@ -47,18 +47,18 @@ def checkpointing(run: Run) -> Checkpointing | None:
     settings = run.arguments.get(_CHECKPOINTING_OPTION)
     if not run.arguments.has(_CHECKPOINTING_OPTION) and call is not None:
         settings = _kwargs_field(call)
-    reentrant = _reentrant_in(settings)
+    reentrant = _use_reentrant_value(settings)
     if reentrant is not None:
-        return Checkpointing(reentrant, on, settings.span(), call)
+        return ActiveCheckpointing(reentrant, on, settings.span(), call)
     if settings.unknown and (run.arguments.has(_CHECKPOINTING_OPTION) or call is not None):
-        return Checkpointing(None, on, None, call)
+        return ActiveCheckpointing(None, on, None, call)
     before = run.environment.within("transformers", "<5")
     version = run.environment.field("transformers")
-    return Checkpointing(before, on, version.span(_BY_DEFAULT) if before else None, call)
+    return ActiveCheckpointing(before, on, version.span(_BY_DEFAULT) if before else None, call)
 
 
 _CHECKPOINTING_ENABLED = translated("gradient checkpointing is on")
-_BY_DEFAULT = translated("uses reentrant checkpointing by default")
+_BY_DEFAULT = translated("this release uses reentrant checkpointing by default")
 
 
 def _kwargs_field(call: Call) -> Field:
@@ -71,7 +71,7 @@ def _kwargs_field(call: Call) -> Field:
     return call.keyword(_CHECKPOINTING_OPTION) if node is None else Field.not_known(call.script.place(node))
 
 
-def _reentrant_in(settings: Field) -> bool | None:
+def _use_reentrant_value(settings: Field) -> bool | None:
     value: Any = settings.value if settings.known else None
     if isinstance(value, str):
         try:
@@ -89,7 +89,7 @@ def repeated_forward_calls(script: Script) -> Iterator[tuple[Call, Call]]:
         if method is None or len(method.args.args) < 2:
             continue
         name = method.args.args[1].arg
-        yield from _pairs(
+        yield from _first_pair_of_calls(
             script, [script.call_at(node) for node in script.once(_calls_by_function).get((method, name), ())]
         )
     if b"deepspeed.initialize" in script.source.data:
@@ -101,7 +101,7 @@ def repeated_forward_calls(script: Script) -> Iterator[tuple[Call, Call]]:
         backwards = Counter(id(script.enclosing_loop(call.node)) for call in script.calls("*.backward"))
         for (loop_id, _), calls in groups.items():
             if backwards[loop_id] == 1:
-                yield from _pairs(script, calls)
+                yield from _first_pair_of_calls(script, calls)
 
 
 def _calls_by_function(script: Script) -> dict[tuple[ast.AST | None, str], list[ast.Call]]:
@@ -113,7 +113,7 @@ def _calls_by_function(script: Script) -> dict[tuple[ast.AST | None, str], list[
     return found
 
 
-def _pairs(script: Script, calls: list[Call]) -> Iterator[tuple[Call, Call]]:
+def _first_pair_of_calls(script: Script, calls: list[Call]) -> Iterator[tuple[Call, Call]]:
     """The first two calls that run under the same conditions and outside of ``no_grad``."""
     alike: dict[frozenset[str], list[Call]] = defaultdict(list)
     for call in calls:
@@ -130,7 +130,7 @@ def double_recomputation_findings(
     pair = next(repeated_forward_calls(script), None)
     if pair is None:
         return
-    how = checkpointing(run)
+    how = active_checkpointing(run)
     if how is None or how.reentrant is False:
         return
     first, second = pair
@@ -145,9 +145,9 @@ def double_recomputation_findings(
             "reentrant: each checkpointed call has its own backward, so ZeRO-{stage} gets the same gradient "
             "twice and fails with “{message}”."
         ).format(
-            first=text_of(script, first.node, 50),
-            second=text_of(script, second.node, 50),
-            how=translated("is") if how.reentrant else translated("may be"),
+            first=source_text(script, first.node, 50),
+            second=source_text(script, second.node, 50),
+            how=Text("is", "是") if how.reentrant else Text("may be", "可能是"),
             stage=run.zero_stage,
             message=message,
         ),

@@ -13,7 +13,7 @@ _TENSOR_SIZE_PATTERN = re.compile(r"\[(\d+(?:, \d+)*)\]$")
 
 
 def dummy_input_fixes(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
-    """Adds an ``else`` that runs the tower too to ``if pixels is not None: x = … self.tower(pixels) …``."""
+    """Add an ``else`` that runs the tower on zeros to ``if pixels is not None: x = … self.tower(pixels) …``."""
     for side, _ in divergence.calls:
         sizes = {name: match[1] for name, kind in side.batch if (match := _TENSOR_SIZE_PATTERN.search(kind))}
         for guard in divergence.own_guards(side):

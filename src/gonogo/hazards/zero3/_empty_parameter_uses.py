@@ -8,7 +8,7 @@ import msgspec
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty
-from gonogo.hazards.zero3._zero3_in_log import is_single_process, zero3
+from gonogo.hazards.zero3._zero3_in_log import is_single_process, is_under_zero3
 
 _FSDP_FRAMES = ("fully_sharded_data_parallel.py", "torch/distributed/fsdp", "_fsdp_state.py")
 _FSDP = Pattern(r"(?i)\bfsdp2?\b|FullyShardedDataParallel")
@@ -72,7 +72,7 @@ _SIZE_MISMATCH_PATTERN = Pattern(r"^size mismatch(?:,| when| got| error|$)")
 _LOOKS_UP = Pattern(r"\btorch\.embedding\(|\bF\.embedding\(|padding_idx < weight\.size\(0\)")
 
 
-class UseOfEmptyParameter(Enum):
+class EmptyParameterCause(Enum):
     """How an empty parameter came to be used; each member belongs to one hazard."""
 
     OUTSIDE_ENGINE = "another model, which the engine does not know"
@@ -85,7 +85,7 @@ class EmptyParameterUse(msgspec.Struct, frozen=True):
     """Where an empty parameter was used, and how certain each cause is."""
 
     evidence: LoggedError | LineMatch
-    causes: Mapping[UseOfEmptyParameter, Certainty]
+    causes: Mapping[EmptyParameterCause, Certainty]
 
     @property
     def user_code_location(self) -> str:
@@ -96,7 +96,7 @@ class EmptyParameterUse(msgspec.Struct, frozen=True):
 
 def find_empty_parameter_uses(log: FailureLog) -> Iterator[EmptyParameterUse]:
     """The places at which an operator got an empty parameter under ZeRO-3, each with its possible causes."""
-    on = zero3(log)
+    on = is_under_zero3(log)
     if on is False:
         return
     if on is None and (log.passes(*_FSDP_FRAMES) or log.find(_FSDP)):
@@ -110,8 +110,8 @@ def find_empty_parameter_uses(log: FailureLog) -> Iterator[EmptyParameterUse]:
                 yield EmptyParameterUse(
                     error,
                     {
-                        UseOfEmptyParameter.DIRECT: Certainty.POSSIBLE,
-                        UseOfEmptyParameter.OUTSIDE_ENGINE: Certainty.POSSIBLE,
+                        EmptyParameterCause.DIRECT: Certainty.POSSIBLE,
+                        EmptyParameterCause.OUTSIDE_ENGINE: Certainty.POSSIBLE,
                     },
                 )
             shape = _EMPTY_WEIGHT_PATTERN.search(error.message) or _ZERO_SIZE_PATTERN.search(error.message)
@@ -137,7 +137,7 @@ def find_empty_parameter_uses(log: FailureLog) -> Iterator[EmptyParameterUse]:
 
 def _causes_from_cut_traceback(
     log: FailureLog, cut_error: LoggedError, zero3_is_on: bool
-) -> Mapping[UseOfEmptyParameter, Certainty]:
+) -> Mapping[EmptyParameterCause, Certainty]:
     """The causes of a traceback without its last line: it shows where it failed, not how, so at most likely."""
     last = cut_error.frames[-1]
     sure = Certainty.LIKELY if zero3_is_on else Certainty.POSSIBLE
@@ -149,46 +149,46 @@ def _causes_from_cut_traceback(
     if any(_AUXILIARY_MODEL_PATTERN.search(frame.code) for frame in cut_error.frames[-2:]) and cut_error.passes(
         *_TRAINING_FRAMES
     ):
-        return {UseOfEmptyParameter.OUTSIDE_ENGINE: sure}
+        return {EmptyParameterCause.OUTSIDE_ENGINE: sure}
     if zero3_is_on and last.function in ("merge", "merge_and_unload", "get_delta_weight") and "peft/" in last.path:
-        return {UseOfEmptyParameter.DIRECT: sure}
-    if _passes_engine_forward(cut_error) and _classify_caller(cut_error) is Caller.USER:
-        return {UseOfEmptyParameter.DIRECT: sure}
+        return {EmptyParameterCause.DIRECT: sure}
+    if _passes_engine_forward(cut_error) and _classify_caller(cut_error) is OperatorCaller.USER:
+        return {EmptyParameterCause.DIRECT: sure}
     return {}
 
 
 def _causes_from_error(
     log: FailureLog, error: LoggedError, is_embedding: bool, zero3_is_on: bool
-) -> Mapping[UseOfEmptyParameter, Certainty]:
+) -> Mapping[EmptyParameterCause, Certainty]:
     if error.passes(*AUXILIARY):
-        return {UseOfEmptyParameter.AUXILIARY: Certainty.CERTAIN if zero3_is_on or is_embedding else Certainty.LIKELY}
+        return {EmptyParameterCause.AUXILIARY: Certainty.CERTAIN if zero3_is_on or is_embedding else Certainty.LIKELY}
     if any(_AUXILIARY_MODEL_PATTERN.search(f"{frame.code} {frame.function}") for frame in error.all_frames):
         return {
-            UseOfEmptyParameter.OUTSIDE_ENGINE: Certainty.CERTAIN if zero3_is_on or is_embedding else Certainty.LIKELY
+            EmptyParameterCause.OUTSIDE_ENGINE: Certainty.CERTAIN if zero3_is_on or is_embedding else Certainty.LIKELY
         }
     layer = _classify_caller(error)
     in_engine = _passes_engine_forward(error)
-    if layer is Caller.USER and (in_engine or not is_embedding):
+    if layer is OperatorCaller.USER and (in_engine or not is_embedding):
         sure = Certainty.CERTAIN if in_engine else Certainty.LIKELY
         if in_engine:
-            return {UseOfEmptyParameter.DIRECT: sure}
+            return {EmptyParameterCause.DIRECT: sure}
         return {
-            UseOfEmptyParameter.DIRECT: sure if zero3_is_on else Certainty.POSSIBLE,
-            UseOfEmptyParameter.NO_LAUNCHER: Certainty.POSSIBLE,
+            EmptyParameterCause.DIRECT: sure if zero3_is_on else Certainty.POSSIBLE,
+            EmptyParameterCause.NO_LAUNCHER: Certainty.POSSIBLE,
         }
-    if not (is_embedding or layer is Caller.LAYER):
+    if not (is_embedding or layer is OperatorCaller.LAYER):
         return _causes_without_frames(log, is_embedding, zero3_is_on)
     if in_engine:
-        return {UseOfEmptyParameter.OUTSIDE_ENGINE: Certainty.LIKELY, UseOfEmptyParameter.DIRECT: Certainty.POSSIBLE}
+        return {EmptyParameterCause.OUTSIDE_ENGINE: Certainty.LIKELY, EmptyParameterCause.DIRECT: Certainty.POSSIBLE}
     if error.passes(*_TRAINING_FRAMES):
         singly = is_single_process(log)
         if singly is False:
             return {
-                UseOfEmptyParameter.OUTSIDE_ENGINE: Certainty.LIKELY,
-                UseOfEmptyParameter.NO_LAUNCHER: Certainty.POSSIBLE,
+                EmptyParameterCause.OUTSIDE_ENGINE: Certainty.LIKELY,
+                EmptyParameterCause.NO_LAUNCHER: Certainty.POSSIBLE,
             }
         sure = Certainty.CERTAIN if singly and zero3_is_on else Certainty.LIKELY
-        return {UseOfEmptyParameter.NO_LAUNCHER: sure, UseOfEmptyParameter.OUTSIDE_ENGINE: Certainty.POSSIBLE}
+        return {EmptyParameterCause.NO_LAUNCHER: sure, EmptyParameterCause.OUTSIDE_ENGINE: Certainty.POSSIBLE}
     return _causes_without_frames(log, True, zero3_is_on)
 
 
@@ -198,27 +198,27 @@ def _passes_engine_forward(error: LoggedError) -> bool:
 
 def _causes_without_frames(
     log: FailureLog, is_embedding: bool, zero3_is_on: bool
-) -> Mapping[UseOfEmptyParameter, Certainty]:
+) -> Mapping[EmptyParameterCause, Certainty]:
     if not is_embedding:
         return {
-            UseOfEmptyParameter.DIRECT: Certainty.LIKELY if zero3_is_on else Certainty.POSSIBLE,
-            UseOfEmptyParameter.OUTSIDE_ENGINE: Certainty.POSSIBLE,
+            EmptyParameterCause.DIRECT: Certainty.LIKELY if zero3_is_on else Certainty.POSSIBLE,
+            EmptyParameterCause.OUTSIDE_ENGINE: Certainty.POSSIBLE,
         }
     singly = is_single_process(log)
     if log.setup.mentions(_AUXILIARY_MODEL_SETUP_PATTERN):
         return {
-            UseOfEmptyParameter.OUTSIDE_ENGINE: Certainty.LIKELY,
-            UseOfEmptyParameter.NO_LAUNCHER: Certainty.POSSIBLE,
+            EmptyParameterCause.OUTSIDE_ENGINE: Certainty.LIKELY,
+            EmptyParameterCause.NO_LAUNCHER: Certainty.POSSIBLE,
         }
     if singly:
         return {
-            UseOfEmptyParameter.NO_LAUNCHER: Certainty.LIKELY,
-            UseOfEmptyParameter.OUTSIDE_ENGINE: Certainty.POSSIBLE,
+            EmptyParameterCause.NO_LAUNCHER: Certainty.LIKELY,
+            EmptyParameterCause.OUTSIDE_ENGINE: Certainty.POSSIBLE,
         }
-    return {UseOfEmptyParameter.OUTSIDE_ENGINE: Certainty.LIKELY, UseOfEmptyParameter.NO_LAUNCHER: Certainty.POSSIBLE}
+    return {EmptyParameterCause.OUTSIDE_ENGINE: Certainty.LIKELY, EmptyParameterCause.NO_LAUNCHER: Certainty.POSSIBLE}
 
 
-class Caller(Enum):
+class OperatorCaller(Enum):
     """The code that passed the empty parameter to the operator."""
 
     LAYER = "a layer of torch, in its forward"
@@ -226,11 +226,11 @@ class Caller(Enum):
     UNKNOWN = "the frames do not say"
 
 
-def _classify_caller(error: LoggedError) -> Caller:
+def _classify_caller(error: LoggedError) -> OperatorCaller:
     for frame in reversed(error.frames):
         if any(part in frame.path for part in _FUNCTIONAL_PATHS):
             continue
         if any(part in frame.path for part in _TORCH_LAYER_PATHS):
-            return Caller.LAYER
-        return Caller.USER if _DIRECT_USE_PATTERN.search(frame.code) else Caller.UNKNOWN
-    return Caller.UNKNOWN
+            return OperatorCaller.LAYER
+        return OperatorCaller.USER if _DIRECT_USE_PATTERN.search(frame.code) else OperatorCaller.UNKNOWN
+    return OperatorCaller.UNKNOWN

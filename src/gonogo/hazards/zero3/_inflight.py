@@ -6,7 +6,7 @@ from enum import Enum
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty
-from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, first_match
+from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, find_error_or_line
 
 _INFLIGHT = Pattern(r"still have inflight params")
 _RAISING_LINE_PATTERN = Pattern(r"^$|raise RuntimeError|inflight")
@@ -20,16 +20,16 @@ _EVALUATION_PATTERN = Pattern(
 )
 
 
-class Cause(Enum):
+class InflightCause(Enum):
     """Why parameters are in flight; each member belongs to one hazard."""
 
     DYNAMIC = "modules run in another order than the recorded one"
     COORDINATORS = "a pass in evaluation mode left its prefetches to the other coordinator"
 
 
-def find_inflight_error(log: FailureLog) -> tuple[LoggedError | LineMatch, Mapping[Cause, Certainty]] | None:
+def find_inflight_error(log: FailureLog) -> tuple[LoggedError | LineMatch, Mapping[InflightCause, Certainty]] | None:
     """The error of parameters in flight and how certain each cause is, or None."""
-    evidence = first_match(log, _INFLIGHT, "RuntimeError") or find_cut_traceback(
+    evidence = find_error_or_line(log, _INFLIGHT, "RuntimeError") or find_cut_traceback(
         log, "partitioned_param_coordinator.py", "reset_step", code=_RAISING_LINE_PATTERN
     )
     if evidence is None:
@@ -37,13 +37,13 @@ def find_inflight_error(log: FailureLog) -> tuple[LoggedError | LineMatch, Mappi
         if stuck is None:
             return None
         if not log.find(_EVALUATION_PATTERN):
-            return stuck, {Cause.COORDINATORS: Certainty.POSSIBLE, Cause.DYNAMIC: Certainty.POSSIBLE}
-        return stuck, {Cause.COORDINATORS: Certainty.LIKELY, Cause.DYNAMIC: Certainty.POSSIBLE}
+            return stuck, {InflightCause.COORDINATORS: Certainty.POSSIBLE, InflightCause.DYNAMIC: Certainty.POSSIBLE}
+        return stuck, {InflightCause.COORDINATORS: Certainty.LIKELY, InflightCause.DYNAMIC: Certainty.POSSIBLE}
     release = log.setup.release("deepspeed")
-    dynamic = {Cause.DYNAMIC: Certainty.LIKELY, Cause.COORDINATORS: Certainty.POSSIBLE}
-    coordinators = {Cause.COORDINATORS: Certainty.LIKELY, Cause.DYNAMIC: Certainty.POSSIBLE}
+    dynamic = {InflightCause.DYNAMIC: Certainty.LIKELY, InflightCause.COORDINATORS: Certainty.POSSIBLE}
+    coordinators = {InflightCause.COORDINATORS: Certainty.LIKELY, InflightCause.DYNAMIC: Certainty.POSSIBLE}
     if release is not None and release >= (0, 17):
-        return evidence, {Cause.DYNAMIC: Certainty.LIKELY}
+        return evidence, {InflightCause.DYNAMIC: Certainty.LIKELY}
     if log.find(_EVALUATION_COORDINATOR_PATTERN) and not log.find(_TRACE_INVALIDATED_PATTERN):
         return evidence, coordinators
     if log.find(_TRACE_INVALIDATED_PATTERN) or log.find(_TRAINING_COORDINATOR_PATTERN):

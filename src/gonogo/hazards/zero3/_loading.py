@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.script.script import Call, Script
-from gonogo.hazards.facts.zero_usage import name_of
+from gonogo.hazards.facts.zero_usage import dotted_name
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _NON_MODEL_CLASS_WORDS = ("Tokenizer", "Processor", "Config", "Extractor", "Scheduler", "Adapter", "Dataset")
@@ -88,7 +88,7 @@ def assigned_variable(script: Script, node: ast.AST) -> str | None:
     """The variable (``name`` or ``self.name``) to which a call is assigned; None if it isn't a plain assignment."""
     statement = script.statement(node)
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1 and statement.value is node:
-        return name_of(statement.targets[0]) or None
+        return dotted_name(statement.targets[0]) or None
     return None
 
 
@@ -96,6 +96,6 @@ def is_passed_to(script: Script, name: str, *patterns: str) -> bool:
     """Whether a call that matches the patterns gets a variable as an argument."""
     for call in script.calls(*patterns):
         values = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
-        if any(name_of(value) == name for value in values):
+        if any(dotted_name(value) == name for value in values):
             return True
     return False

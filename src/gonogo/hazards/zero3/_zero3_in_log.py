@@ -16,7 +16,7 @@ _ONE_PROCESS = Pattern(
 )
 
 
-def zero3(log: FailureLog) -> bool | None:
+def is_under_zero3(log: FailureLog) -> bool | None:
     """True if the log or the files given with it show ZeRO-3, False if they show a lower stage, else None."""
     stage = log.setup.zero_stage
     if stage == 3 or (stage is None and log.setup.mentions(r"(?i)zero[-_]?(?:stage)?[-_]?3(?:\D|$)|\bds_z3")):
@@ -45,7 +45,7 @@ def is_single_process(log: FailureLog) -> bool | None:
     return True if log.find(_ONE_PROCESS) else None
 
 
-def first_match(log: FailureLog, says: Pattern, *types: str) -> LoggedError | LineMatch | None:
+def find_error_or_line(log: FailureLog, says: Pattern, *types: str) -> LoggedError | LineMatch | None:
     """The first exception (of one of the types) whose message matches, or else the first line that does."""
     return next(log.errors_of(*types, says=says), None) or log.find(says)
 

@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.facts.zero_usage import is_engine, text_of
+from gonogo.hazards.facts.zero_usage import is_engine, source_text
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text, translated
 
 
@@ -44,12 +44,12 @@ class DsBackwardPastEngine(Hazard):
                 continue
             if any(kind.endswith("Accelerator") for kind in script.kinds_of(receiver)):
                 continue
-            engine = text_of(script, step.receiver) if step.receiver is not None else "engine"
+            engine = source_text(script, step.receiver) if step.receiver is not None else "engine"
             edit = script.replacing(call.node, f"{engine}.backward({receiver.id})")
             version = run.environment.field("deepspeed")
             yield self.finding(
                 self.texts["cause_in_script"].format(
-                    code=text_of(script, call.node),
+                    code=source_text(script, call.node),
                     engine=engine,
                     version=Text(f" {version.value}", f" {version.value} ")
                     if version.known

@@ -2,8 +2,8 @@ from collections.abc import Iterator
 
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.hazards.facts.divergence_fixes import fix_rank_conditional_call
-from gonogo.hazards.facts.rank_tests import on_one_rank, removable_rank_condition
-from gonogo.hazards.facts.zero_usage import is_behind_option, is_engine, text_of
+from gonogo.hazards.facts.rank_tests import find_single_rank_test, removable_rank_condition
+from gonogo.hazards.facts.zero_usage import is_behind_option, is_engine, source_text
 from gonogo.hazards.rule import (
     Certainty,
     Finding,
@@ -51,13 +51,13 @@ class DsCheckpointSavedOnOneRank(Hazard):
                     continue
             elif not run.deepspeed_on:
                 continue
-            test = on_one_rank(script, call.node)
+            test = find_single_rank_test(script, call.node)
             if test is None:
                 continue
             lone = removable_rank_condition(script, call.node)
             edit = script.replacing(lone, script.place(call.node).text) if lone is not None else None
             yield self.finding(
-                self.texts["cause"].format(code=text_of(script, call.node.func) + "(…)"),
+                self.texts["cause"].format(code=source_text(script, call.node.func) + "(…)"),
                 certainty=Certainty.LIKELY
                 if run.zero_stage == 0 or is_behind_option(script, call.node)
                 else Certainty.CERTAIN,

@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.hazards.facts.zero_usage import is_engine, stage_span, text_of
+from gonogo.hazards.facts.zero_usage import is_engine, source_text, stage_span
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 
 
@@ -21,10 +21,10 @@ class DsOwnOptimizerStepped(Hazard):
                 if not any(kind.startswith(("torch.optim.", "deepspeed.ops.")) for kind in kinds):
                     continue  # the name now holds the optimizer that deepspeed.initialize returned
                 loop = script.enclosing_loop(call.node)
-                if loop is None or _engine_steps(script, loop):
+                if loop is None or _contains_engine_step(script, loop):
                     continue
                 yield self.finding(
-                    self.texts["cause"].format(code=text_of(script, call.node), stage=run.zero_stage),
+                    self.texts["cause"].format(code=source_text(script, call.node), stage=run.zero_stage),
                     certainty=Certainty.CERTAIN,
                     severity=Severity.ERROR,
                     cure=translated("Call engine.step() instead, and drop optimizer.zero_grad()"),
@@ -36,7 +36,7 @@ class DsOwnOptimizerStepped(Hazard):
                 )
 
 
-def _engine_steps(script: Script, loop: ast.AST) -> bool:
+def _contains_engine_step(script: Script, loop: ast.AST) -> bool:
     return any(
         is_engine(script, call.receiver) for call in script.calls("*.step") if script.enclosing_loop(call.node) is loop
     )

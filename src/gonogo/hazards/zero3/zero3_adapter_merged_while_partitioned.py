@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.zero_usage import gathered, is_under_zero_condition, stage_span, text_of
+from gonogo.hazards.facts.zero_usage import is_in_gathered_parameters, is_under_zero_condition, source_text, stage_span
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 from gonogo.hazards.zero3._loading import is_zero3_configured_at
 
@@ -9,19 +9,19 @@ class Zero3AdapterMergedWhilePartitioned(Hazard):
         if run.zero_stage != 3 or b".merge_" not in script.source.data:
             return
         for call in script.calls("*.merge_and_unload", "*.merge_adapter"):
-            if gathered(script, call.node) or is_under_zero_condition(script, call.node):
+            if is_in_gathered_parameters(script, call.node) or is_under_zero_condition(script, call.node):
                 continue
             known = is_zero3_configured_at(script, call.node)
             if known is False or (known is None and not script.imports("deepspeed")):
                 continue
             yield self.finding(
-                self.texts["cause"].format(code=text_of(script, call.node.func) + "()"),
+                self.texts["cause"].format(code=source_text(script, call.node.func) + "()"),
                 certainty=Certainty.LIKELY,
                 severity=Severity.ERROR,
                 cure=(
                     translated("Save the adapter, and merge it in a separate process without ZeRO-3"),
                     self.texts["cure"].format(
-                        model=text_of(script, call.receiver) if call.receiver is not None else "model"
+                        model=source_text(script, call.receiver) if call.receiver is not None else "model"
                     ),
                 ),
                 spans=(call.place.span(), stage_span(run)),

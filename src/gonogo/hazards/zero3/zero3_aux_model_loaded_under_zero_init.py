@@ -5,10 +5,10 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.hazards.facts.zero_usage import TRAINERS, is_under_zero_condition, stage_span
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, translated
-from gonogo.hazards.zero3._empty_parameter_uses import AUXILIARY, UseOfEmptyParameter, find_empty_parameter_uses
+from gonogo.hazards.zero3._empty_parameter_uses import AUXILIARY, EmptyParameterCause, find_empty_parameter_uses
 from gonogo.hazards.zero3._loading import is_zero3_configured_at, model_loads, zero3_configuring_calls
 from gonogo.hazards.zero3._shape_mismatches import shape_mismatches
-from gonogo.hazards.zero3._zero3_in_log import zero3
+from gonogo.hazards.zero3._zero3_in_log import is_under_zero3
 
 _OF_OTHERS = ("OSError", "ImportError", "ModuleNotFoundError", "FileNotFoundError", "KeyError", "OutOfMemoryError")
 _LOADING_FRAMES = ("from_pretrained", "partition_parameters.py", "_load_pretrained_model")
@@ -41,15 +41,15 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """An empty weight or a failed load in code that computes metrics."""
         found: list[tuple[LoggedError | LineMatch, Certainty]] = [
-            (use.evidence, use.causes[UseOfEmptyParameter.AUXILIARY])
+            (use.evidence, use.causes[EmptyParameterCause.AUXILIARY])
             for use in find_empty_parameter_uses(log)
-            if UseOfEmptyParameter.AUXILIARY in use.causes
+            if EmptyParameterCause.AUXILIARY in use.causes
         ]
         for mismatch in shape_mismatches(log):
             error = mismatch.evidence
             if mismatch.current == "0" and isinstance(error, LoggedError) and error.passes(*AUXILIARY):
                 found.append((error, Certainty.CERTAIN))
-        if not found and zero3(log):
+        if not found and is_under_zero3(log):
             found += [
                 (error, Certainty.LIKELY)
                 for error in log.errors

@@ -1,14 +1,14 @@
 import ast
 
 from gonogo.hazards.facts.zero_usage import (
-    gathered,
+    dotted_name,
     is_before_deepspeed_initialize,
     is_engine,
+    is_in_gathered_parameters,
     is_trained,
     is_under_zero_condition,
-    name_of,
+    source_text,
     stage_span,
-    text_of,
 )
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 from gonogo.hazards.zero3._loading import assigned_variable, is_zero3_configured_at, model_loads
@@ -21,12 +21,16 @@ class Zero3CopyOfPartitionedModel(Hazard):
             return
         for call in script.calls("copy.deepcopy"):
             model = call.node.args[0] if call.node.args else None
-            if model is None or gathered(script, call.node) or is_under_zero_condition(script, call.node):
+            if (
+                model is None
+                or is_in_gathered_parameters(script, call.node)
+                or is_under_zero_condition(script, call.node)
+            ):
                 continue
             if not _is_partitioned(script, call.node, model):
                 continue
             yield self.finding(
-                self.texts["cause"].format(code=text_of(script, call.node)),
+                self.texts["cause"].format(code=source_text(script, call.node)),
                 certainty=Certainty.LIKELY,
                 severity=Severity.ERROR,
                 cure=self.cures,
@@ -39,7 +43,7 @@ def _is_partitioned(script: Script, call: ast.Call, model: ast.expr) -> bool:
     inner = model.value if isinstance(model, ast.Attribute) and model.attr == "module" else model
     if is_engine(script, inner):
         return True
-    name = name_of(model)
+    name = dotted_name(model)
     for load in model_loads(script):
         if assigned_variable(script, load.node) == name and load.line < call.lineno:
             return is_zero3_configured_at(script, load.node) is True

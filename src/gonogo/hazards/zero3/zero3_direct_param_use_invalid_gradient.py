@@ -9,11 +9,11 @@ from gonogo.hazards.facts.zero_usage import (
     is_behind_option,
     is_inside_module_class,
     is_under_zero_condition,
+    source_text,
     stage_span,
-    text_of,
 )
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, RehearsalRecord, Run, Script, Text, translated
-from gonogo.hazards.zero3._zero3_in_log import first_match, zero3
+from gonogo.hazards.zero3._zero3_in_log import find_error_or_line, is_under_zero3
 
 _DETACHING_ATTRIBUTES = frozenset({"item", "detach", "detach_", "data", "tolist", "numpy"})
 _LOGGING_FUNCTIONS = frozenset({"print", "float", "int", "log", "info", "debug", "warning", "append", "add_scalar"})
@@ -41,7 +41,7 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
         small = has_peft(run) or is_behind_option(script, use.node)
         fix = self.fix(translated("Remove the term that is multiplied by zero from the loss"), *edits, safe=False)
         return self.finding(
-            self.texts["term_cause"].format(term=text_of(script, use.node), module=text_of(script, use.module)),
+            self.texts["term_cause"].format(term=source_text(script, use.node), module=source_text(script, use.module)),
             certainty=Certainty.CERTAIN if direct and not small else Certainty.LIKELY,
             cure=self.cures,
             spans=(
@@ -89,14 +89,14 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A gradient of shape [0] for a whole parameter, or the other way round."""
-        evidence = first_match(log, self.patterns["invalid_gradient"], "RuntimeError")
+        evidence = find_error_or_line(log, self.patterns["invalid_gradient"], "RuntimeError")
         if evidence is None:
             return
         found = self.patterns["invalid_gradient"].search(
             evidence.message if isinstance(evidence, LoggedError) else evidence.text
         )
         function = (found and found.group(1)) or "?"
-        stage3 = zero3(log)
+        stage3 = is_under_zero3(log)
         if stage3 is False:
             certainty = Certainty.POSSIBLE
         else:

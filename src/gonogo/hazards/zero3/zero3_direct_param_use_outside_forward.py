@@ -3,19 +3,19 @@ import ast
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.script.parameters import parameter_uses
 from gonogo.hazards.facts.zero_usage import (
+    dotted_name,
     is_before_deepspeed_initialize,
     is_behind_option,
     is_engine,
     is_inside_module_class,
     is_trained,
     is_under_zero_condition,
-    name_of,
     root_of,
+    source_text,
     stage_span,
-    text_of,
 )
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text, translated
-from gonogo.hazards.zero3._empty_parameter_uses import UseOfEmptyParameter, find_empty_parameter_uses
+from gonogo.hazards.zero3._empty_parameter_uses import EmptyParameterCause, find_empty_parameter_uses
 
 _MATMUL_FUNCTIONS = ("linear", "embedding", "matmul", "mm", "bmm", "einsum", "@")
 _COMPUTES = (*_MATMUL_FUNCTIONS, "normalize", "cosine_similarity", "mse_loss", "cat", "stack", "dist", "cdist", "addmm")
@@ -35,7 +35,7 @@ class Zero3DirectParamUseOutsideForward(Hazard):
                 or is_inside_module_class(script, use.node)
             ):
                 continue
-            operator = _operator(script, use.node)
+            operator = _torch_operator_name(script, use.node)
             if (
                 operator is None
                 or is_under_zero_condition(script, use.node)
@@ -44,13 +44,13 @@ class Zero3DirectParamUseOutsideForward(Hazard):
                 continue
             root = root_of(use.module)
             function = script.enclosing_function(use.node)
-            handed = function is not None and function.name == "compute_loss" and name_of(root) == "model"
+            handed = function is not None and function.name == "compute_loss" and dotted_name(root) == "model"
             sure = not is_behind_option(script, use.node) and (
-                handed or is_trained(script, name_of(root)) or is_engine(script, root)
+                handed or is_trained(script, dotted_name(root)) or is_engine(script, root)
             )
             yield self.finding(
                 self.texts["cause_in_script"].format(
-                    code=text_of(script, use.node), module=text_of(script, use.module), operator=operator
+                    code=source_text(script, use.node), module=source_text(script, use.module), operator=operator
                 ),
                 certainty=Certainty.CERTAIN if sure and operator in _MATMUL_FUNCTIONS else Certainty.LIKELY,
                 cure=self.cures,
@@ -61,7 +61,7 @@ class Zero3DirectParamUseOutsideForward(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """An error about an empty parameter, most certain if the frame that reads it isn't one of torch's layers."""
         for use in find_empty_parameter_uses(log):
-            certainty = use.causes.get(UseOfEmptyParameter.DIRECT)
+            certainty = use.causes.get(EmptyParameterCause.DIRECT)
             if certainty is None:
                 continue
             place = use.user_code_location
@@ -79,7 +79,7 @@ class Zero3DirectParamUseOutsideForward(Hazard):
             )
 
 
-def _operator(script: Script, node: ast.expr) -> str | None:
+def _torch_operator_name(script: Script, node: ast.expr) -> str | None:
     """The torch operator that computes with the weight; None if there is none."""
     if isinstance(node, ast.BinOp):
         return "@" if isinstance(node.op, ast.MatMult) else None

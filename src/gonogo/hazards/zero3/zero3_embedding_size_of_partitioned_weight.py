@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.hazards.facts.zero_usage import gathered, is_under_zero_condition, stage_span, text_of
+from gonogo.hazards.facts.zero_usage import is_in_gathered_parameters, is_under_zero_condition, source_text, stage_span
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 from gonogo.hazards.zero3._loading import is_zero3_configured_at
 
@@ -11,15 +11,15 @@ class Zero3EmbeddingSizeOfPartitionedWeight(Hazard):
         if run.zero_stage != 3 or b"put_embeddings()" not in script.source.data:
             return
         for node in script.nodes(ast.Subscript):
-            found = _embedding_layer(script, node)
-            if found is None or gathered(script, node) or is_under_zero_condition(script, node):
+            found = _embedding_layer_and_getter(script, node)
+            if found is None or is_in_gathered_parameters(script, node) or is_under_zero_condition(script, node):
                 continue
             if is_zero3_configured_at(script, node) is False:
                 continue
             layer, method = found
-            edit = script.replacing(node, text_of(script, layer, 500) + ".num_embeddings")
+            edit = script.replacing(node, source_text(script, layer, 500) + ".num_embeddings")
             yield self.finding(
-                self.texts["cause"].format(code=text_of(script, node)),
+                self.texts["cause"].format(code=source_text(script, node)),
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
                 cure=translated("Use get_input_embeddings().num_embeddings, or model.config.vocab_size"),
@@ -31,7 +31,7 @@ class Zero3EmbeddingSizeOfPartitionedWeight(Hazard):
             )
 
 
-def _embedding_layer(script: Script, node: ast.Subscript) -> tuple[ast.expr, str] | None:
+def _embedding_layer_and_getter(script: Script, node: ast.Subscript) -> tuple[ast.expr, str] | None:
     """The layer in ``….weight.shape[0]`` and the method that returns it, such as ``get_input_embeddings``."""
     shape = node.value
     if not isinstance(shape, ast.Attribute) or shape.attr != "shape" or not isinstance(node.slice, ast.Constant):

@@ -2,7 +2,7 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.script.identifiers import same_code
-from gonogo.hazards.facts.zero_usage import stage_span, text_of
+from gonogo.hazards.facts.zero_usage import source_text, stage_span
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 
 _IN_PLACE_METHODS = frozenset(
@@ -30,7 +30,9 @@ class Zero3GatheredWeightsChangedWithoutModifier(Hazard):
                 continue
             edit = script.setting_keyword(call, "modifier_rank", "0")
             yield self.finding(
-                self.texts["cause"].format(change=text_of(script, change, 60), gather=text_of(script, call.node, 60)),
+                self.texts["cause"].format(
+                    change=source_text(script, change, 60), gather=source_text(script, call.node, 60)
+                ),
                 certainty=Certainty.CERTAIN,
                 severity=Severity.ERROR,
                 cure=translated("Pass modifier_rank=0"),

@@ -5,11 +5,11 @@ from gonogo.evidence.log.stall import STALL_WORDS, find_stall
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.finding.divergence import Side
 from gonogo.hazards.facts.zero_usage import (
-    gathered,
+    dotted_name,
     is_engine,
+    is_in_gathered_parameters,
     is_trained,
     is_under_zero_condition,
-    name_of,
     stage_span,
 )
 from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, RehearsalRecord, Run, Script, translated
@@ -69,7 +69,7 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
         for call in script.calls("*.generate"):
             synced = call.keyword("synced_gpus")
             if (
-                gathered(script, call.node)
+                is_in_gathered_parameters(script, call.node)
                 or is_under_zero_condition(script, call.node)
                 or synced.unknown
                 or synced.truth
@@ -128,4 +128,4 @@ def _is_engine_call(script: Script, call: Call) -> bool:
     if receiver is None or next(script.calls("deepspeed.initialize"), None) is None:
         return False
     inner = receiver.value if isinstance(receiver, ast.Attribute) and receiver.attr == "module" else receiver
-    return is_engine(script, inner) or is_trained(script, name_of(inner))
+    return is_engine(script, inner) or is_trained(script, dotted_name(inner))

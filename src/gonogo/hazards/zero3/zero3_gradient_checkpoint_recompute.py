@@ -1,8 +1,8 @@
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.zero_usage import has_peft, stage_span
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Hazard, Pattern, Run, translated
-from gonogo.hazards.zero3._checkpointing import checkpointing
-from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, zero3
+from gonogo.hazards.zero3._checkpointing import active_checkpointing
+from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, is_under_zero3
 
 _TENSOR_COUNT_DIFFERS_PATTERN = Pattern(
     r"A different number of tensors was saved during the original forward and recomputation"
@@ -19,7 +19,7 @@ class Zero3GradientCheckpointRecompute(Hazard):
         """Adapters, ZeRO-3 and checkpointing with ``use_reentrant=False``, under an older DeepSpeed."""
         if config.zero_stage != 3 or run.environment.within("deepspeed", "<0.19") is not True or not has_peft(run):
             return
-        how = checkpointing(run)
+        how = active_checkpointing(run)
         if how is None or how.reentrant is not False or how.set_at is None:
             return
         version = run.environment.field("deepspeed")
@@ -38,7 +38,7 @@ class Zero3GradientCheckpointRecompute(Hazard):
         ) or log.find(self.patterns["metadata_differs"])
         empty = log.find(_RECOMPUTED_EMPTY_PATTERN)
         evidence = evidence or empty
-        on = zero3(log)
+        on = is_under_zero3(log)
         if evidence is None:
             if found := _find_without_shapes(log, on):
                 yield self._build_finding(*found)

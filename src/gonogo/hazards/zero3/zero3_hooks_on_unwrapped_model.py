@@ -2,7 +2,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.hazards.facts.zero_usage import stage_span
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, translated
 from gonogo.hazards.zero3._online_trainers import gathering_trainers
-from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, first_match, zero3
+from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, find_error_or_line, is_under_zero3
 
 _ANY_MODEL = Pattern(r"'\w*Model' object has no attribute 'optimizer'")
 _RL = Pattern(r"(?i)\btrl\b|\bGRPO|\bPPO|\bRLOO|online[-_ ]?dpo|\bGKD")
@@ -23,21 +23,21 @@ class Zero3HooksOnUnwrappedModel(Hazard):
                 certainty=Certainty.LIKELY,
                 cure=self.cures,
                 spans=(trl.span(), call.script.first_line_place(call.node).span(), stage_span(run)),
-                confirm=translated("It generates before the first step"),
+                confirm=translated("The trainer generates before the first step"),
             )
 
     def in_log(self, log: FailureLog) -> Findings:
         """A model without an attribute ``optimizer``; certain if the frames are those of TRL's generation helper."""
         cause = self.texts["cause_in_log"]
         confirm = (translated("The frames show trl/models/utils.py, remove_hooks or add_hooks"),)
-        if evidence := first_match(log, self.patterns["no_optimizer"], "AttributeError"):
+        if evidence := find_error_or_line(log, self.patterns["no_optimizer"], "AttributeError"):
             framed = isinstance(evidence, LoggedError) and evidence.passes(*_GENERATION_FRAMES)
             if framed:
                 certainty = Certainty.CERTAIN
             elif isinstance(evidence, LoggedError) and evidence.frames and not evidence.passes("trl/"):
                 return
             else:
-                stage3 = zero3(log)
+                stage3 = is_under_zero3(log)
                 likely = stage3 or log.find(_RL) or not log.find(_ANY_MODEL)
                 certainty = Certainty.LIKELY if likely and stage3 is not False else Certainty.POSSIBLE
             yield self.log_finding(evidence, cause, cure=self.cures, certainty=certainty, confirm=confirm)

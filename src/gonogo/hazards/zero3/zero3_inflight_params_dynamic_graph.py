@@ -5,11 +5,11 @@ from gonogo.hazards.facts.zero_usage import (
     is_inside_module_class,
     is_under_zero_condition,
     mentions_self,
+    source_text,
     stage_span,
-    text_of,
 )
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
-from gonogo.hazards.zero3._inflight import Cause, find_inflight_error
+from gonogo.hazards.zero3._inflight import InflightCause, find_inflight_error
 
 
 class Zero3InflightParamsDynamicGraph(Hazard):
@@ -28,7 +28,7 @@ class Zero3InflightParamsDynamicGraph(Hazard):
             if chance is None:
                 continue
             yield self.finding(
-                self.texts["cause_in_script"].format(call=text_of(script, node, 50), test=ast.unparse(chance)[:60]),
+                self.texts["cause_in_script"].format(call=source_text(script, node, 50), test=ast.unparse(chance)[:60]),
                 certainty=Certainty.LIKELY,
                 cure=(
                     translated("Run the module in every step, and multiply its contribution by the random 0 or 1"),
@@ -36,7 +36,7 @@ class Zero3InflightParamsDynamicGraph(Hazard):
                 ),
                 spans=(
                     script.place(node).span(),
-                    script.place(chance).span(translated("decided at random")),
+                    script.place(chance).span(translated("chance decides whether this runs")),
                     stage_span(run),
                 ),
             )
@@ -44,14 +44,14 @@ class Zero3InflightParamsDynamicGraph(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """Parameters in flight that a pass in evaluation mode doesn't explain."""
         found = find_inflight_error(log)
-        if found is None or Cause.DYNAMIC not in found[1]:
+        if found is None or InflightCause.DYNAMIC not in found[1]:
             return
         evidence, causes = found
         yield self.log_finding(
             evidence,
             self.texts["cause_in_log"],
             cure=self.cures,
-            certainty=causes[Cause.DYNAMIC],
+            certainty=causes[InflightCause.DYNAMIC],
             confirm=self.texts["confirm"],
         )
 

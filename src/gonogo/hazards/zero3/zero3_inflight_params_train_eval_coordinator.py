@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.zero_usage import stage_span
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, translated
-from gonogo.hazards.zero3._inflight import Cause, find_inflight_error
+from gonogo.hazards.zero3._inflight import InflightCause, find_inflight_error
 
 
 class Zero3InflightParamsTrainEvalCoordinator(Hazard):
@@ -27,13 +27,13 @@ class Zero3InflightParamsTrainEvalCoordinator(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """Parameters in flight in the evaluation's coordinator, or after a pass in evaluation mode."""
         found = find_inflight_error(log)
-        if found is None or Cause.COORDINATORS not in found[1]:
+        if found is None or InflightCause.COORDINATORS not in found[1]:
             return
         evidence, causes = found
         yield self.log_finding(
             evidence,
             self.texts["cause_in_log"],
             cure=self.cures,
-            certainty=causes[Cause.COORDINATORS],
+            certainty=causes[InflightCause.COORDINATORS],
             confirm=self.texts["confirm"],
         )

@@ -17,7 +17,7 @@ from gonogo.hazards.rule import (
     translated,
 )
 from gonogo.hazards.zero3._loading import is_zero3_configured_at, model_loads, zero3_configuring_calls
-from gonogo.hazards.zero3._zero3_in_log import first_match, zero3
+from gonogo.hazards.zero3._zero3_in_log import find_error_or_line, is_under_zero3
 
 _NOT_INITIALIZED_PATTERN = Pattern(r"Model was not initialized with `?Zero-?3`? despite being configured")
 _LOADING_PATTERN = Pattern(r"Loading checkpoint shards|Loading weights|Loading pipeline components|from_pretrained")
@@ -55,17 +55,17 @@ class Zero3InitNotActiveLoadOom(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """transformers' error, or a process that was killed while it loaded the model without zero.Init."""
-        if evidence := first_match(log, _NOT_INITIALIZED_PATTERN, "ValueError"):
+        if evidence := find_error_or_line(log, _NOT_INITIALIZED_PATTERN, "ValueError"):
             yield self._build_finding(evidence, Certainty.LIKELY)
             return
         if log.find(_ZERO_INIT_ACTIVE_PATTERN):
             return
-        stage3 = zero3(log)
+        stage3 = is_under_zero3(log)
         if not stage3:
             return
         killed = log.find(self.patterns["killed"])
         if killed and _was_loading(log, killed):
-            ordered = _model_before_arguments(log.setup.script)
+            ordered = _loads_model_before_arguments(log.setup.script)
             yield self._build_finding(killed, Certainty.LIKELY if ordered else Certainty.POSSIBLE)
 
     def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
@@ -84,7 +84,7 @@ def _was_loading(log: FailureLog, kill_line: LineMatch) -> bool:
     return False
 
 
-def _model_before_arguments(script: str) -> bool:
+def _loads_model_before_arguments(script: str) -> bool:
     model = script.find(".from_pretrained(")
     arguments = re.search(
         r"TrainingArguments\(|parse_args_into_dataclasses|HfDeepSpeedConfig\(|SFTConfig\(|Seq2SeqTrainingArg", script

@@ -4,16 +4,16 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.traceback import LogFrame
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.facts.zero_usage import (
-    gathered,
+    is_in_gathered_parameters,
     is_inside_module_class,
     is_under_zero_condition,
+    source_text,
     stage_span,
-    text_of,
 )
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Severity, translated
 from gonogo.hazards.zero3._empty_parameter_uses import AUXILIARY, INIT_FUNCTIONS, RESIZE_FUNCTIONS
 from gonogo.hazards.zero3._loading import is_zero3_configured_at
-from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, first_match, zero3
+from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, find_error_or_line, is_under_zero3
 
 _INDEX_OUT_OF_BOUNDS_PATTERN = Pattern(r"index \d+ is out of bounds for dimension 0 with size [01]\b")
 _WRAPPER_PATHS = ("torch/utils/_device.py", "torch/overrides.py", "torch/_dynamo/")
@@ -39,7 +39,11 @@ class Zero3InitWeightsOnPartitioned(Hazard):
             return
         for call in script.calls("torch.nn.init.*"):
             weight = call.node.args[0] if call.node.args else None
-            if weight is None or gathered(script, call.node) or is_under_zero_condition(script, call.node):
+            if (
+                weight is None
+                or is_in_gathered_parameters(script, call.node)
+                or is_under_zero_condition(script, call.node)
+            ):
                 continue
             where = _find_partitioning_node(script, run, weight)
             if where is None:
@@ -47,7 +51,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
             raised = next((said for name, said in _REFUSALS.items() if call.method.startswith(name)), None)
             yield self.finding(
                 translated("`{code}` is applied to a weight that ZeRO-3 has already partitioned: {then}.").format(
-                    code=text_of(script, call.node),
+                    code=source_text(script, call.node),
                     then=translated("it is an empty tensor, and “{message}” is raised").format(message=raised)
                     if raised
                     else translated("nothing is written, and the weight keeps its previous values"),
@@ -56,14 +60,14 @@ class Zero3InitWeightsOnPartitioned(Hazard):
                 cure=self.texts["cure"],
                 spans=(
                     call.place.span(),
-                    script.place(where).span(translated("partitioned from here on")),
+                    script.place(where).span(translated("ZeRO-3 partitions the weights from here on")),
                     stage_span(run),
                 ),
             )
 
     def in_log(self, log: FailureLog) -> Findings:
         """An empty weight in code that initializes weights; without frames, an index error under ZeRO-3."""
-        on = zero3(log)
+        on = is_under_zero3(log)
         if on is False:
             return
         for error in log.errors_of("IndexError", "RuntimeError", "AssertionError", "ValueError"):
@@ -80,7 +84,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
             yield self._build_finding(cut, Certainty.LIKELY)
         elif not log.errors and (on or not log.setup.launch) and (cut := _find_cut_initialization(log)):
             yield self._build_finding(cut, Certainty.POSSIBLE)
-        bare = first_match(log, _INDEX_OUT_OF_BOUNDS_PATTERN, "IndexError")
+        bare = find_error_or_line(log, _INDEX_OUT_OF_BOUNDS_PATTERN, "IndexError")
         if bare is None or (isinstance(bare, LoggedError) and any(map(_is_not_wrapper_frame, bare.frames))):
             return
         if on or log.find(_WEIGHT_INIT_PATTERN):

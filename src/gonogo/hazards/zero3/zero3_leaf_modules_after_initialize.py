@@ -17,7 +17,7 @@ class Zero3LeafModulesAfterInitialize(Hazard):
                 self.texts["cause"].format(name=call.method, line=here[-1].line),
                 certainty=Certainty.LIKELY,
                 severity=Severity.ERROR,
-                cure=translated("Call it before the engine is built"),
+                cure=translated("Call set_z3_leaf_modules before the engine is built"),
                 spans=(call.place.span(), here[-1].place.span(translated("the engine is built here")), stage_span(run)),
                 confirm=translated("The model has no other engine"),
             )

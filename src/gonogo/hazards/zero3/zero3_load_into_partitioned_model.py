@@ -1,19 +1,19 @@
 import ast
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.hazards.facts.training_script import makers
+from gonogo.hazards.facts.training_script import creating_calls
 from gonogo.hazards.facts.zero_usage import (
-    gathered,
     is_behind_option,
     is_engine,
+    is_in_gathered_parameters,
     is_under_zero_condition,
+    source_text,
     stage_span,
-    text_of,
 )
 from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Run, Script
 from gonogo.hazards.zero3._loading import is_zero3_configured_at
 from gonogo.hazards.zero3._shape_mismatches import shape_mismatches
-from gonogo.hazards.zero3._zero3_in_log import zero3
+from gonogo.hazards.zero3._zero3_in_log import is_under_zero3
 
 
 class Zero3LoadIntoPartitionedModel(Hazard):
@@ -23,14 +23,18 @@ class Zero3LoadIntoPartitionedModel(Hazard):
             return
         for call in script.calls("*.load_state_dict"):
             receiver = call.receiver
-            if receiver is None or gathered(script, call.node) or is_under_zero_condition(script, call.node):
+            if (
+                receiver is None
+                or is_in_gathered_parameters(script, call.node)
+                or is_under_zero_condition(script, call.node)
+            ):
                 continue
             if call.keyword("assign").truth:
                 continue
             if not _is_partitioned(script, receiver):
                 continue
             yield self.finding(
-                self.texts["cause_in_script"].format(model=text_of(script, receiver)),
+                self.texts["cause_in_script"].format(model=source_text(script, receiver)),
                 certainty=Certainty.LIKELY if is_behind_option(script, call.node) else Certainty.CERTAIN,
                 cure=self.cures,
                 spans=(call.place.span(), stage_span(run)),
@@ -42,7 +46,7 @@ class Zero3LoadIntoPartitionedModel(Hazard):
         ones = [m for m in mismatches if m.current == "1" and m.saved not in ("0", "1")]
         found = [(m, Certainty.CERTAIN) for m in mismatches if m.current == "0" and m.saved != "0"][:1]
         if not found and len(ones) > 1:
-            found = [(ones[0], Certainty.CERTAIN if zero3(log) else Certainty.LIKELY)]
+            found = [(ones[0], Certainty.CERTAIN if is_under_zero3(log) else Certainty.LIKELY)]
         for mismatch, certainty in found:
             yield self._build_finding(mismatch.evidence, mismatch.saved, mismatch.current, certainty)
 
@@ -60,7 +64,7 @@ class Zero3LoadIntoPartitionedModel(Hazard):
 def _is_partitioned(script: Script, node: ast.expr) -> bool:
     """Whether a model is certainly partitioned: it belongs to an engine or was created under ``zero.Init``."""
     inner = node.value if isinstance(node, ast.Attribute) and node.attr == "module" else node
-    made = makers(script, node)
+    made = creating_calls(script, node)
     return is_engine(script, inner) or (bool(made) and all(_is_created_partitioned(script, one) for one in made))
 
 

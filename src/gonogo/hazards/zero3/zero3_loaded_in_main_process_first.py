@@ -1,7 +1,7 @@
 import ast
 from typing import TypeGuard
 
-from gonogo.hazards.facts.rank_tests import on_one_rank
+from gonogo.hazards.facts.rank_tests import find_single_rank_test
 from gonogo.hazards.facts.zero_usage import is_under_zero_condition, stage_span
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 from gonogo.hazards.zero3._loading import model_loads
@@ -16,7 +16,7 @@ class Zero3LoadedInMainProcessFirst(Hazard):
             block = next(
                 (each for each in script.ancestors(call.node) if _is_main_process_first(each, call.node)), None
             )
-            test = on_one_rank(script, call.node) if block is None else None
+            test = find_single_rank_test(script, call.node) if block is None else None
             if (block is None and test is None) or is_under_zero_condition(script, call.node):
                 continue
             where = block.items[0].context_expr if block is not None else test

@@ -5,7 +5,7 @@ from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, sho
 from gonogo.hazards.facts.zero_usage import is_behind_option, is_under_zero_condition, stage_span
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, RehearsalRecord, Run, Script, translated
 from gonogo.hazards.zero3._loading import is_zero3_configured_at, model_loads
-from gonogo.hazards.zero3._zero3_in_log import first_match
+from gonogo.hazards.zero3._zero3_in_log import find_error_or_line
 
 
 class Zero3LowCpuMemDeviceMap(Hazard):
@@ -65,7 +65,7 @@ class Zero3LowCpuMemDeviceMap(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """transformers' error, which has no other cause."""
-        if evidence := first_match(log, self.patterns["zero3_incompatible"], "ValueError"):
+        if evidence := find_error_or_line(log, self.patterns["zero3_incompatible"], "ValueError"):
             yield self.log_finding(evidence, self.texts["cause_in_log"], cure=self.cures)
 
 

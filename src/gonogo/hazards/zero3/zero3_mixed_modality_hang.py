@@ -8,12 +8,12 @@ from gonogo.evidence.log.stall import STALL_WORDS, find_stall
 from gonogo.evidence.rehearsal.rank_divergence import names_in_call, rank_divergence
 from gonogo.hazards.facts.divergence_fixes import fix_divergent_branch
 from gonogo.hazards.facts.zero_usage import (
+    dotted_name,
     is_inside_module_class,
     is_under_zero_condition,
     mentions_self,
-    name_of,
+    source_text,
     stage_span,
-    text_of,
 )
 from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Script, translated
 from gonogo.hazards.zero3._dummy_input import dummy_input_fixes
@@ -65,15 +65,15 @@ class Zero3MixedModalityHang(Hazard):
             if not any(word in tower.attr.lower() for word in _TOWERS) or is_under_zero_condition(script, node):
                 continue
             test = next((one for one in script.guarded_by(node) if _depends_on_batch(one)), None)
-            if test is None or script.once(_calls_by_name)[function, name_of(tower)] > 1:
+            if test is None or script.once(_calls_by_name)[function, dotted_name(tower)] > 1:
                 continue
             yield self.finding(
-                self.texts["cause_in_script"].format(call=text_of(script, node, 50), tower=tower.attr),
+                self.texts["cause_in_script"].format(call=source_text(script, node, 50), tower=tower.attr),
                 certainty=Certainty.POSSIBLE,
                 cure=self.cures,
                 spans=(
                     script.place(node).span(),
-                    script.place(test).span(translated("decided by the batch")),
+                    script.place(test).span(translated("the batch decides whether this runs")),
                     stage_span(run),
                 ),
                 confirm=translated("Some batches have no images (audio, video)"),
@@ -104,10 +104,10 @@ def _depends_on_batch(test: ast.expr) -> bool:
     """Whether a test depends on the batch: ``images is not None``, ``mask.any()``, ``"pixel_values" in batch``."""
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.IsNot, ast.In)):
         return not mentions_self(test.left)
-    called = (name_of(each.func) for each in ast.walk(test) if isinstance(each, ast.Call))
+    called = (dotted_name(each.func) for each in ast.walk(test) if isinstance(each, ast.Call))
     return any(name.rpartition(".")[2] in _SIZE_FUNCTIONS for name in called) and not mentions_self(test)
 
 
 def _calls_by_name(script: Script) -> Counter[tuple[ast.AST | None, str]]:
     """How often each function calls what it calls."""
-    return Counter((script.enclosing_function(call), name_of(call.func)) for call in script.nodes(ast.Call))
+    return Counter((script.enclosing_function(call), dotted_name(call.func)) for call in script.nodes(ast.Call))

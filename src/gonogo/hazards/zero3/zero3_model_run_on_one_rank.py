@@ -4,16 +4,16 @@ from collections.abc import Iterator
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.finding.divergence import CollectiveCall, EnclosingCondition
 from gonogo.hazards.facts.divergence_fixes import fix_rank_conditional_call
-from gonogo.hazards.facts.rank_tests import on_one_rank
+from gonogo.hazards.facts.rank_tests import find_single_rank_test
 from gonogo.hazards.facts.zero_usage import (
-    gathered,
+    dotted_name,
     is_behind_option,
     is_engine,
+    is_in_gathered_parameters,
     is_trained,
     is_under_zero_condition,
-    name_of,
+    source_text,
     stage_span,
-    text_of,
 )
 from gonogo.hazards.rule import (
     Certainty,
@@ -52,13 +52,17 @@ class Zero3ModelRunOnOneRank(Hazard):
         if run.zero_stage != 3 or run.world_size == 1:
             return
         for node in script.nodes(ast.Call):
-            if not _runs_the_model(script, node) or gathered(script, node) or is_under_zero_condition(script, node):
+            if (
+                not _runs_the_model(script, node)
+                or is_in_gathered_parameters(script, node)
+                or is_under_zero_condition(script, node)
+            ):
                 continue
-            test = on_one_rank(script, node)
+            test = find_single_rank_test(script, node)
             if test is None:
                 continue
             yield self.finding(
-                self.texts["cause"].format(code=text_of(script, node.func) + "(…)"),
+                self.texts["cause"].format(code=source_text(script, node.func) + "(…)"),
                 certainty=Certainty.LIKELY if is_behind_option(script, node) else Certainty.CERTAIN,
                 severity=Severity.ERROR,
                 cure=self.cures,
@@ -89,4 +93,4 @@ def _runs_the_model(script: Script, node: ast.Call) -> bool:
     if func.attr not in ("generate", "forward"):
         return False
     inner = func.value.value if isinstance(func.value, ast.Attribute) and func.value.attr == "module" else func.value
-    return is_engine(script, inner) or is_trained(script, name_of(inner))
+    return is_engine(script, inner) or is_trained(script, dotted_name(inner))

@@ -80,7 +80,7 @@ class Zero3MoeHang(Hazard):
             spans=(
                 named or stage_span(run),
                 stage_span(run) if named else None,
-                run.environment.field("transformers").span(translated("runs only the experts that were chosen")),
+                run.environment.field("transformers").span(translated("this runs only the experts that were chosen")),
             ),
             confirm=translated("The model's code skips experts without tokens"),
         )
@@ -97,7 +97,7 @@ class Zero3MoeHang(Hazard):
             stall.evidence,
             self.texts["cause_in_log"],
             cure=self.cures,
-            certainty=stall.at_most(_certainty(log, stall)) if experts else Certainty.POSSIBLE,
+            certainty=stall.at_most(_judge_certainty(log, stall)) if experts else Certainty.POSSIBLE,
             extra_evidence=tuple(
                 one for one in (experts, stall.trace_cache if experts else None) if isinstance(one, LineMatch)
             ),
@@ -105,8 +105,8 @@ class Zero3MoeHang(Hazard):
         )
 
 
-def _certainty(log: FailureLog, stall: Stall) -> Certainty:
-    """How certain it is if the model has experts: certain only if ranks diverge in a gather without a tower."""
+def _judge_certainty(log: FailureLog, stall: Stall) -> Certainty:
+    """The certainty for a model with experts: certain if ranks diverge in a gather and it has no vision or audio."""
     if stall.diverged and stall.is_in_gather and not stall.disagreed and not find_multimodal_mention(log):
         return Certainty.CERTAIN
     return Certainty.LIKELY if stall.zero3 or stall.trace_cache or stall.diverged else Certainty.POSSIBLE

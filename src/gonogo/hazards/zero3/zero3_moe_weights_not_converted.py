@@ -1,10 +1,15 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, innermost, path_ends_with, places
-from gonogo.hazards.facts.drawn_weights import abbreviated_names, find_load_report, is_lost_in_conversion, named_instead
-from gonogo.hazards.facts.installed import describe_package, span_of, version_fix
+from gonogo.hazards.facts.drawn_weights import (
+    abbreviated_names,
+    find_load_report,
+    find_longer_name_in_checkpoint,
+    is_lost_in_conversion,
+)
+from gonogo.hazards.facts.installed import describe_package, package_version_span, version_fixes
 from gonogo.hazards.facts.zero_usage import stage_span
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, RehearsalRecord, Run, translated
-from gonogo.hazards.zero3._zero3_in_log import zero3
+from gonogo.hazards.zero3._zero3_in_log import is_under_zero3
 
 _RAISING_VERSIONS = ">=5.1,<5.2"
 _AFFECTED_VERSIONS = ">=5.0,<5.2"
@@ -34,8 +39,8 @@ class Zero3MoeWeightsNotConverted(Hazard):
             ),
             certainty=Certainty.LIKELY if model.config is not None else Certainty.POSSIBLE,
             cure=self.cures,
-            spans=(span_of(environment, "transformers"), run.arguments.model.span(), stage_span(run)),
-            fixes=version_fix(environment, "transformers", _FIXED_VERSIONS),
+            spans=(package_version_span(environment, "transformers"), run.arguments.model.span(), stage_span(run)),
+            fixes=version_fixes(environment, "transformers", _FIXED_VERSIONS),
         )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
@@ -70,7 +75,7 @@ class Zero3MoeWeightsNotConverted(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The error of 5.1; the load report of 5.0 for a mixture of experts that lacks much more than a head."""
-        on = zero3(log)
+        on = is_under_zero3(log)
         if on is False:
             return
         for error in log.errors_of("RuntimeError", says=_CONVERSION_FAILED_PATTERN):
@@ -92,7 +97,7 @@ class Zero3MoeWeightsNotConverted(Hazard):
             return
         # If the checkpoint has the weights under longer names, the names are the cause.
         lost = any("embed_tokens" in row or ".experts" in row for row in rows)
-        if lost and named_instead(log, rows) is None:
+        if lost and find_longer_name_in_checkpoint(log, rows) is None:
             yield self.log_finding(
                 report,
                 self.texts["cause_in_log"],

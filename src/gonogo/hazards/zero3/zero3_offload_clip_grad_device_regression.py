@@ -3,7 +3,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
 from gonogo.evidence.rehearsal.failures import failed_ranks, path_ends_with, places, setting
-from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, training_mismatches
+from gonogo.hazards.facts.mismatch_in_log import LoggedDeviceMismatch, device_mismatches_in_training
 from gonogo.hazards.rule import (
     Certainty,
     DeepSpeedConfig,
@@ -35,7 +35,7 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
             self.texts["cause_in_config"].format(
                 version=version.get(package.specifier.strip()),
                 device=offload.value,
-                limit=translated("set by the run") if limit is None else limit,
+                limit=translated("the run uses this version") if limit is None else limit,
             ),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
             cure=self.cures,
@@ -70,7 +70,7 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
                 cure=self.cures,
                 spans=places(
                     (clipping, translated("gradient on cpu, factor on the accelerator")),
-                    (failure.innermost("user"), translated("reached from here")),
+                    (failure.innermost("user"), translated("the failing code is reached from here")),
                 ),
                 ranks=failed.ranks,
             )
@@ -78,8 +78,8 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch with the CPU in ``unscale_and_clip_grads``; elsewhere only if version or config suggest it."""
         release = log.setup.release("deepspeed")
-        for mismatch in training_mismatches(log):
-            certainty = _certainty(mismatch, log, release)
+        for mismatch in device_mismatches_in_training(log):
+            certainty = _judge_certainty(mismatch, log, release)
             if certainty is not None:
                 yield self._log_finding(mismatch.evidence, log, certainty)
         if not log.errors and (cut := find_truncated_error(log, ("stage3.py", "unscale_and_clip_grads"))):
@@ -105,7 +105,9 @@ _STEP_FRAMES = ("zero/stage", "engine.step", "engine_wrapped.backward", "acceler
 _CLIPS = Pattern(r"in unscale_and_clip_grads|grad\.mul_\(1\. / combined_scale\)|self\.unscale_and_clip_grads\(")
 
 
-def _certainty(mismatch: LoggedMismatch, log: FailureLog, release: tuple[int, ...] | None) -> Certainty | None:
+def _judge_certainty(
+    mismatch: LoggedDeviceMismatch, log: FailureLog, release: tuple[int, ...] | None
+) -> Certainty | None:
     if not mismatch.involves_cpu or mismatch.is_between_accelerators:
         return None
     faulty = release is not None and release[:3] in _FAULTY_VERSIONS

@@ -39,7 +39,7 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
         if outside_training(log):
             return
         evidence: LoggedError | LineMatch | None = next(log.errors_of(says=_NOT_CUDA), None) or log.find(_NOT_CUDA)
-        certainty = _certainty(evidence, log) if evidence is not None else None
+        certainty = _judge_certainty(evidence, log) if evidence is not None else None
         if evidence is None or certainty is None:
             return
         version = log.setup.version_texts.get("deepspeed")
@@ -52,7 +52,7 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
         )
 
 
-def _certainty(evidence: LoggedError | LineMatch, log: FailureLog) -> Certainty | None:
+def _judge_certainty(evidence: LoggedError | LineMatch, log: FailureLog) -> Certainty | None:
     release = log.setup.release("deepspeed")
     frames = evidence.frames if isinstance(evidence, LoggedError) else ()
     passes = isinstance(evidence, LoggedError) and evidence.passes(*_ZERO_FRAMES)

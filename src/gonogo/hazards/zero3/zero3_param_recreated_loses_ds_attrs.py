@@ -1,9 +1,9 @@
 import ast
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.hazards.facts.zero_usage import is_inside_module_class, stage_span, text_of
+from gonogo.hazards.facts.zero_usage import is_inside_module_class, source_text, stage_span
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Run, Script, translated
-from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, first_match
+from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, find_error_or_line
 
 _QUANTIZED_TYPES = ("Params4bit", "Int8Params")
 
@@ -34,7 +34,7 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
             target = statement.targets[0]
             yield self.finding(
                 self.texts["cause_in_script"].format(
-                    target=text_of(script, target),
+                    target=source_text(script, target),
                     when=translated("in a forward") if in_forward else translated("after deepspeed.initialize"),
                 ),
                 certainty=Certainty.LIKELY,
@@ -50,9 +50,9 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A parameter (or module) that lacks the attributes that DeepSpeed sets."""
         on_module = False
-        evidence = first_match(log, self.patterns["lost_attribute"], "AttributeError")
+        evidence = find_error_or_line(log, self.patterns["lost_attribute"], "AttributeError")
         if evidence is None:
-            evidence, on_module = first_match(log, self.patterns["missing_ds_attribute"], "AttributeError"), True
+            evidence, on_module = find_error_or_line(log, self.patterns["missing_ds_attribute"], "AttributeError"), True
         if evidence is None:
             evidence, on_module = (
                 find_cut_traceback(log, "deepspeed/", code=self.patterns["ds_attribute_access"]),

@@ -2,7 +2,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.hazards.facts.zero_usage import stage_span
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, translated
 from gonogo.hazards.zero3._online_trainers import gathering_trainers
-from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, first_match, zero3
+from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, find_error_or_line, is_under_zero3
 
 _EMPTY_DEQUE_PATTERN = Pattern(r"pop from an empty deque")
 _POPS = Pattern(r"\.popleft\(\)")
@@ -36,7 +36,7 @@ class Zero3ParamTraceEmptyDeque(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """An empty deque; certain if the frames are those of the coordinator."""
-        evidence = first_match(log, _EMPTY_DEQUE_PATTERN, "IndexError") or find_cut_traceback(
+        evidence = find_error_or_line(log, _EMPTY_DEQUE_PATTERN, "IndexError") or find_cut_traceback(
             log, "partitioned_param_coordinator.py", code=_POPS
         )
         if evidence is None:
@@ -46,7 +46,11 @@ class Zero3ParamTraceEmptyDeque(Hazard):
             certainty = Certainty.CERTAIN
         elif isinstance(evidence, LoggedError) and evidence.frames and not evidence.passes("deepspeed/"):
             return
-        elif zero3(log) or log.find(_GENERATING_TRAINER_PATTERN) or any(line.rank is not None for line in log.lines):
+        elif (
+            is_under_zero3(log)
+            or log.find(_GENERATING_TRAINER_PATTERN)
+            or any(line.rank is not None for line in log.lines)
+        ):
             certainty = Certainty.LIKELY
         else:
             certainty = Certainty.POSSIBLE

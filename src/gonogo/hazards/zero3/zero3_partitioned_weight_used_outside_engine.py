@@ -3,13 +3,13 @@ import ast
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.zero_usage import (
     TRAINERS,
+    dotted_name,
     is_inside_module_class,
     is_under_zero_condition,
-    name_of,
     stage_span,
 )
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
-from gonogo.hazards.zero3._empty_parameter_uses import UseOfEmptyParameter, find_empty_parameter_uses
+from gonogo.hazards.zero3._empty_parameter_uses import EmptyParameterCause, find_empty_parameter_uses
 from gonogo.hazards.zero3._loading import assigned_variable, is_passed_to, is_zero3_configured_at, model_loads
 
 _WRAP = (
@@ -61,7 +61,7 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """An empty weight in a model other than the trained one, or in one that the log doesn't identify."""
         for use in find_empty_parameter_uses(log):
-            certainty = use.causes.get(UseOfEmptyParameter.OUTSIDE_ENGINE)
+            certainty = use.causes.get(EmptyParameterCause.OUTSIDE_ENGINE)
             if certainty is None:
                 continue
             yield self.log_finding(
@@ -79,6 +79,6 @@ def _find_model_call(script: Script, name: str, after: int) -> ast.Call | None:
         func = node.func
         if isinstance(func, ast.Attribute) and func.attr in ("generate", "forward"):
             func = func.value
-        if isinstance(func, (ast.Name, ast.Attribute)) and name_of(func) == name and node.lineno > after:
+        if isinstance(func, (ast.Name, ast.Attribute)) and dotted_name(func) == name and node.lineno > after:
             return node
     return None

@@ -13,7 +13,7 @@ from gonogo.hazards.rule import (
     Text,
     translated,
 )
-from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, first_match, zero3
+from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, find_error_or_line, is_under_zero3
 
 _INTEGERS = Pattern(r"[Oo]nly Tensors of floating point and complex dtype can require gradients")
 _NOT_INITIALISED = Pattern(r"Model was not initialized with `?Zero-?3`? despite being configured")
@@ -94,16 +94,16 @@ class Zero3QuantizedModel(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A framework's error, or a collective or a load that fails only with quantized weights."""
-        on = zero3(log)
+        on = is_under_zero3(log)
         quantized = (
             log.passes(*_QUANTIZATION_FRAMES)
             or bool(log.find(self.patterns["quantization"]))
             or log.setup.mentions(self.patterns["quantization"].text)
         )
-        if evidence := first_match(log, self.patterns["zero3_incompatible"]):
+        if evidence := find_error_or_line(log, self.patterns["zero3_incompatible"]):
             yield self._build_finding(evidence, Certainty.CERTAIN)
             return
-        if evidence := first_match(log, self.patterns["several_dtypes"], "RuntimeError"):
+        if evidence := find_error_or_line(log, self.patterns["several_dtypes"], "RuntimeError"):
             yield self._build_finding(evidence, Certainty.CERTAIN if quantized else Certainty.LIKELY)
             return
         if cut := find_cut_traceback(log, "deepspeed/runtime/", "get_only_unique_item"):
@@ -112,7 +112,7 @@ class Zero3QuantizedModel(Hazard):
         if on is False:
             return
         for says, alone in ((_INTEGERS, False), (_NOT_INITIALISED, True), (self.patterns["collective_dtype"], False)):
-            evidence = first_match(log, says, "RuntimeError", "ValueError", "TypeError")
+            evidence = find_error_or_line(log, says, "RuntimeError", "ValueError", "TypeError")
             if evidence is None:
                 continue
             in_zero = isinstance(evidence, LoggedError) and evidence.passes(*_ZERO_FRAMES)

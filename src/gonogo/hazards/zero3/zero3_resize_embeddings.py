@@ -2,11 +2,11 @@ import ast
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.script.identifiers import is_main_guard, is_option, last_name
-from gonogo.hazards.facts.zero_usage import gathered, is_under_zero_condition, stage_span
+from gonogo.hazards.facts.zero_usage import is_in_gathered_parameters, is_under_zero_condition, stage_span
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Severity, Text, translated
 from gonogo.hazards.zero3._empty_parameter_uses import RESIZE_FUNCTIONS
 from gonogo.hazards.zero3._loading import is_zero3_configured_at
-from gonogo.hazards.zero3._zero3_in_log import first_match, zero3
+from gonogo.hazards.zero3._zero3_in_log import find_error_or_line, is_under_zero3
 
 _EMPTY_VOCABULARY_PATTERN = Pattern(r"shape '\[-1, 0\]' is invalid for input of size [1-9]")
 _RESIZES = Pattern(r"resize_token_embeddings|resize_embedding")
@@ -23,12 +23,12 @@ class Zero3ResizeEmbeddings(Hazard):
             return
         for faulty, fixed in _FAULTY_RELEASES:
             if run.environment.within("transformers", faulty):
-                yield from self._check_faulty_release(script, run, fixed)
+                yield from self._faulty_release_findings(script, run, fixed)
         for statement in script.nodes(ast.Assign):
             target = statement.targets[0]
             if (
                 not isinstance(target, ast.Subscript)
-                or gathered(script, statement)
+                or is_in_gathered_parameters(script, statement)
                 or is_under_zero_condition(script, statement)
             ):
                 continue
@@ -37,7 +37,7 @@ class Zero3ResizeEmbeddings(Hazard):
                 continue
             yield self.finding(
                 self.texts["cause_in_script"].format(code=ast.unparse(statement)[:70]),
-                severity=Severity.WARNING if (called := _surely_called(script, statement)) else Severity.NOTE,
+                severity=Severity.WARNING if (called := _is_always_called(script, statement)) else Severity.NOTE,
                 certainty=Certainty.LIKELY if called else Certainty.POSSIBLE,
                 cure=self.texts["gather_cure"],
                 spans=(
@@ -47,7 +47,7 @@ class Zero3ResizeEmbeddings(Hazard):
                 ),
             )
 
-    def _check_faulty_release(self, script: Script, run: Run, fixed_version: str) -> Findings:
+    def _faulty_release_findings(self, script: Script, run: Run, fixed_version: str) -> Findings:
         version = run.environment.field("transformers")
         edit = run.environment.replacing_version("transformers", f"=={fixed_version}")
         for call in script.calls("*.resize_token_embeddings"):
@@ -74,7 +74,7 @@ class Zero3ResizeEmbeddings(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """An empty weight in code that resizes embeddings, or a vocabulary of 0."""
-        on = zero3(log)
+        on = is_under_zero3(log)
         if on is False:
             return
         found: list[tuple[LoggedError | LineMatch, Certainty]] = []
@@ -84,7 +84,7 @@ class Zero3ResizeEmbeddings(Hazard):
                     found.append((error, Certainty.CERTAIN if on else Certainty.LIKELY))
                 elif on:
                     found.append((error, Certainty.LIKELY))
-        if evidence := first_match(log, _EMPTY_VOCABULARY_PATTERN, "RuntimeError"):
+        if evidence := find_error_or_line(log, _EMPTY_VOCABULARY_PATTERN, "RuntimeError"):
             found.append((evidence, Certainty.CERTAIN if on and log.find(_RESIZES) else Certainty.LIKELY))
         for one, certainty in found:
             yield self.log_finding(
@@ -96,7 +96,7 @@ class Zero3ResizeEmbeddings(Hazard):
             )
 
 
-def _surely_called(script: Script, statement: ast.stmt) -> bool:
+def _is_always_called(script: Script, statement: ast.stmt) -> bool:
     """False if the function that contains the statement is called only under some condition.
 
     A missing pad token does not count as a condition: it is the usual case.

@@ -4,19 +4,19 @@ from math import prod
 from gonogo.evidence.failure.message import sizes_in
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.zero_usage import (
-    gathered,
+    dotted_name,
     is_before_deepspeed_initialize,
     is_behind_option,
     is_engine,
+    is_in_gathered_parameters,
     is_trained,
     is_under_zero_condition,
-    name_of,
+    source_text,
     stage_span,
-    text_of,
 )
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text, translated
 from gonogo.hazards.zero3._shape_mismatches import shape_mismatches
-from gonogo.hazards.zero3._zero3_in_log import first_match, zero3
+from gonogo.hazards.zero3._zero3_in_log import find_error_or_line, is_under_zero3
 
 _CANNOT_GATHER_PATTERN = Pattern(r"[Cc]annot get 16bit model weights because `stage3_gather")
 _EMPTY_TENSOR_LISTING_PATTERN = Pattern(r"\.(?:weight|bias|lora_[AB])\b.{0,24}torch\.Size\(\[0\]\)")
@@ -43,7 +43,7 @@ class Zero3SavedEmptyWeights(Hazard):
             return
         for call in script.calls("*.save_pretrained", "*.state_dict"):
             model = call.receiver
-            if model is None or call.has("state_dict") or call.has_star or gathered(script, call.node):
+            if model is None or call.has("state_dict") or call.has_star or is_in_gathered_parameters(script, call.node):
                 continue
             if (
                 not _is_partitioned(script, model)
@@ -54,7 +54,7 @@ class Zero3SavedEmptyWeights(Hazard):
             if call.method == "state_dict" and not _is_saved(script, call.node):
                 continue
             yield self.finding(
-                self.texts["cause_in_script"].format(code=text_of(script, call.node)),
+                self.texts["cause_in_script"].format(code=source_text(script, call.node)),
                 certainty=Certainty.LIKELY if is_behind_option(script, call.node) else Certainty.CERTAIN,
                 cure=_FILE_CURE,
                 spans=(call.place.span(), stage_span(run)),
@@ -88,15 +88,15 @@ class Zero3SavedEmptyWeights(Hazard):
             if mismatch.saved == "0" and mismatch.current != "0":
                 return mismatch.evidence, Certainty.CERTAIN
         ones = [m for m in mismatches if m.saved == "1" and prod(sizes_in(m.current)) > 1]
-        if len(ones) > 1 or (ones and zero3(log)):
+        if len(ones) > 1 or (ones and is_under_zero3(log)):
             return ones[0].evidence, Certainty.LIKELY
-        if evidence := first_match(log, _CANNOT_GATHER_PATTERN, "ValueError"):
+        if evidence := find_error_or_line(log, _CANNOT_GATHER_PATTERN, "ValueError"):
             return evidence, Certainty.LIKELY
         if (line := log.find(_EMPTY_TENSOR_LISTING_PATTERN)) and log.find(_CHECKPOINT_FILE_PATTERN):
-            return line, Certainty.LIKELY if zero3(log) else Certainty.POSSIBLE
+            return line, Certainty.LIKELY if is_under_zero3(log) else Certainty.POSSIBLE
         unlisted = [] if log.errors else list(log.find_all(_EMPTY_WEIGHT_PATTERN))
         if len(unlisted) > 1:
-            return unlisted[0], Certainty.LIKELY if zero3(log) else Certainty.POSSIBLE
+            return unlisted[0], Certainty.LIKELY if is_under_zero3(log) else Certainty.POSSIBLE
         return None
 
 
@@ -109,7 +109,7 @@ def _is_partitioned(script: Script, node: ast.expr) -> bool:
     kinds = script.kinds_of(node)
     if any(kind.endswith(("Accelerator.unwrap_model", "deepspeed.initialize.module")) for kind in kinds):
         return True
-    name = name_of(node)
+    name = dotted_name(node)
     return name in ("trainer.model", "trainer.model_wrapped") or (
         is_trained(script, name) and next(script.calls("deepspeed.initialize"), None) is not None
     )

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.finding.divergence import Side
 from gonogo.hazards.facts.divergence_fixes import fix_rank_conditional_call
-from gonogo.hazards.facts.rank_tests import on_one_rank, removable_rank_condition
-from gonogo.hazards.facts.zero_usage import is_behind_option, is_engine, stage_span, text_of
+from gonogo.hazards.facts.rank_tests import find_single_rank_test, removable_rank_condition
+from gonogo.hazards.facts.zero_usage import is_behind_option, is_engine, source_text, stage_span
 from gonogo.hazards.rule import (
     Certainty,
     Finding,
@@ -56,13 +56,13 @@ class Zero3WeightsGatheredOnOneRank(Hazard):
         for call in script.calls(*_GATHER_CALLS, "*.save_16bit_model", "*.save_fp16_model", "*.save_model"):
             if call.method.startswith("save_") and not _is_gathering_save(script, call.node):
                 continue
-            test = on_one_rank(script, call.node)
+            test = find_single_rank_test(script, call.node)
             if test is None:
                 continue
             lone = removable_rank_condition(script, call.node)
             edit = script.replacing(lone, script.place(call.node).text) if lone is not None else None
             yield self.finding(
-                self.texts["cause"].format(code=text_of(script, call.node.func) + "(…)"),
+                self.texts["cause"].format(code=source_text(script, call.node.func) + "(…)"),
                 certainty=Certainty.LIKELY if is_behind_option(script, call.node) else Certainty.CERTAIN,
                 severity=Severity.ERROR,
                 cure=self.texts["call_on_all_ranks"],
@@ -71,7 +71,7 @@ class Zero3WeightsGatheredOnOneRank(Hazard):
                     script.place(test).span(translated("only one rank gets here")),
                     stage_span(run),
                 ),
-                fixes=self.fix(translated("Call it on all ranks"), edit, safe=False) if edit else None,
+                fixes=self.fix(translated("Call the gather on all ranks"), edit, safe=False) if edit else None,
             )
 
 

@@ -3,8 +3,8 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.hazards.facts.launch_facts import visible_gpus
 from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, translated
-from gonogo.hazards.zero3._empty_parameter_uses import UseOfEmptyParameter, find_empty_parameter_uses
-from gonogo.hazards.zero3._zero3_in_log import first_match, is_single_process
+from gonogo.hazards.zero3._empty_parameter_uses import EmptyParameterCause, find_empty_parameter_uses
+from gonogo.hazards.zero3._zero3_in_log import find_error_or_line, is_single_process
 
 _NOT_CONVERTED = Pattern(r"'Parameter' object has no attribute 'ds_numel'")
 _CONFIRM = (
@@ -47,12 +47,14 @@ class Zero3WithoutDistributedLauncher(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """An empty weight in the trained model, which no engine wraps; likelier if a single process was started."""
         for use in find_empty_parameter_uses(log):
-            certainty = use.causes.get(UseOfEmptyParameter.NO_LAUNCHER)
+            certainty = use.causes.get(EmptyParameterCause.NO_LAUNCHER)
             if certainty is not None:
                 yield self.log_finding(
                     use.evidence, self.texts["cause"], cure=self.cures, certainty=certainty, confirm=_CONFIRM
                 )
-        if (evidence := first_match(log, _NOT_CONVERTED, "AttributeError")) and is_single_process(log) is not False:
+        if (evidence := find_error_or_line(log, _NOT_CONVERTED, "AttributeError")) and is_single_process(
+            log
+        ) is not False:
             yield self.log_finding(
                 evidence, self.texts["cause"], cure=self.cures, certainty=Certainty.POSSIBLE, confirm=_CONFIRM
             )

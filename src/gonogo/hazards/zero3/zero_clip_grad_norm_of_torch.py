@@ -2,15 +2,15 @@ import ast
 
 from gonogo.hazards.facts.training_framework import try_edit
 from gonogo.hazards.facts.zero_usage import (
+    dotted_name,
     engine_calls,
+    find_module_of_parameters,
     is_engine,
     is_trained,
     is_under_zero_condition,
-    name_of,
-    parameters_of,
     root_of,
+    source_text,
     stage_span,
-    text_of,
 )
 from gonogo.hazards.rule import Call, Certainty, Field, Findings, Fix, Hazard, Run, Script, Severity, Text, translated
 
@@ -27,26 +27,28 @@ class ZeroClipGradNormOfTorch(Hazard):
             parameters = call.node.args[0] if call.node.args else call.keyword_node("parameters")
             if parameters is None or is_under_zero_condition(script, call.node):
                 continue
-            root = root_of(parameters_of(script, parameters) or parameters)
-            if not is_engine(script, root) and not is_trained(script, name_of(root)):
+            root = root_of(find_module_of_parameters(script, parameters) or parameters)
+            if not is_engine(script, root) and not is_trained(script, dotted_name(root)):
                 continue
             clipping = run.config.get("gradient_clipping")
             limit = _max_norm(call)
             yield self.finding(
                 self.texts["cause"].format(
-                    code=text_of(script, call.node), stage=stage, instead=_describe_replacement(clipping)
+                    code=source_text(script, call.node), stage=stage, instead=_describe_replacement(clipping)
                 ),
                 certainty=Certainty.CERTAIN,
                 severity=Severity.WARNING,
-                cure=self._cure(clipping, limit),
+                cure=self._choose_cure(clipping, limit),
                 spans=(
                     call.place.span(),
-                    clipping.span(translated("this does the clipping")) if clipping.number else stage_span(run),
+                    clipping.span(translated("this setting clips the gradients"))
+                    if clipping.number
+                    else stage_span(run),
                 ),
-                fixes=self._fixes(script, run, call, limit),
+                fixes=self._build_fixes(script, run, call, limit),
             )
 
-    def _fixes(self, script: Script, run: Run, call: Call, limit: float | None) -> tuple[Fix, ...]:
+    def _build_fixes(self, script: Script, run: Run, call: Call, limit: float | None) -> tuple[Fix, ...]:
         statement = script.statement(call.node)
         config = run.config
         if config is None or not isinstance(statement, ast.Expr) or statement.value is not call.node:
@@ -56,21 +58,21 @@ class ZeroClipGradNormOfTorch(Hazard):
             return ()
         clipping = config.get("gradient_clipping")
         if clipping.number:
-            return (self.fix(translated("Drop the call"), drop),)
+            return (self.fix(translated("Drop the clip_grad_norm_ call"), drop),)
         if limit is None or clipping.unknown:
             return ()
         edit = try_edit(lambda: config.inserting("gradient_clipping", value=limit))
         title = translated("Let DeepSpeed clip at {limit}").format(limit=limit)
         return (self.fix(title, drop, edit, safe=False),) if edit is not None else ()
 
-    def _cure(self, clipping: Field, limit: float | None) -> Text:
+    def _choose_cure(self, clipping: Field, limit: float | None) -> Text:
         """If the config clips, drop the call; otherwise set the call's limit in the config."""
         if not clipping.number:
             return translated('Set "gradient_clipping": {limit} in the DeepSpeed config, and drop the call').format(
                 limit=1.0 if limit is None else limit
             )
         if limit in (None, clipping.number):
-            return translated("Drop the call")
+            return translated("Drop the clip_grad_norm_ call")
         return self.texts["drop_call_cure"].format(limit=limit)
 
 

@@ -1,14 +1,14 @@
 import ast
 
 from gonogo.hazards.facts.zero_usage import (
+    dotted_name,
+    find_module_of_parameters,
     is_engine,
     is_trained,
     is_under_zero_condition,
-    name_of,
-    parameters_of,
     root_of,
+    source_text,
     stage_span,
-    text_of,
 )
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 
@@ -25,11 +25,11 @@ class ZeroGradientReadFromParameter(Hazard):
             if node.attr != "grad" or not isinstance(node.ctx, ast.Load) or not isinstance(node.value, ast.Name):
                 continue
             loop = _iterable_of(script, node.value)
-            module = parameters_of(script, loop) if loop is not None else None
+            module = find_module_of_parameters(script, loop) if loop is not None else None
             if loop is None or module is None or loop.lineno in seen or is_under_zero_condition(script, node):
                 continue
             root = root_of(module)
-            if not is_engine(script, root) and not is_trained(script, name_of(root)):
+            if not is_engine(script, root) and not is_trained(script, dotted_name(root)):
                 continue
             function = script.enclosing_function(node)
             before = [one for one in script.calls("*.backward") if one.line < node.lineno]
@@ -37,7 +37,7 @@ class ZeroGradientReadFromParameter(Hazard):
                 continue
             seen.add(loop.lineno)
             yield self.finding(
-                self.texts["cause"].format(code=text_of(script, node), stage=run.zero_stage),
+                self.texts["cause"].format(code=source_text(script, node), stage=run.zero_stage),
                 certainty=Certainty.CERTAIN,
                 severity=Severity.WARNING,
                 cure=self.cures,

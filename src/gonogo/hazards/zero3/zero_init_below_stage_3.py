@@ -33,7 +33,7 @@ class ZeroInitBelowStage3(Hazard):
             yield self.finding(
                 self.texts["cause_in_rehearsal"].format(parameter=empty.parameter, stage=stage),
                 cure=self.cures,
-                spans=places((failure.innermost("user"), translated("reached from here"))),
+                spans=places((failure.innermost("user"), translated("the failing code is reached from here"))),
                 ranks=failed.ranks,
             )
 

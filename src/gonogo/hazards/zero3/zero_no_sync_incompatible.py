@@ -1,9 +1,9 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.training_framework import uses_trainer
-from gonogo.hazards.facts.zero_usage import is_engine, stage_span, text_of
+from gonogo.hazards.facts.zero_usage import is_engine, source_text, stage_span
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Script, translated
-from gonogo.hazards.zero3._zero3_in_log import first_match
+from gonogo.hazards.zero3._zero3_in_log import find_error_or_line
 
 _NO_SYNC_CALLERS = ("accelerate/accelerator.py", "deepspeed/runtime/engine.py", "transformers/trainer.py")
 
@@ -65,11 +65,11 @@ class ZeroNoSyncIncompatible(Hazard):
                 # Newer versions of accelerate do nothing here; an unknown version raises no alarm either.
                 if not call.name.startswith("accelerate.") or environment.within("accelerate", ">=1.9") is not False:
                     continue
-                if call.method == "accumulate" and _accumulates(run) is not True:
+                if call.method == "accumulate" and _accumulates_gradients(run) is not True:
                     continue
             yield self.finding(
                 self.texts["cause_in_script"].format(
-                    code=text_of(script, call.node, 60),
+                    code=source_text(script, call.node, 60),
                     stage=stage,
                     version=f" {deepspeed.value}" if deepspeed.known else " >= 0.16",
                 ),
@@ -81,7 +81,7 @@ class ZeroNoSyncIncompatible(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's error, which has no other cause; or a traceback that was cut where no_sync is entered."""
-        evidence: LoggedError | LineMatch | None = first_match(
+        evidence: LoggedError | LineMatch | None = find_error_or_line(
             log, self.patterns["no_sync_incompatible"], "AssertionError"
         )
         certainty = Certainty.CERTAIN
@@ -106,7 +106,7 @@ def _find_cut_traceback(log: FailureLog) -> LoggedError | None:
     return None
 
 
-def _accumulates(run: Run) -> bool | None:
+def _accumulates_gradients(run: Run) -> bool | None:
     """Whether more than one micro-batch is accumulated; None if unknown."""
     if run.config is None:
         return None

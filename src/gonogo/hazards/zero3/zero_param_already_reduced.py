@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script
 from gonogo.hazards.zero3._checkpointing import double_recomputation_findings
-from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, first_match
+from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, find_error_or_line
 
 
 class ZeroParamAlreadyReduced(Hazard):
@@ -14,7 +14,9 @@ class ZeroParamAlreadyReduced(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's assertion in stage_1_and_2.py."""
-        evidence: LoggedError | LineMatch | None = first_match(log, self.patterns["already_reduced"], "AssertionError")
+        evidence: LoggedError | LineMatch | None = find_error_or_line(
+            log, self.patterns["already_reduced"], "AssertionError"
+        )
         certainty = Certainty.CERTAIN
         if evidence is None:
             evidence = find_cut_traceback(

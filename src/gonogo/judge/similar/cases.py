@@ -15,10 +15,10 @@ from gonogo.evidence.log.failure_log import read_logs
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import Setup
-from gonogo.hazards.build_cache import CHECKOUT, PACKAGE, fingerprint, kept
+from gonogo.hazards.build_cache import CHECKOUT, PACKAGE, fingerprint, load_or_build
 from gonogo.hazards.index import all_hazards
 from gonogo.judge.similar.features import Features, traceback_features
-from gonogo.judge.similar.index import IssueThread, ThreadIndex, packed
+from gonogo.judge.similar.index import IssueThread, ThreadIndex, pack_index
 
 SHIPPED = Path(__file__).with_name("cases.msgpack")
 CASES = CHECKOUT / "tests" / "hazards"
@@ -26,18 +26,18 @@ LINES = "lines.log"
 """A file with one case per line: ``bad_only_the_error: RuntimeError: …``."""
 
 
-def case_index() -> ThreadIndex:
+def load_case_index() -> ThreadIndex:
     """The index of cases, each as a thread whose address is the case's name; empty if the source has no cases."""
     try:
         return ThreadIndex(SHIPPED.read_bytes())
     except FileNotFoundError:
         if not CASES.is_dir():
-            return ThreadIndex(packed([]))
+            return ThreadIndex(pack_index([]))
         of = fingerprint(CASES, suffixes=(".log",)) + fingerprint(PACKAGE / "evidence" / "log", PACKAGE / "diagnose")
-        return ThreadIndex(kept("cases", of, build))
+        return ThreadIndex(load_or_build("cases", of, build_case_index))
 
 
-def build() -> bytes:
+def build_case_index() -> bytes:
     """Build the index from the current cases."""
     names = [hazard.name for hazard in all_hazards() if not hazard.fallback]
     found = [
@@ -46,7 +46,7 @@ def build() -> bytes:
         for case, text in sorted(case_logs(CASES / name))
         if case.startswith("bad")
     ]
-    return packed([(case, frames) for case, frames in found if frames])
+    return pack_index([(case, frames) for case, frames in found if frames])
 
 
 def case_logs(folder: Path) -> Iterator[tuple[str, bytes]]:

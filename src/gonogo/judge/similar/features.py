@@ -63,7 +63,7 @@ def traceback_features(errors: Iterable[LoggedError]) -> Features:
     for error in errors:
         _add_features(found, _features_of_error_frames(error))
         if error.frames and error.frames[-1].code:
-            _add_features(found, [(f"c {normalized(error.frames[-1].code)}", _RAISED_IN)])
+            _add_features(found, [(f"c {normalize_message(error.frames[-1].code)}", _RAISED_IN)])
     return found
 
 
@@ -81,7 +81,7 @@ def _distinctive_lines(log: FailureLog) -> Iterator[str]:
 
 def message_features(text: str) -> Iterator[tuple[str, float]]:
     """The features of the message of an exception, a line, or the title of a thread."""
-    said = normalized(text)
+    said = normalize_message(text)
     words = _IDENTIFIER_PATTERN.findall(said)[:_MAX_WORDS]
     for word in words:
         yield f"w {word}", _WORD
@@ -91,13 +91,13 @@ def message_features(text: str) -> Iterator[tuple[str, float]]:
         yield f"m {' '.join(words)}", _MESSAGE
 
 
-def normalized(text: str) -> str:
+def normalize_message(text: str) -> str:
     """A message without what differs between runs: addresses, folders and numbers; in lower case."""
     text = _ADDRESS.sub(" ", text[:_MAX_LINE_LENGTH])
     return _NUMBER.sub("#", _FOLDERS.sub("", text)).lower()
 
 
-def hashed(features: Iterable[tuple[str, float]]) -> Features:
+def hash_features(features: Iterable[tuple[str, float]]) -> Features:
     """The highest weight of each feature, by the hash of its text."""
     found: Features = {}
     _add_features(found, features)

@@ -8,10 +8,11 @@ from functools import cache
 
 from gonogo.evidence.library import is_library
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.finding import Text, translated
+from gonogo.finding import Text
 from gonogo.finding.log_answer import SimilarThread
+from gonogo.finding.text import join_texts
 from gonogo.hazards.index import hazard_of
-from gonogo.judge.similar.cases import case_index
+from gonogo.judge.similar.cases import load_case_index
 from gonogo.judge.similar.features import Features, features_of, traceback_features
 from gonogo.judge.similar.index import IssueThread, ThreadIndex
 
@@ -34,11 +35,12 @@ def similar_threads(log: FailureLog, excluded_addresses: Collection[str] = ()) -
     index = _thread_index()
     without = {number for number, thread in enumerate(index.threads) if thread.address in excluded_addresses}
     return tuple(
-        _to_similar_thread(index.threads[number], likeness) for likeness, number in chosen(index, features, without)
+        _to_similar_thread(index.threads[number], likeness)
+        for likeness, number in choose_threads(index, features, without)
     )
 
 
-def chosen(
+def choose_threads(
     index: ThreadIndex, features: Features, excluded: Collection[int] = (), min_similarity: float = MIN_SIMILARITY
 ) -> list[tuple[float, int]]:
     """The similarity and the index of the threads that are worth showing for a log's features, best first.
@@ -47,7 +49,7 @@ def chosen(
     """
     found: list[tuple[float, int]] = []
     of_hazard: Counter[str] = Counter()
-    alike = [one for one in index.alike(features, excluded) if one[0] >= min_similarity]
+    alike = [one for one in index.similar_to(features, excluded) if one[0] >= min_similarity]
     for likeness, number in sorted(
         alike, key=lambda one: _weighted_likeness(index.threads[one[1]], one[0]), reverse=True
     ):
@@ -88,7 +90,7 @@ def thread_counts_by_hazard() -> Counter[str]:
 
 
 _thread_index = cache(ThreadIndex.shipped)
-_cases = cache(case_index)
+_cases = cache(load_case_index)
 
 
 def _to_similar_thread(thread: IssueThread, similarity: float) -> SimilarThread:
@@ -97,6 +99,6 @@ def _to_similar_thread(thread: IssueThread, similarity: float) -> SimilarThread:
     if hazard is not None and settled is None:
         settled = hazard.title
     elif hazard is not None and settled is not None and not thread.title:
-        settled = translated("{title}: {shows}").format(title=hazard.title, shows=settled)
+        settled = join_texts((hazard.title, settled), ": ", "：")
     name = hazard.name if hazard is not None else ""
     return SimilarThread(thread.address, thread.title, settled, name, round(similarity, 2))

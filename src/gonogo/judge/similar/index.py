@@ -68,7 +68,7 @@ class ThreadIndex:
         """The index of the public threads."""
         return cls(PATH.read_bytes())
 
-    def alike(self, features: Features, excluded: Collection[int] = ()) -> list[tuple[float, int]]:
+    def similar_to(self, features: Features, excluded: Collection[int] = ()) -> list[tuple[float, int]]:
         """Threads that share features with a log, as (cosine similarity from 0 to 1, index), the most similar first.
 
         Features that fewer threads have weigh more. The threads in ``excluded`` are skipped.
@@ -119,7 +119,7 @@ class ThreadIndex:
         return found
 
 
-def packed(threads: Sequence[tuple[IssueThread, Features]]) -> bytes:
+def pack_index(threads: Sequence[tuple[IssueThread, Features]]) -> bytes:
     """Serialize an index of these threads. Raises ValueError for more than 65535 of them."""
     if len(threads) > 0xFFFF:
         raise ValueError(f"{len(threads)} threads: an index holds 65535")
@@ -150,7 +150,7 @@ def packed(threads: Sequence[tuple[IssueThread, Features]]) -> bytes:
 
 
 def _rarity(threads: int, thread_count: int) -> float:
-    """The weight of a feature that ``thread_count`` of all threads have."""
+    """The weight of a feature by its rarity: ``thread_count`` of all threads have it."""
     return math.log(1 + threads / thread_count)
 
 

@@ -66,8 +66,8 @@ def _reading_section(reading: ModelReading, language: str) -> Section:
         diff = clean(reading.proof.patch)
     if reading.next_step:
         said.append(_labelled_line(_SUGGESTED_CHECK_LABEL, reading.next_step, language))
-    title = _NO_CLAIMS if not reading.claims else _READ_BY_MODEL if reading.holding else _NO_VALID_CLAIMS
-    titled = title.format(model=model, count=reading.holding, all=len(reading.claims))
+    title = _NO_CLAIMS if not reading.claims else _READ_BY_MODEL if reading.confirmed_count else _NO_VALID_CLAIMS
+    titled = title.format(model=model, count=reading.confirmed_count, all=len(reading.claims))
     return Section(titled.in_language(language), tuple(said), diff)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
-from gonogo.finding.trials.planned import Plan, StrategySummary, TooLarge
+from gonogo.finding.trials.planned import Plan, StrategySummary, StrategyTooLarge
 from gonogo.finding.words import size
 from gonogo.report.atomic import write_atomically
 from gonogo.report.drawing import Box, Drawing, Line, Words, as_png, as_svg, check_suffix, chinese_font
@@ -121,7 +121,7 @@ def draw(plan: Plan, language: str) -> Drawing:
     return Drawing(_WIDTH, top + 34, f"{title}. {plan_summary(plan, language)}", shapes)
 
 
-def _exceeding_gpu_memory(plan: Plan) -> list[TooLarge]:
+def _exceeding_gpu_memory(plan: Plan) -> list[StrategyTooLarge]:
     """The strategies that exceed the accelerators' memory; others lack memory that these bars do not show."""
     return [choice for choice in plan.too_large if choice.reserved_bytes > plan.capacity_bytes]
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Edit, Finding, Report, Skipped, Text, Verdict, translated
 from gonogo.finding.trials import cured
-from gonogo.judge.rehearsal_summary import host_per_node, own_device
+from gonogo.judge.rehearsal_summary import fullest_node_memory, memory_of_own_device
 from gonogo.rehearse.lives import ran_to_the_end
 from gonogo.rehearse.ranks.rank_options import LIFE_DEFAULT
 from gonogo.trials.cure.candidate import Candidate
@@ -71,7 +71,7 @@ def _make_cure(
         command=tuple(command[1]) if command is not None else None,
         steps=tuple(_steps_with_diffs(state.steps, copy)),
         tried=tuple(
-            cured.Tried(
+            cured.RejectedChange(
                 attempt.candidate.finding.hazard,
                 attempt.candidate.title,
                 _with_user_paths_in_text(attempt.outcome, copy),
@@ -131,8 +131,8 @@ def _pinned_releases(copy: WorkingCopy) -> list[str]:
 
 def _trial_outcome(trial: Trial) -> cured.TrialOutcome:
     record = trial.record
-    own = own_device(record.ranks[0]) if record is not None and record.ranks else None
-    node = host_per_node(record) if record is not None else None
+    own = memory_of_own_device(record.ranks[0]) if record is not None and record.ranks else None
+    node = fullest_node_memory(record) if record is not None else None
     return cured.TrialOutcome(
         verdict=trial.verdict.value,
         hazards=tuple(dict.fromkeys(finding.hazard for finding in trial.blocking_findings)),

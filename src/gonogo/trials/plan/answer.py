@@ -201,10 +201,10 @@ def _to_rollout(choice: Choice) -> planned.Rollout | None:
     return planned.Rollout(chosen.engine, chosen.tp, share, chosen.sleep, chosen.gpus, choice.time.generation)
 
 
-def too_large(choice: Choice, request: PlanRequest) -> planned.TooLarge:
+def too_large(choice: Choice, request: PlanRequest) -> planned.StrategyTooLarge:
     """Summarize a strategy that does not fit, with what would make it fit."""
     strategy = summarize_strategy(choice, request, None)
-    return planned.TooLarge(
+    return planned.StrategyTooLarge(
         **asdict(strategy), shortfall=shortfall(choice, request), would_fit=tuple(_cures(choice, request))
     )
 
