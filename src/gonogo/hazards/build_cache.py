@@ -49,7 +49,7 @@ def toml_values(file: Path) -> bytes:
     except FileNotFoundError:
         stat = file.stat()
         state = f"{stat.st_mtime_ns} {stat.st_size}".encode()
-        return kept(file.stem, state, lambda: pack_toml(file))
+        return load_or_build(file.stem, state, lambda: pack_toml(file))
 
 
 def pack_toml(file: Path) -> bytes:
