@@ -215,7 +215,7 @@ def _rehearse(session: Any, plan_path: str, cwd: str, environment: dict[str, str
         session.__exit__()
         if record.failure is not None:
             print(record.failure.traceback, file=sys.stderr)
-        worker.write(plan, record)
+        worker.write_record(plan, record)
         status = 0
     except BaseException:
         import traceback

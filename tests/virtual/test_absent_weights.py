@@ -182,7 +182,7 @@ def test_a_model_is_built_on_meta_by_a_transformers_that_has_no_contexts_for_it(
     monkeypatch.delattr(transformers.PreTrainedModel, "get_init_context")
     config = transformers.Qwen2Config(**TINY, dtype="bfloat16")
     with skeleton.isolated_model_build():
-        model = skeleton.build(transformers.Qwen2ForCausalLM, config, "")
+        model = skeleton.build_on_meta(transformers.Qwen2ForCausalLM, config, "")
     assert {(str(p.device), str(p.dtype)) for p in model.parameters()} == {("meta", "torch.bfloat16")}
 
 

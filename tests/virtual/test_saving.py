@@ -11,13 +11,13 @@ import torch
 from confined import runs_of
 from virtual_worker import answers
 
-from gonogo.virtual.weights.saving import _file_of
+from gonogo.virtual.weights.saving import _stream_path
 from gonogo.virtual.weights.torch_archive import (
     Record,
     archive_records,
-    expand,
     names_in_archive,
     omitted_records,
+    restore_holes,
     write_archive,
 )
 
@@ -40,8 +40,8 @@ def test_the_file_of_a_stream_is_known_through_what_wraps_it(tmp_path: Path) -> 
             self.raw = raw
 
     with open(tmp_path / "x.pt", "wb") as file:
-        assert _file_of(file) == _file_of(Wrapper(Wrapper(file))) == str(tmp_path / "x.pt")
-    assert _file_of(io.BytesIO()) == _file_of(Wrapper(io.BytesIO())) == ""
+        assert _stream_path(file) == _stream_path(Wrapper(Wrapper(file))) == str(tmp_path / "x.pt")
+    assert _stream_path(io.BytesIO()) == _stream_path(Wrapper(io.BytesIO())) == ""
 
 
 @pytest.mark.slow
@@ -343,7 +343,7 @@ def test_archive_is_one_that_torch_reads(tmp_path: Path) -> None:
     omitted = omitted_records(stream)
     assert omitted == {"data/large": 5 << 30, "data/1": 4000}
     stream.seek(0)
-    expand(stream, str(tmp_path / "expanded.pt"), omitted)
+    restore_holes(stream, str(tmp_path / "expanded.pt"), omitted)
     again = torch.load(tmp_path / "expanded.pt", mmap=True)
     assert again["a"].tolist() == list(range(10))
     assert again["b"].shape == (1000,)

@@ -195,7 +195,7 @@ def test_what_is_computed_of_a_choice_is_known_to_be_one(session: Session) -> No
 
 @pytest.mark.slow
 def test_real_tensor_beside_a_virtual_one(session: Session) -> None:
-    with private.modes_off():
+    with private.without_dispatch_modes():
         real = torch.tensor([1.0, 2.0, 3.0])
     known = torch.ones(3)
     assert (known + real).tolist() == [2, 3, 4]
@@ -207,7 +207,7 @@ def test_real_tensor_beside_a_virtual_one(session: Session) -> None:
 
 @pytest.mark.slow
 def test_real_tensor_into_which_something_unknown_was_written(session: Session) -> None:
-    with private.modes_off():
+    with private.without_dispatch_modes():
         real = torch.zeros(3)
     real.add_(unknown(3, device="cpu"))
     doubled = real * 2
@@ -217,7 +217,7 @@ def test_real_tensor_into_which_something_unknown_was_written(session: Session) 
 
 @pytest.mark.slow
 def test_batches_are_virtual_and_their_values_known(session: Session) -> None:
-    with private.modes_off():
+    with private.without_dispatch_modes():
         data = [{"ids": torch.tensor([i, i + 1])} for i in range(4)]
     batch = next(iter(DataLoader(data, batch_size=2)))
     ids = batch["ids"].to("cuda")

@@ -220,7 +220,7 @@ def test_large_files_are_never_read(folder: Path) -> None:
 def test_private_interfaces_are_where_they_were() -> None:
     from gonogo.virtual.weights import private_serialization
 
-    assert private_serialization.check() == []
+    assert private_serialization.missing_interfaces() == []
 
 
 def test_a_program_without_weights_or_network_errors_runs_on(folder: Path) -> None:

@@ -94,7 +94,7 @@ def find_in_chain(error: BaseException | None, kind: Any) -> Any:
     return None
 
 
-def failure_of(
+def describe_failure(
     error: BaseException, lifecycle: Lifecycle, modules: ModuleTracker, origin: tuple[Frame, ...]
 ) -> Failure:
     """Describe an exception that ended the program."""
@@ -128,13 +128,13 @@ def _type_name(error: BaseException) -> str:
 def _first_cause(error: BaseException) -> str:
     """The innermost cause of the exception; a worker process's traceback given as text doesn't count."""
     first, seen = error, {id(error)}
-    while (cause := first.__cause__) is not None and id(cause) not in seen and not _is_remote(cause):
+    while (cause := first.__cause__) is not None and id(cause) not in seen and not _is_remote_traceback(cause):
         seen.add(id(cause))
         first = cause
     return "" if first is error else f"{_type_name(first)}: {first}"
 
 
-def _is_remote(cause: BaseException) -> bool:
+def _is_remote_traceback(cause: BaseException) -> bool:
     return type(cause).__name__ in ("RemoteTraceback", "_RemoteTraceback")
 
 

@@ -24,7 +24,7 @@ from gonogo.evidence.published.models import published_model
 from gonogo.evidence.rehearsal.record import Failure
 from gonogo.finding import Text, translated
 from gonogo.finding.remedy import Purpose, Reason, rehearse_again, run_command
-from gonogo.virtual.sandbox.questions import asked_for
+from gonogo.virtual.sandbox.questions import attached_hub_request
 from gonogo.virtual.stack import OURS
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.weights.model_folders import ModelNotDownloaded, model_not_cached
@@ -180,14 +180,14 @@ def find_internal_failure(
     creates meta tensors itself. Files missing from ``written_folders`` can't exist elsewhere, because the run itself
     writes them.
     """
-    for one in chain(error):
+    for one in exception_chain(error):
         message = str(one)
         if isinstance(one, ModelNotDownloaded):
             return InternalFailure(one.name, model_not_cached(one.name))
         told = f"{type(one).__name__}: {message}"
         if is_real_driver_error(message):
             return InternalFailure(failure.operator or failure.type, _CUDA_DRIVER_CALLED)
-        for look in (_network_failure, _missing_stand_in_name, _error_in_gonogo):
+        for look in (_network_failure, _missing_stand_in_name, _gonogo_failure):
             found = look(one, message)
             if found is not None:
                 return found
@@ -226,7 +226,7 @@ def is_real_driver_error(message: str) -> bool:
     return no_cuda or _NO_DRIVER_PATTERN.search(message) is not None
 
 
-def chain(error: BaseException | None) -> Iterator[BaseException]:
+def exception_chain(error: BaseException | None) -> Iterator[BaseException]:
     """The exception and all exceptions in its chain of causes and contexts."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
@@ -300,7 +300,9 @@ def _matched_line(text: str, match: re.Match[str]) -> str:
 def _network_failure(error: BaseException, message: str) -> InternalFailure | None:
     names = {kind.__name__ for kind in type(error).__mro__}
     if names & _OFFLINE_ERROR_TYPES or _NETWORK_ERROR_PATTERN.search(message):
-        asked = next((found for one in chain(error) if (found := asked_for(one)) is not None), None)
+        asked = next(
+            (found for one in exception_chain(error) if (found := attached_hub_request(one)) is not None), None
+        )
         if asked is not None:
             name, file = asked
             if published_model(name) is not None:  # asked for only where it was not prepared
@@ -325,12 +327,12 @@ def _missing_stand_in_name(error: BaseException, message: str) -> InternalFailur
             made_here = type(owner).__module__.startswith("gonogo.") or owner.__name__.startswith("torch_npu.")
             if made_here or (_is_gonogo_module(owner) and not owner.__name__.startswith("gonogo.")):
                 return InternalFailure(first, _STAND_IN_INCOMPLETE.format(package=owner.__name__.partition(".")[0]))
-        elif not isinstance(owner, VirtualTensor) and _module_name_of(owner).startswith("gonogo."):
+        elif not isinstance(owner, VirtualTensor) and _owner_module_name(owner).startswith("gonogo."):
             return InternalFailure(first, _FACADE_INCOMPLETE)
     return None
 
 
-def _module_name_of(owner: Any) -> str:
+def _owner_module_name(owner: Any) -> str:
     kind = owner if isinstance(owner, type) else type(owner)
     return str(getattr(kind, "__module__", ""))
 
@@ -339,12 +341,16 @@ def _is_gonogo_module(module: Any) -> bool:
     return str(getattr(module, "__file__", None) or "").startswith(OURS)
 
 
-def _error_in_gonogo(error: BaseException, message: str) -> InternalFailure | None:
+def _gonogo_failure(error: BaseException, message: str) -> InternalFailure | None:
     """A Python error raised in gonogo's own code, or a call that a replacement by gonogo doesn't accept."""
     innermost = error.__traceback__
     while innermost is not None and innermost.tb_next is not None:
         innermost = innermost.tb_next
-    if isinstance(error, TypeError) and (call := _CALL_ERROR_PATTERN.match(message)) and _is_in_gonogo(call["outer"]):
+    if (
+        isinstance(error, TypeError)
+        and (call := _CALL_ERROR_PATTERN.match(message))
+        and _is_gonogo_function(call["outer"])
+    ):
         return InternalFailure(message[:200], _FACADE_INCOMPLETE)
     if innermost is None or not (isinstance(error, _PYTHON_ERRORS) or _CHANGED_DURING_ITERATION in message):
         return None
@@ -356,7 +362,7 @@ def _error_in_gonogo(error: BaseException, message: str) -> InternalFailure | No
     return InternalFailure(f"{type(error).__name__}: {message[:160]}", _GONOGO_FAULT)
 
 
-def _is_in_gonogo(name: str) -> bool:
+def _is_gonogo_function(name: str) -> bool:
     """Whether a module of gonogo defines a function of that name."""
     for module_name, module in list(sys.modules.items()):
         if module_name.startswith("gonogo.") and getattr(getattr(module, name, None), "__module__", "") == module_name:

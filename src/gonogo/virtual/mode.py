@@ -18,10 +18,10 @@ from gonogo.virtual import private
 from gonogo.virtual.dispatch.kernel_checks import check_generator, check_operands, to_kernel_error
 from gonogo.virtual.dispatch.placement import common_device, foreach_devices
 from gonogo.virtual.dispatch.schema import Operator
-from gonogo.virtual.dispatch.views import ViewCache, native
+from gonogo.virtual.dispatch.views import ViewCache, run_native_view
 from gonogo.virtual.memory.blas_workspaces import BlasWorkspaces
 from gonogo.virtual.memory.tracking import MemoryRecord
-from gonogo.virtual.tensor import CPU, META, Spec, VirtualTensor, alias_of, new_virtual, resolve
+from gonogo.virtual.tensor import CPU, META, Spec, VirtualTensor, make_alias, new_virtual, resolve_device
 from gonogo.virtual.unsupported import UnsupportedOperator
 from gonogo.virtual.values import contents, propagation, real
 from gonogo.virtual.values.assumptions import Ledger
@@ -195,7 +195,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if operator.data_dependent:
             return self._data_dependent(operator, args, kwargs, tensors)
         wanted = kwargs.get("device")
-        device = resolve(wanted) if wanted is not None else None
+        device = resolve_device(wanted) if wanted is not None else None
         if device is not None and device.type == "meta":  # the program explicitly asks for a meta tensor
             self.uses_meta = True
             return self._run_on_meta(func, args, kwargs)[0]
@@ -206,7 +206,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         check_generator(kwargs.get("generator"), device, tensors)
         stand_ins: dict[int, VirtualTensor] = {}
         if operator.inplace_view:
-            raw = native(func, args, kwargs)
+            raw = run_native_view(func, args, kwargs)
             for tensor in tensors:
                 tensor._spec = None
         else:
@@ -255,7 +255,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 if _is_view_of(raw, written):
                     with private.DisableTorchDispatch():
                         part = private.as_strided(written, raw.shape, raw.stride(), raw.storage_offset())
-                        return alias_of(part, written), (_SLOW, None)
+                        return make_alias(part, written), (_SLOW, None)
                 return written, (_INPLACE, _argument_position(written, args, kwargs))
             fresh = self._spec_and_bytes(raw, device)
             return self._new_tensor(*fresh), (_FRESH, fresh)
@@ -285,7 +285,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             with self:
                 return decomposition(*args, **kwargs)
         if tensors and all(contents.is_known(t) for t in tensors):
-            known = contents.compute(operator.func, args, kwargs, 0, tensors)
+            known = contents.compute_values(operator.func, args, kwargs, 0, tensors)
             if known is not None:
                 return self.wrap_real(known, common_device(operator.func, tensors, args))
         words = str(error).partition("\n")[0]  # torch's own message
@@ -294,7 +294,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _data_dependent(self, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor]) -> Any:
         device = common_device(operator.func, tensors, args)
         if tensors and all(contents.is_known(t) for t in tensors):
-            known = contents.compute(operator.func, args, kwargs, 0, tensors)
+            known = contents.compute_values(operator.func, args, kwargs, 0, tensors)
             if known is not None:
                 return self.wrap_real(known, device)
         returns = operator.func._schema.returns
@@ -310,13 +310,13 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         base = tensors[0]
         if operator.func.overloadpacket is torch.ops.aten.to:  # in inference mode, ``to`` arrives undecomposed
             return operator.func.decompose(*args, **kwargs)
-        raw = native(operator.func, args, kwargs)
+        raw = run_native_view(operator.func, args, kwargs)
         if type(raw) is torch.Tensor:
             if private.storage_key(raw) == private.storage_key(base):
-                return alias_of(raw, base)
+                return make_alias(raw, base)
             return self._unshared_result(operator, raw, args, kwargs, tensors)
         if isinstance(raw, list | tuple):
-            return type(raw)(alias_of(item, base) for item in raw)
+            return type(raw)(make_alias(item, base) for item in raw)
         return raw
 
     def _unshared_result(
@@ -337,7 +337,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Wrap real results in virtual tensors on ``device``, keeping their values."""
         if isinstance(real_value, torch.Tensor):
             out = self._new_tensor(*self._spec_and_bytes(real_value, device))
-            contents.give(out, real_value)
+            contents.set_values(out, real_value)
             return out
         if isinstance(real_value, list | tuple):
             return type(real_value)(self.wrap_real(item, device) for item in real_value)
@@ -345,8 +345,8 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def known_values(self, tensor: VirtualTensor) -> torch.Tensor | None:
         """A real CPU tensor with the tensor's values, sharing memory with it, or None if they are unknown."""
-        with private.modes_off():
-            return contents.read(tensor)
+        with private.without_dispatch_modes():
+            return contents.read_values(tensor)
 
     def values_or_assumed(self, tensor: VirtualTensor, for_write: bool = False) -> torch.Tensor:
         """The values, or zeros with an assumption recorded if they are unknown.
@@ -354,15 +354,15 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         With ``for_write``, elements get memory of their own, so that writes to the result reach the tensor.
         """
         if for_write:
-            with private.modes_off():
-                contents.lay_out(tensor, most=_MAX_WRITABLE_BYTES)
+            with private.without_dispatch_modes():
+                contents.expand_uniform(tensor, most=_MAX_WRITABLE_BYTES)
         known = self.known_values(tensor)
         if known is not None:
             if tensor.cell.chosen:
                 self.ledger.assume(contents.CHOSEN_NUMBER, "chosen_number")
             return known
         self.ledger.assume(translated("values that the program reads are zero"), "zeros")
-        with private.modes_off():
+        with private.without_dispatch_modes():
             return real.zeros(tensor.shape, dtype=tensor.dtype)
 
     def pinned_copy(self, tensor: VirtualTensor) -> VirtualTensor:

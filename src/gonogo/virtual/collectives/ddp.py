@@ -85,7 +85,7 @@ def install(assume: Assume) -> Callable[[], None]:
         register(self, state, hook)
 
     @functools.wraps(state_of)
-    def without_reduction(self: Any) -> Any:
+    def reducer_free_state(self: Any) -> Any:
         """What a copy or a pickle takes along: the copy's own reducer gets a hook of its own at its first forward."""
         attributes = state_of(self)
         attributes.pop("gonogo_reduction", None)
@@ -93,16 +93,16 @@ def install(assume: Assume) -> Callable[[], None]:
             attributes["_comm_hooks"] = [one for one in hooks if not isinstance(one[1], _ReductionState)]
         return attributes
 
-    def keep_buckets(reducer: Any) -> bool:
+    def skip_bucket_rebuild(reducer: Any) -> bool:
         """Never rebuild the buckets: C++ would write their indices into tensor memory.
 
         The check that precedes it in C++, whether the last reduction was finished, is made by ``forward_with_hook``.
         """
         return False
 
-    patches.set(dist.Reducer, "_rebuild_buckets", keep_buckets)
+    patches.set(dist.Reducer, "_rebuild_buckets", skip_bucket_rebuild)
     patches.set(dist, "_verify_params_across_processes", assume_same_parameters)
     patches.set(DistributedDataParallel, "forward", forward_with_hook)
-    patches.set(DistributedDataParallel, "__getstate__", without_reduction)
+    patches.set(DistributedDataParallel, "__getstate__", reducer_free_state)
     patches.set(DistributedDataParallel, "register_comm_hook", register_and_note_hook)
     return patches.undo

@@ -74,7 +74,7 @@ def install(
     if isinstance(told, property):
         patches.set(dist.ProcessGroup, "_device_types", property(functools.partial(_device_types, told, device_type)))
     if hasattr(dist.ProcessGroup, "monitored_barrier"):  # which programs also call as the group's own method
-        own = functools.partialmethod(_barrier_of_group, dist.monitored_barrier)
+        own = functools.partialmethod(_group_monitored_barrier, dist.monitored_barrier)
         patches.set(dist.ProcessGroup, "monitored_barrier", own)
     replace_dist_function("is_gloo_available", lambda: True)
     replace_dist_function("is_nccl_available", lambda: not on_npu)
@@ -147,7 +147,7 @@ def _device_types(default_property: property, device_type: str, group: Any) -> l
     return [torch.device(name) for name in own]
 
 
-def _barrier_of_group(
+def _group_monitored_barrier(
     group: Any, barrier: Callable[..., None], timeout: Any = None, wait_all_ranks: bool = False
 ) -> None:
     """``ProcessGroup.monitored_barrier`` by the function of that name; torch's own asks the group's backend for it."""
@@ -190,7 +190,7 @@ def _group_functions(patches: Patches, peers: Peers | None, on_npu: bool) -> dic
     real_init, real_new_group = c10d.init_process_group, c10d.new_group
     whole = "cpu:gloo,npu:hccl" if on_npu else "cpu:gloo,cuda:nccl"
 
-    def name_group(group: Any, backend: str) -> Any:
+    def register_backend(group: Any, backend: str) -> Any:
         """Register the requested backend in torch's own tables."""
         if isinstance(group, dist.ProcessGroup):
             store = c10d._world.pg_map[group][1]
@@ -220,7 +220,7 @@ def _group_functions(patches: Patches, peers: Peers | None, on_npu: bool) -> dic
             store, rank, world_size = next(rendezvous.rendezvous(method, rank, world_size, timeout=timeout))
             init_method = None
         real_init("fake", init_method, timeout, world_size, rank, store, group_name)
-        name_group(c10d._get_default_group(), requested)
+        register_backend(c10d._get_default_group(), requested)
 
     def new_group(
         ranks: Any = None, timeout: Any = None, backend: Any = None, pg_options: Any = None, *args: Any, **kwargs: Any
@@ -233,7 +233,7 @@ def _group_functions(patches: Patches, peers: Peers | None, on_npu: bool) -> dic
             everyone = tuple(range(dist.get_world_size()))
             if peers.has_rehearsed_peer(everyone):
                 peers.call("world", everyone, "new_group", sizes=everyone if ranks is None else tuple(sorted(ranks)))
-        return name_group(real_new_group(ranks, timeout, "fake", None, *args, **kwargs), requested)
+        return register_backend(real_new_group(ranks, timeout, "fake", None, *args, **kwargs), requested)
 
     def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         if c10d._rank_not_in_group(group):
@@ -278,7 +278,7 @@ def _source_rank(src: Any, group: Any, group_src: Any) -> int:
 def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
     is_outside = c10d._rank_not_in_group
 
-    def gathered(group: Any, operator: str, **what: Any) -> list[Any] | None:
+    def gather_objects(group: Any, operator: str, **what: Any) -> list[Any] | None:
         """The objects sent by the group's ranks, by member; None if only this rank is rehearsed."""
         if peers is not None:
             return exchange.exchange_objects(peers, group, operator, **what)
@@ -288,7 +288,7 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
     def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
         if is_outside(group):
             return
-        sent = gathered(group, "all_gather_object", objects=[obj])
+        sent = gather_objects(group, "all_gather_object", objects=[obj])
         if sent is None:
             assume(_SAME_OBJECTS_ASSUMPTION, "peer_objects")
         for index in range(dist.get_world_size(group)):
@@ -301,7 +301,7 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
             return
         mine, target = dist.get_rank(), _source_rank(dst, group, group_dst)
         c10d._validate_output_list_for_rank(mine, target, object_gather_list)
-        sent = gathered(group, "gather_object", objects=[obj], root=target)
+        sent = gather_objects(group, "gather_object", objects=[obj], root=target)
         if mine == target:
             if sent is None:
                 assume(_SAME_OBJECTS_ASSUMPTION, "peer_objects")
@@ -317,7 +317,9 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
             return
         root = _source_rank(src, group, group_src)
         count = len(object_list)
-        sent = gathered(group, "broadcast_object_list", objects=object_list, root=root, from_root=True, sizes=(count,))
+        sent = gather_objects(
+            group, "broadcast_object_list", objects=object_list, root=root, from_root=True, sizes=(count,)
+        )
         if dist.get_rank() == root:
             _pickled_copy(object_list)
         elif sent is not None:
@@ -341,7 +343,7 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
             raise ValueError("Expected argument scatter_object_output_list to be a list of size at least 1.")
         root = _source_rank(src, group, group_src)
         given = scatter_object_input_list
-        sent = gathered(group, "scatter_object_list", objects=given or [], root=root, from_root=True)
+        sent = gather_objects(group, "scatter_object_list", objects=given or [], root=root, from_root=True)
         if sent is not None and sent[0]:
             scatter_object_output_list[0] = _pickled_copy(sent[0][dist.get_rank(group)])
         elif dist.get_rank() == root:

@@ -71,7 +71,7 @@ def find_process_group(args: Any) -> Any:
     return None if found is None else unbox_group(found)
 
 
-def done(result: Any) -> Any:
+def completed_work(result: Any) -> Any:
     """The work of a completed collective."""
     future: Any = torch.futures.Future()
     future.set_result(result)
@@ -98,7 +98,7 @@ class _RehearsedProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         pass
 
     def _end_coalescing(self, device: Any) -> Any:
-        return done(None)
+        return completed_work(None)
 
 
 def _make_method(operator: Any) -> Callable[..., Any]:
@@ -116,7 +116,7 @@ def _make_method(operator: Any) -> Callable[..., Any]:
                 args.append(getattr(opts, _OPTION_ATTRIBUTE[name], None))
             else:
                 args.append(None if name in _DEFAULTED_ARGUMENTS else next(values, []))
-        with private.modes_off():  # as on entry to a dispatch mode
+        with private.without_dispatch_modes():  # as on entry to a dispatch mode
             return VirtualTensor.virtual_mode.__torch_dispatch__(operator, (), tuple(args))
 
     return dispatch_collective

@@ -56,7 +56,7 @@ def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
         yield torch.cuda, name, value
     for name, value in _accelerator_functions(cuda).items():
         yield torch._C, name, value
-    yield torch.cuda, "_cudart", _runtime(cuda)
+    yield torch.cuda, "_cudart", _cudart_functions(cuda)
     for name, function in _c_functions(cuda).items():
         yield torch._C, name, function
     yield torch.version, "cuda", cuda_version()
@@ -219,7 +219,7 @@ def _device_properties(cuda: VirtualCuda, index: int) -> _CudaDeviceProperties:
     )
 
 
-def _runtime(cuda: VirtualCuda) -> SimpleNamespace:
+def _cudart_functions(cuda: VirtualCuda) -> SimpleNamespace:
     """The result of ``torch.cuda.cudart()``: the few functions that Python programs call, all of which succeed."""
 
     def mem_get_info(device: Any = None) -> tuple[int, int]:

@@ -18,7 +18,7 @@ import torch
 
 from gonogo.evidence.environment.hardware import Accelerator
 from gonogo.virtual.cuda import devices, memory, random, streams, tensors
-from gonogo.virtual.cuda.state import Unsupported, VirtualCuda, not_rehearsed
+from gonogo.virtual.cuda.state import Unsupported, VirtualCuda, not_rehearsed_error
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
 from gonogo.virtual.patching.patches import Patches
 
@@ -32,7 +32,7 @@ def install(
     get_allocator: Callable[[int], CachingAllocator],
     *,
     visible_devices: str | None = None,
-    unsupported: Unsupported = not_rehearsed,
+    unsupported: Unsupported = not_rehearsed_error,
     pin: Callable[[torch.Tensor], torch.Tensor] | None = None,
 ) -> VirtualCuda:
     """Install the facade. Call it right after importing torch, with ``CUDA_VISIBLE_DEVICES`` empty until then.

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from gonogo.virtual.cuda.state import Replacement, VirtualCuda
-from gonogo.virtual.generators import check_rng_state, gone, made_for
+from gonogo.virtual.generators import check_rng_state, register_generator, unregister_generator
 from gonogo.virtual.tensor import VirtualTensor
 
 _DEFAULT_SEED = 67280421310721
@@ -83,9 +83,9 @@ def _generator_classes(cuda: VirtualCuda) -> tuple[Any, type]:
             self._index = index
             self._seed = _DEFAULT_SEED
             self.offset = 0
-            made_for(self, cuda.kind)
+            register_generator(self, cuda.kind)
 
-        def __del__(self, _gone: Callable[[Any], None] = gone) -> None:
+        def __del__(self, _gone: Callable[[Any], None] = unregister_generator) -> None:
             _gone(self)
 
         @property
@@ -145,11 +145,11 @@ def _generator_classes(cuda: VirtualCuda) -> tuple[Any, type]:
                 new_state = VirtualTensor.virtual_mode.known_values(new_state)
             return self if new_state is None else super().set_state(new_state)
 
-    class _AnyGenerator(type(real)):  # type: ignore[misc]
+    class _GeneratorMeta(type(real)):  # type: ignore[misc]
         def __instancecheck__(cls, instance: object) -> bool:
             return isinstance(instance, real)
 
-    class Generator(real, metaclass=_AnyGenerator):  # type: ignore[misc, valid-type]
+    class Generator(real, metaclass=_GeneratorMeta):  # type: ignore[misc, valid-type]
         """``torch.Generator(device="cpu")``."""
 
         def __new__(cls, device: Any = "cpu") -> Any:

@@ -20,7 +20,7 @@ Unsupported = Callable[[str, Text], BaseException]
 """Creates the exception, given what a program requested and why it can't be rehearsed."""
 
 
-def not_rehearsed(feature: str, reason: Text) -> BaseException:
+def not_rehearsed_error(feature: str, reason: Text) -> BaseException:
     """The default exception for what can't be rehearsed."""
     return NotImplementedError(f"{feature} can't be rehearsed: {reason.en}")
 
@@ -45,7 +45,7 @@ class VirtualCuda:
         accelerator: Accelerator,
         count: int,
         get_allocator: Callable[[int], CachingAllocator],
-        unsupported_error: Unsupported = not_rehearsed,
+        unsupported_error: Unsupported = not_rehearsed_error,
     ) -> None:
         self.accelerator = accelerator
         self.count = count

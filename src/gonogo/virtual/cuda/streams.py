@@ -219,15 +219,15 @@ def _generic_classes(cuda: VirtualCuda, stream_class: Any, event_class: Any) -> 
     """``torch.Stream`` and ``torch.Event``: CUDA's if requested (or by default), else torch's own."""
     real_stream, real_event = torch._C.Stream, getattr(torch._C, "Event", event_class)  # missing in torch up to 2.3
 
-    class _AnyStream(type):
+    class _StreamMeta(type):
         def __instancecheck__(cls, instance: object) -> bool:
             return isinstance(instance, real_stream)
 
-    class _AnyEvent(type):
+    class _EventMeta(type):
         def __instancecheck__(cls, instance: object) -> bool:
             return isinstance(instance, (real_event, event_class))
 
-    class Stream(metaclass=_AnyStream):
+    class Stream(metaclass=_StreamMeta):
         """``torch.Stream(device, priority=0)``."""
 
         def __new__(cls, device: Any = None, *, priority: int = 0, **kwargs: Any) -> Any:
@@ -237,7 +237,7 @@ def _generic_classes(cuda: VirtualCuda, stream_class: Any, event_class: Any) -> 
                 return stream_class(device, priority, **kwargs)
             return real_stream(device, priority=priority, **kwargs)
 
-    class Event(metaclass=_AnyEvent):
+    class Event(metaclass=_EventMeta):
         """``torch.Event(device, enable_timing=False, …)``."""
 
         def __new__(cls, device: Any = None, **kwargs: Any) -> Any:

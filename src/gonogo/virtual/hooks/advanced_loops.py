@@ -64,7 +64,7 @@ class LoopAdvancer:
         given: dict[str, int] = {}
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
-            if _is_users(frame.f_code.co_filename, frame.f_code.co_name):
+            if _is_user_function(frame.f_code.co_filename, frame.f_code.co_name):
                 self._lead(frame, given)
             frame = frame.f_back
 
@@ -102,7 +102,7 @@ class LoopAdvancer:
         last = None
         trace = error.__traceback__
         while trace is not None:
-            if _is_users(trace.tb_frame.f_code.co_filename, trace.tb_frame.f_code.co_name):
+            if _is_user_function(trace.tb_frame.f_code.co_filename, trace.tb_frame.f_code.co_name):
                 last = trace
             trace = trace.tb_next
         tree = parse_file(last.tb_frame.f_code.co_filename) if last is not None else None
@@ -127,7 +127,7 @@ def parse_file(path: str) -> ast.Module | None:
 
 
 @cache
-def _is_users(path: str, function: str) -> bool:
+def _is_user_function(path: str, function: str) -> bool:
     frame = frame_of(path, 1, function)
     return frame is not None and frame.owner == "user"
 
@@ -166,7 +166,7 @@ def _find_counter_value(frame: FrameType, test: LoopTest) -> _CounterTarget | st
     if condition_holds_at(now + ahead):
         return "holds"
     last, sure = _final_counter_value(frame, test, counter, scope)
-    for number in _candidates(parts, now + ahead, frame, scope):
+    for number in _candidate_counter_values(parts, now + ahead, frame, scope):
         if last is not None and number > last:
             break
         if condition_holds_at(number):
@@ -201,7 +201,7 @@ def _evaluate(node: ast.expr, frame: FrameType, scope: dict[str, Any]) -> Any:
         return None
 
 
-def _candidates(parts: list[ast.expr], now: int, frame: FrameType, scope: dict[str, Any]) -> list[int]:
+def _candidate_counter_values(parts: list[ast.expr], now: int, frame: FrameType, scope: dict[str, Any]) -> list[int]:
     """Counter values at which the tests may hold: near multiples of the numbers that occur in them."""
     named = {
         value

@@ -28,7 +28,7 @@ from gonogo.evidence.rehearsal.record import OmittedPart
 from gonogo.finding import translated
 from gonogo.virtual import private
 from gonogo.virtual.hooks.lifecycle import Lifecycle
-from gonogo.virtual.hooks.micro_batches import Tally, changed_numbers
+from gonogo.virtual.hooks.micro_batches import Tally, count_differences
 from gonogo.virtual.memory.tracking import Cell, MemoryRecord
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
@@ -54,7 +54,7 @@ class _ValueReadDetector(ValueTrace):
     """Detects whether a call reads the known values among its arguments."""
 
     def __init__(self, arguments: Any) -> None:
-        with private.modes_off():
+        with private.without_dispatch_modes():
             super().__init__(_known_values(arguments))
         self.any = False
 
@@ -78,13 +78,13 @@ class _TensorTemplate:
 
 
 @dataclass
-class _Call:
+class _LayerCall:
     """A layer call that was run."""
 
     number: int
     """The number of the token, from 1."""
     arguments: Any
-    """As described by :func:`_describe`."""
+    """As described by :func:`_describe_arguments`."""
     results: Any
     """With :class:`_TensorTemplate` in place of tensors."""
     updates: list[tuple[Any, Any, Any]]
@@ -96,11 +96,11 @@ class _Call:
 
 
 @dataclass
-class _Layer:
+class _LayerState:
     """The state of one layer of the model."""
 
     calls: int = 0
-    ran: dict[int, tuple[_Call | None, _Call | None]] = field(default_factory=dict)
+    ran: dict[int, tuple[_LayerCall | None, _LayerCall | None]] = field(default_factory=dict)
     """The first two equal calls, or the last two calls, by token number modulo the period."""
     is_given_up: bool = False
     """Whether the layer turned out to behave differently for different tokens."""
@@ -112,7 +112,7 @@ class _GenerateCall:
 
     tokens: int
     """The maximum number of new tokens."""
-    layers: dict[int, _Layer] = field(default_factory=dict)
+    layers: dict[int, _LayerState] = field(default_factory=dict)
     updates: list[tuple[Any, Any, Any]] | None = None
     """Where cache updates are recorded while a layer is being watched."""
     total: int = 0
@@ -180,7 +180,7 @@ class Decoding:
             return
         self._now = _GenerateCall(tokens)
         for layer in layers:
-            self._now.layers[id(layer)] = _Layer()
+            self._now.layers[id(layer)] = _LayerState()
             layer._compiled_call_impl = functools.partial(self._call_layer, self._now, layer)
         try:
             yield
@@ -215,9 +215,9 @@ class Decoding:
         now.total += 1
         if layer.is_given_up or now.updates is not None:
             return module._call_impl(*args, **kwargs)
-        arguments = _describe((args, kwargs))
+        arguments = _describe_arguments((args, kwargs))
         before, last = layer.ran.get(layer.calls % _PERIOD, (None, None))
-        if before is None or last is None or not _continues(before, last, layer.calls, arguments):
+        if before is None or last is None or not _continues_pattern(before, last, layer.calls, arguments):
             expected = None
         else:
             expected = _expected_effect(before, last, layer.calls)
@@ -229,7 +229,7 @@ class Decoding:
     def _watched(
         self,
         now: _GenerateCall,
-        layer: _Layer,
+        layer: _LayerState,
         arguments: Any,
         expected_effect: _Effect | None,
         run: functools.partial[Any],
@@ -245,7 +245,7 @@ class Decoding:
             result = run()
         finally:
             now.updates, ValueTrace.now = None, None
-        grown = [changed_numbers(old, one.numbers()) for one, old in zip(tallies, before, strict=True)]
+        grown = [count_differences(old, one.numbers()) for one, old in zip(tallies, before, strict=True)]
         results = _to_template(result)
         tells = not reads.any and (ledger.branches, ledger.made_numbers) == assumed
         if results is None or any(None in one for one in updates) or not tells:
@@ -253,7 +253,7 @@ class Decoding:
             return result
         live = self._live_bytes_by_device()
         grew = {name: live[name] - memory.get(name, 0) for name in live}
-        call = _Call(layer.calls, arguments, results, updates, grown, grew)
+        call = _LayerCall(layer.calls, arguments, results, updates, grown, grew)
         if expected_effect is None:
             _, last = layer.ran.get(call.number % _PERIOD, (None, None))
             layer.ran[call.number % _PERIOD] = last, call
@@ -261,7 +261,7 @@ class Decoding:
             layer.is_given_up = True
         return result
 
-    def _count(self, now: _GenerateCall, layer: _Layer, last: _Call, expected_effect: _Effect) -> Any:
+    def _count(self, now: _GenerateCall, layer: _LayerState, last: _LayerCall, expected_effect: _Effect) -> Any:
         """Apply the effect of a skipped call: tallies, a longer cache, results."""
         tallies = self._tallies()
         before, memory = [dict(one.numbers()) for one in tallies], self._live_bytes_by_device()
@@ -269,7 +269,7 @@ class Decoding:
             cache.update(*self._rebuild_from_template(args), **self._rebuild_from_template(kwargs))
         results = self._rebuild_from_template(last.results)
         for tally, old, wanted in zip(tallies, before, expected_effect[0], strict=True):
-            done = changed_numbers(old, tally.numbers())
+            done = count_differences(old, tally.numbers())
             for name in wanted.keys() | done.keys():
                 if missing := wanted.get(name, 0) - done.get(name, 0):
                     tally.add(name, missing)
@@ -319,14 +319,14 @@ def _is_power_of_two(number: int) -> bool:
     return number > 0 and number & (number - 1) == 0
 
 
-def _expected_effect(before: _Call, last: _Call, number: int) -> _Effect:
+def _expected_effect(before: _LayerCall, last: _LayerCall, number: int) -> _Effect:
     """Extrapolate the effect of a call from two calls that are one period apart."""
     ahead = (number - last.number) // _PERIOD
-    grown = [_extrapolate(old, new, ahead) for old, new in zip(before.grown, last.grown, strict=True)]
-    return grown, _extrapolate(before.memory, last.memory, ahead)
+    grown = [_extrapolate_counts(old, new, ahead) for old, new in zip(before.grown, last.grown, strict=True)]
+    return grown, _extrapolate_counts(before.memory, last.memory, ahead)
 
 
-def _continues(before: _Call, last: _Call, number: int, arguments: Any) -> bool:
+def _continues_pattern(before: _LayerCall, last: _LayerCall, number: int, arguments: Any) -> bool:
     """Whether a call with these arguments continues the pattern of the two recorded ones."""
     if last.number - before.number != _PERIOD or before.results != last.results or before.updates != last.updates:
         return False
@@ -354,7 +354,7 @@ def _grows_with_cache(name: Any) -> bool:
 
 def _continues_linearly(before: Any, last: Any, now: Any, steps_ahead: int) -> bool:
     """Whether ``now`` continues linearly from ``before`` and ``last``: dimensions grow by a constant amount."""
-    if isinstance(before, _Shape) and isinstance(last, _Shape) and isinstance(now, _Shape):
+    if isinstance(before, _ArgumentShape) and isinstance(last, _ArgumentShape) and isinstance(now, _ArgumentShape):
         if not before.kind == last.kind == now.kind:
             return False
         sides = zip(before.sides, last.sides, now.sides, strict=True)
@@ -367,7 +367,7 @@ def _continues_linearly(before: Any, last: Any, now: Any, steps_ahead: int) -> b
 
 
 @dataclass(frozen=True)
-class _Shape:
+class _ArgumentShape:
     """A tensor among arguments."""
 
     kind: Hashable
@@ -378,7 +378,7 @@ class _Shape:
 def _known_values(value: Any) -> list[torch.Tensor]:
     """The values of the tensors among arguments, as far as they are known."""
     if isinstance(value, VirtualTensor):
-        known = contents.look(value)
+        known = contents.peek_values(value)
         return [] if known is None else [known]
     if isinstance(value, torch.Tensor):
         return [value]
@@ -387,14 +387,14 @@ def _known_values(value: Any) -> list[torch.Tensor]:
     return [one for item in value for one in _known_values(item)] if isinstance(value, list | tuple) else []
 
 
-def _describe(value: Any) -> Any:
-    """Arguments with a :class:`_Shape` in place of each tensor; other objects by identity."""
+def _describe_arguments(value: Any) -> Any:
+    """Arguments with a :class:`_ArgumentShape` in place of each tensor; other objects by identity."""
     if isinstance(value, torch.Tensor):
-        return _Shape((type(value), value.dtype, value.device, value.dim()), tuple(value.shape))
+        return _ArgumentShape((type(value), value.dtype, value.device, value.dim()), tuple(value.shape))
     if isinstance(value, Mapping) and type(value) is dict:
-        return tuple((name, _describe(item)) for name, item in value.items())
+        return tuple((name, _describe_arguments(item)) for name, item in value.items())
     if isinstance(value, list | tuple):
-        return tuple(_describe(item) for item in value)
+        return tuple(_describe_arguments(item) for item in value)
     if value is None or isinstance(value, str | int | float | bool):
         return (type(value).__name__, value)
     return ("object", id(value))
@@ -422,11 +422,11 @@ def _to_template(value: Any) -> Any:
     return value
 
 
-def _extrapolate(before: Mapping[Any, _N], last: Mapping[Any, _N], steps_ahead: int) -> dict[Any, _N]:
+def _extrapolate_counts(before: Mapping[Any, _N], last: Mapping[Any, _N], steps_ahead: int) -> dict[Any, _N]:
     return {name: value + steps_ahead * (value - before.get(name, 0)) for name, value in last.items()}
 
 
-def _matches_expected(expected_effect: _Effect, call: _Call) -> bool:
+def _matches_expected(expected_effect: _Effect, call: _LayerCall) -> bool:
     """Whether a call's effect matches the expected one; bytes read and time only approximately."""
     if expected_effect[1] != call.memory:
         return False

@@ -66,7 +66,9 @@ def _unreached_loop_note(one: AdvancedLoop) -> OmittedPart:
     return OmittedPart(what.en, what.zh, why.en, why.zh)
 
 
-def affordable(cpu_seconds: float, wall_seconds: float, spent_seconds: tuple[float, float] = (0.0, 0.0)) -> int:
+def affordable_repetitions(
+    cpu_seconds: float, wall_seconds: float, spent_seconds: tuple[float, float] = (0.0, 0.0)
+) -> int:
     """How many more repetitions are affordable, given CPU and wall-clock seconds per repetition.
 
     ``spent_seconds``: what has already been used of both budgets.
@@ -274,7 +276,7 @@ class Lifecycle:
             return False
         self._went_on_cheaply = True
         processor, clock = self._enough_at
-        more = affordable(
+        more = affordable_repetitions(
             (time.process_time() - processor) / _MAX_EXTRA_STEPS, (time.monotonic() - clock) / _MAX_EXTRA_STEPS
         )
         everywhere = self.ask_left(more) if self.ask_left is not None else [more]
@@ -296,7 +298,7 @@ class Lifecycle:
         read = self.ahead.batches - before
         if read <= 0:
             return 0
-        return affordable((time.process_time() - processor) / read, (time.monotonic() - clock) / read)
+        return affordable_repetitions((time.process_time() - processor) / read, (time.monotonic() - clock) / read)
 
     def _agree_on_reading(self) -> bool | None:
         if not self.to_the_end:

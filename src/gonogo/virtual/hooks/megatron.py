@@ -34,14 +34,14 @@ def install(lifecycle: Lifecycle, *, all_ranks_rehearsed: bool = True) -> Callab
     """Make the loop stop after the requested steps, so that evaluation, test and save are run; returns the undo."""
     patches = Patches()
     if not all_ranks_rehearsed:
-        patches.on_undo(after_import(_CHECKPOINT_VALIDATION, functools.partial(_skip_parts_of_others, patches)))
+        patches.on_undo(after_import(_CHECKPOINT_VALIDATION, functools.partial(_skip_checkpoint_validation, patches)))
     patches.on_undo(after_import("megatron.training.training", functools.partial(_patch_train, patches, lifecycle)))
     buffers = functools.partial(_count_buffers, patches, lifecycle)
     patches.on_undo(after_import("megatron.core.distributed.param_and_grad_buffer", buffers))
     return patches.undo
 
 
-def _skip_parts_of_others(patches: Patches, module: Any) -> None:
+def _skip_checkpoint_validation(patches: Patches, module: Any) -> None:
     """Leave out the comparison of the ranks' parts of a checkpoint: those of ranks that don't run aren't known."""
     if not callable(getattr(module, _VALIDATE_PARTS, None)):
         return
@@ -75,19 +75,19 @@ def _patch_train(patches: Patches, lifecycle: Lifecycle, module: Any) -> None:
     patches.set(module, "train", train_until_target)
     if callable(getattr(module, _DATA_LOADERS_BUILDER, None)):
         patches.set(
-            module, _DATA_LOADERS_BUILDER, _with_data_flags(getattr(module, _DATA_LOADERS_BUILDER), module.get_args)
+            module, _DATA_LOADERS_BUILDER, _wrap_data_provider(getattr(module, _DATA_LOADERS_BUILDER), module.get_args)
         )
     if callable(getattr(module, _SAMPLE_COUNTS, None)):
         counts = getattr(module, _SAMPLE_COUNTS)
         assume = VirtualTensor.virtual_mode.ledger.assume
-        patches.set(module, _SAMPLE_COUNTS, _with_fewer_samples(counts, module.get_args, assume))
+        patches.set(module, _SAMPLE_COUNTS, _wrap_dataset_builder(counts, module.get_args, assume))
     for phase, names in (("evaluate", _EVALUATION_FUNCTIONS), ("save", _SAVE_FUNCTIONS)):
         for name in names:
             if callable(getattr(module, name, None)):
                 patches.set(module, name, _wrap_in_phase(lifecycle, phase, getattr(module, name)))
 
 
-def _with_fewer_samples(
+def _wrap_dataset_builder(
     original: Callable[..., Any], get_args: Callable[[], Any], assume: Callable[[Text], object]
 ) -> Callable[..., Any]:
     """Have the index of the data made for no more samples than a rehearsal may reach.
@@ -113,7 +113,7 @@ def _with_fewer_samples(
     return build_with_fewer_samples
 
 
-def _with_data_flags(original: Callable[..., Any], get_args: Callable[[], Any]) -> Callable[..., Any]:
+def _wrap_data_provider(original: Callable[..., Any], get_args: Callable[[], Any]) -> Callable[..., Any]:
     """Make a rank without data train and evaluate like the rank of its tensor-parallel group that has the data.
 
     Only the first rank of a tensor-parallel group reads data; rank 0 tells the others whether there is any. If rank 0

@@ -224,9 +224,9 @@ class MicroBatches:
         trace = ValueTrace(reals)
         with trace:
             result = run()
-        counts = [(one, changed_numbers(old, one.numbers())) for one, old in zip(tallies, counted, strict=True)]
+        counts = [(one, count_differences(old, one.numbers())) for one, old in zip(tallies, counted, strict=True)]
         keeps_count = 1 in dict(zip(map(id, tallies), (grown for _, grown in counts), strict=True))[id(own)].values()
-        loss = _loss_of(result)
+        loss = _to_loss_template(result)
         keeps_count = keeps_count or self._module_numbers() != of_modules
         if loss is None or keeps_count or ledger.branches != branches:
             return result, None
@@ -252,12 +252,12 @@ class MicroBatches:
         self._life.cut["micro-batches"] = OmittedPart(what.en, what.zh, _NOT_RUN_REASON.en, _NOT_RUN_REASON.zh)
 
 
-def changed_numbers(before: Mapping[Any, float], after: Mapping[Any, float]) -> dict[Any, float]:
+def count_differences(before: Mapping[Any, float], after: Mapping[Any, float]) -> dict[Any, float]:
     """The differences between two readings of a :class:`Tally`, without zeros."""
     return {name: value - before.get(name, 0) for name, value in after.items() if value != before.get(name, 0)}
 
 
-def _loss_of(result: Any) -> _LossTemplate | None:
+def _to_loss_template(result: Any) -> _LossTemplate | None:
     if type(result) is not VirtualTensor or result.numel() != 1 or result.requires_grad or contents.is_known(result):
         return None
     cell = result.cell
@@ -269,8 +269,8 @@ def _batch_signature(value: Any, reals: list[torch.Tensor]) -> Hashable:
     spec: Spec | None = None
     if isinstance(value, VirtualTensor):
         spec = value.spec
-        with private.modes_off():
-            known = contents.look(value)
+        with private.without_dispatch_modes():
+            known = contents.peek_values(value)
         if known is None:
             return (spec, value.storage_offset(), value.cell.nbytes)
         value = known

@@ -34,9 +34,9 @@ def _patch_trainer(patches: Patches, module: Any, lifecycle: Lifecycle, micro_ba
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             self.has_saved = False
-            if _is_on(args, "eval_strategy", "evaluation_strategy"):
+            if _is_strategy_enabled(args, "eval_strategy", "evaluation_strategy"):
                 lifecycle.expect("evaluate")
-            if _is_on(args, "save_strategy"):
+            if _is_strategy_enabled(args, "save_strategy"):
                 lifecycle.expect("save")
                 lifecycle.goes_on_with_data = lifecycle.goes_on_after_save
 
@@ -46,9 +46,9 @@ def _patch_trainer(patches: Patches, module: Any, lifecycle: Lifecycle, micro_ba
                 control.should_training_stop = not lifecycle.goes_on_with_data or lifecycle.step > lifecycle.target
             if lifecycle.enough and not self.has_saved:  # the data may end with the loop, and no callback follows
                 control.should_log = self.has_saved = True
-                if _is_on(args, "eval_strategy", "evaluation_strategy"):
+                if _is_strategy_enabled(args, "eval_strategy", "evaluation_strategy"):
                     control.should_evaluate = True
-                if _is_on(args, "save_strategy"):
+                if _is_strategy_enabled(args, "save_strategy"):
                     control.should_save = True
             self.one_more = reads_on
             return control
@@ -71,7 +71,7 @@ def _patch_trainer(patches: Patches, module: Any, lifecycle: Lifecycle, micro_ba
         _wrap_in_phase(patches, module.Trainer, name, lifecycle, "save")
 
 
-def _is_on(args: Any, *names: str) -> bool:
+def _is_strategy_enabled(args: Any, *names: str) -> bool:
     value = next((getattr(args, name) for name in names if hasattr(args, name)), "no")
     return str(getattr(value, "value", value)) != "no"
 

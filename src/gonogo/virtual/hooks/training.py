@@ -20,10 +20,10 @@ from gonogo.finding import Text, translated
 from gonogo.virtual import private
 from gonogo.virtual.frame_variables import local_variable
 from gonogo.virtual.hooks.batches.evaluation_growth import EvaluationGrowth
-from gonogo.virtual.hooks.batches.loader_wrappers import follow_wrappers
+from gonogo.virtual.hooks.batches.loader_wrappers import patch_loader_wrappers
 from gonogo.virtual.hooks.batches.odd_batches import MAX_ODD_BATCHES, OddBatches
 from gonogo.virtual.hooks.batches.pass_costs import PassCosts
-from gonogo.virtual.hooks.data_workers import in_this_process, measure_loading
+from gonogo.virtual.hooks.data_workers import iterate_without_workers, measure_loader_shared_memory
 from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle, attach_phase
 from gonogo.virtual.hooks.memory_ownership import assign_model_owners, assign_state_owners
 from gonogo.virtual.hooks.modules import ModuleTracker, owns_storage
@@ -34,7 +34,7 @@ from gonogo.virtual.patching.garbage import restore_gc_thresholds
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.reentrancy import InternalWork
 from gonogo.virtual.tensor import VirtualTensor, local_tensors
-from gonogo.virtual.values.data_mode import real_data
+from gonogo.virtual.values.data_mode import running_on_real_data
 
 
 def install(mode: VirtualMode, lifecycle: Lifecycle, modules: ModuleTracker) -> Callable[[], None]:
@@ -231,20 +231,20 @@ def _follow_data(patches: Patches, lifecycle: Lifecycle, mode: VirtualMode) -> N
     train = nn.Module.train
 
     @functools.wraps(train)
-    def followed_train(module: Any, mode: bool = True) -> Any:
+    def train_and_follow(module: Any, mode: bool = True) -> Any:
         if not _is_incidental_train_call(module) and (mode or _is_trained(module)):
             lifecycle.model_in_eval_mode, lifecycle.mode_chosen = not mode, True
         return train(module, mode)
 
     _follow_loader(patches, DataLoader, _SingleProcessDataLoaderIter, lifecycle, mode)
-    patches.set(nn.Module, "train", followed_train)
+    patches.set(nn.Module, "train", train_and_follow)
 
     def patch_stateful_loader(module: Any) -> None:  # replaces DataLoader's iteration by its own
         owner = module.StatefulDataLoader
         _follow_loader(patches, owner, owner._get_iterator, lifecycle, mode)
 
     patches.on_undo(after_import("torchdata.stateful_dataloader.stateful_dataloader", patch_stateful_loader))
-    follow_wrappers(patches, lifecycle)
+    patch_loader_wrappers(patches, lifecycle)
 
 
 def _follow_loader(
@@ -260,15 +260,15 @@ def _follow_loader(
 
     told = owner.__len__
 
-    def length(loader: Any) -> int:
+    def loader_length(loader: Any) -> int:
         """The loader's length; notes if it is 0, because a Trainer then raises without iterating over the data."""
         count: int = told(loader)
         lifecycle.empty_pass = lifecycle.empty_pass or count == 0
         return count
 
     patches.set(owner, "__iter__", make_batch_iterator)
-    patches.set(owner, "__len__", length)
-    patches.set(owner, "_get_iterator", lambda loader: in_this_process(loader, make_iterator, mode))
+    patches.set(owner, "__len__", loader_length)
+    patches.set(owner, "_get_iterator", lambda loader: iterate_without_workers(loader, make_iterator, mode))
 
 
 def has_no_batches(loader: Any) -> bool:
@@ -352,7 +352,7 @@ class BatchIterator:
         self._whole: bool | None = None
         """Whether all of a pass that trains nothing is read, once that was asked."""
         self._step_before = lifecycle.step
-        with real_data():
+        with running_on_real_data():
             self._iterator = original(loader)
 
     def __iter__(self) -> Iterator[Any]:
@@ -401,12 +401,12 @@ class BatchIterator:
         self._given += 1
         life.end.batch_given()
         self._costs.note()
-        life.loading = measure_loading(self._loader, batch, life.loading)
-        self._bytes = bytes_of(batch)
-        given = virtual_batch(batch, self._mode)
+        life.loading = measure_loader_shared_memory(self._loader, batch, life.loading)
+        self._bytes = batch_bytes(batch)
+        given = make_batch_virtual(batch, self._mode)
         if not evaluating:
             if life.to_the_end and not self._asked_for_all:
-                with real_data():
+                with running_on_real_data():
                     self._odd.saw(batch)
             if not life.enough:
                 life.trained_on.add(id(self._loader.dataset))
@@ -419,7 +419,7 @@ class BatchIterator:
 
     def _read_batch(self) -> Any:
         began = time.process_time(), time.monotonic()
-        with real_data():
+        with running_on_real_data():
             batch = next(self._iterator)
         if self._given:  # the first read includes startup costs
             self._reads += 1
@@ -566,7 +566,7 @@ class BatchIterator:
             return 0
         what = _GOES_ON.format(total=f"{self._given + left:,}")
         life.read_beyond = Assumption(what.en, life.ledger.place(), 1, what.zh)
-        with real_data():
+        with running_on_real_data():
             rest = [*self._ahead, *self._iterator]
             mine = self._odd.among(rest)
         # All ranks use the same indices: collectives may rely on what batches at an index share, such as lengths.
@@ -603,7 +603,7 @@ class BatchIterator:
 
     def _batches_left(self, max_batches: int) -> int:
         """How many batches are left; for data without a length, at most ``max_batches``, which are prefetched."""
-        with real_data():
+        with running_on_real_data():
             if not isinstance(getattr(self._iterator, "_dataset_kind", None), int):
                 return 0
             if self._length is not None:
@@ -615,29 +615,29 @@ class BatchIterator:
         return getattr(self._iterator, name)
 
 
-def bytes_of(batch: Any) -> int:
+def batch_bytes(batch: Any) -> int:
     """The bytes of all tensors in a batch, as the loader returned it."""
     if isinstance(batch, torch.Tensor):
         return batch.nbytes
     inner = batch if isinstance(batch, dict) else getattr(batch, "data", None)
     if isinstance(inner, dict):
-        return sum(map(bytes_of, inner.values()))
-    return sum(map(bytes_of, batch)) if isinstance(batch, list | tuple) else 0
+        return sum(map(batch_bytes, inner.values()))
+    return sum(map(batch_bytes, batch)) if isinstance(batch, list | tuple) else 0
 
 
-def virtual_batch(batch: Any, mode: VirtualMode) -> Any:
+def make_batch_virtual(batch: Any, mode: VirtualMode) -> Any:
     """The batch with every real CPU tensor replaced by a virtual one with known values."""
     if type(batch) is torch.Tensor:
         return mode.virtualise(batch) if batch.device.type == "cpu" else batch
     if isinstance(batch, dict):
         for key in batch:
-            batch[key] = virtual_batch(batch[key], mode)
+            batch[key] = make_batch_virtual(batch[key], mode)
         return batch
     if isinstance(getattr(batch, "data", None), dict):  # BatchEncoding, BatchFeature
-        virtual_batch(batch.data, mode)
+        make_batch_virtual(batch.data, mode)
         return batch
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(virtual_batch(value, mode) for value in batch))
+        return type(batch)(*(make_batch_virtual(value, mode) for value in batch))
     if isinstance(batch, list | tuple):
-        return type(batch)(virtual_batch(value, mode) for value in batch)
+        return type(batch)(make_batch_virtual(value, mode) for value in batch)
     return batch

@@ -14,8 +14,8 @@ from torch import nn
 
 from gonogo.evidence.rehearsal.modules import generalize_indices
 from gonogo.finding.as_run import AsRun, ConfiguredSettings, Recomputed, Unquantized
-from gonogo.virtual.hooks.experts import experts_of
-from gonogo.virtual.hooks.strategy import expert_parallel_ranks, megatron_groups, strategy_of
+from gonogo.virtual.hooks.experts import moe_settings
+from gonogo.virtual.hooks.strategy import describe_strategy, expert_parallel_ranks, megatron_groups
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.tensor import local_tensors
 
@@ -130,7 +130,7 @@ def as_run(
         products=_largest_matmul(mode),
         attention=tuple(_attention_kinds(mode)),
         recomputed=_recomputed_modules(training_facts, root),
-        strategy=strategy_of(training_facts.stage, root, wrappers),
+        strategy=describe_strategy(training_facts.stage, root, wrappers),
         stage=training_facts.stage,
         optimizer=training_facts.optimizer,
         masters=next(iter(_names_by_count(training_facts.masters)), ""),
@@ -138,7 +138,7 @@ def as_run(
         states_on=("nvme",) if "offload_optimizer" in on_nvme else _names_by_count(training_facts.states),
         unquantized=_unquantized_modules(root, inner) if quantized else (),
         asked=_configured_settings(training_facts, root, inner, list(argv)),
-        experts=experts_of(inner, expert_parallel_ranks(root)) or UNSET,
+        experts=moe_settings(inner, expert_parallel_ranks(root)) or UNSET,
         megatron=megatron_groups(root, wrappers) or UNSET,
     )
 

@@ -110,7 +110,7 @@ def install(patches: Patches, namespaces: dict[str, Any], written: Written, assu
                 written(value)
         return out
 
-    def replace_paged(module: ModuleType) -> None:
+    def replace_paged_tensors(module: ModuleType) -> None:
         def get_paged(*shape: int, dtype: torch.dtype = torch.float32, device: Any = None) -> Any:
             assume(PAGED_STATES_ASSUMPTION)
             paged: Any = torch.empty(shape, dtype=dtype)
@@ -126,4 +126,4 @@ def install(patches: Patches, namespaces: dict[str, Any], written: Written, assu
     patches.on_undo(after_import("bitsandbytes.cuda_setup.main", replace_setup))
     patches.on_undo(after_import("bitsandbytes.cextension", replace_library))
     patches.on_undo(after_import("bitsandbytes._ops", note_implementations))
-    patches.on_undo(after_import("bitsandbytes.functional", replace_paged))
+    patches.on_undo(after_import("bitsandbytes.functional", replace_paged_tensors))

@@ -15,7 +15,7 @@ import torch
 
 from gonogo.finding import Text, translated
 from gonogo.virtual.kernels.checks import check, on_accelerator
-from gonogo.virtual.kernels.flops import CAUSAL_SHARE, Computed, attention_flops, ignore_flops, lengths_by_sequence
+from gonogo.virtual.kernels.flops import CAUSAL_SHARE, Computed, attention_flops, ignore_flops, sequence_lengths
 
 VERSION = "2.8.3"
 ASSUMED = translated("flash-attn {version} is installed on the machine").format(version=VERSION)
@@ -101,7 +101,7 @@ class FlashAttention(ModuleType):
             _check_shape("k", k, (k.shape[0], k.shape[1], size))
             _check_shape("v", v, tuple(k.shape))
         batch = _check_lengths(cu_seqlens_q, cu_seqlens_k)
-        self._count(q, k, v, lengths_by_sequence(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k), is_causal)
+        self._count(q, k, v, sequence_lengths(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k), is_causal)
         kept = (batch, heads, _round_up(max_seqlen_q, _BLOCK_ROWS), _round_up(max_seqlen_k, _BLOCK_ROWS))
         return self._allocate_forward_outputs(
             q, out, (heads, total_q), kept if return_softmax and p_dropout > 0 else (0,)
@@ -169,7 +169,7 @@ class FlashAttention(ModuleType):
         self._check_inputs(q, k, v, softcap, p_dropout)
         total, heads, size = q.shape
         rows = total + _BLOCK_ROWS * _check_lengths(cu_seqlens_q, cu_seqlens_k)
-        lengths = lengths_by_sequence(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
+        lengths = sequence_lengths(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
         self._count(q, k, v, lengths, is_causal, backward=True)
         expanded = (k.shape[0], heads, size)
         return self._allocate_gradients(

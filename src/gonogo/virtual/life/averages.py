@@ -19,7 +19,7 @@ from torch import nn
 
 from gonogo.evidence.rehearsal.lives import HeldState, StateCounter
 from gonogo.virtual import origins
-from gonogo.virtual.collectives.exchange import flat
+from gonogo.virtual.collectives.exchange import flatten_tensors
 from gonogo.virtual.frame_variables import local_variable
 from gonogo.virtual.life.inventory import StateTensor, origins_of_pieces
 from gonogo.virtual.memory.tracking import Cell
@@ -132,7 +132,7 @@ class Averages:
             cell = average.cell()
             if cell is not None:
                 size = average.end - average.start
-                origins.put(cell, average.start, average.end, [(0, size, average.label)])
+                origins.set_pieces(cell, average.start, average.end, [(0, size, average.label)])
 
     # -- what operators do ------------------------------------------------------------
 
@@ -243,7 +243,7 @@ def _has_cell(value: Any, tensor: VirtualTensor) -> bool:
 
 
 def _virtual_tensors(values: Any) -> Iterator[VirtualTensor]:
-    return (value for value in flat(values) if isinstance(value, VirtualTensor))
+    return (value for value in flatten_tensors(values) if isinstance(value, VirtualTensor))
 
 
 @functools.cache

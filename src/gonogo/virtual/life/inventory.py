@@ -81,7 +81,7 @@ def _shard_position(tensor: Any) -> str:
     return ""
 
 
-class Inventory:
+class StateInventory:
     """Tracks the model's tensors, and the optimizers and schedulers that are alive."""
 
     def __init__(self, modules: ModuleTracker) -> None:
@@ -98,7 +98,7 @@ class Inventory:
             owner = getattr(torch.optim.lr_scheduler, name, None)
             if owner is not None:
                 _track_instances(patches, owner, self._schedulers)
-        of_deepspeed = functools.partial(_follow_deepspeed, patches, self._schedulers)
+        of_deepspeed = functools.partial(_track_deepspeed_schedulers, patches, self._schedulers)
         patches.on_undo(after_import("deepspeed.runtime.lr_schedules", of_deepspeed))
         return patches.undo
 
@@ -154,7 +154,7 @@ def _track_instances(patches: Patches, owner: Any, instances: list[weakref.ref[A
     patches.set(owner, "__init__", init_and_track)
 
 
-def _follow_deepspeed(patches: Patches, instances: list[weakref.ref[Any]], module: ModuleType) -> None:
+def _track_deepspeed_schedulers(patches: Patches, instances: list[weakref.ref[Any]], module: ModuleType) -> None:
     """Track DeepSpeed's schedulers, which have no common base class."""
     for owner in list(vars(module).values()):
         if not isinstance(owner, type) or issubclass(owner, torch.optim.lr_scheduler.LRScheduler):

@@ -32,7 +32,7 @@ from gonogo.virtual.hooks.lifecycle import Lifecycle, RehearsalComplete
 from gonogo.virtual.hooks.modules import ModuleTracker
 from gonogo.virtual.life import random_states
 from gonogo.virtual.life.averages import Averages
-from gonogo.virtual.life.inventory import Inventory, origins_of_pieces
+from gonogo.virtual.life.inventory import StateInventory, origins_of_pieces
 from gonogo.virtual.life.origin_mode import BATCH, OriginMode
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
 from gonogo.virtual.mode import VirtualMode
@@ -71,7 +71,7 @@ class LifeRecorder:
         """Attach to the program of a session; returns the undo."""
         assert isinstance(mode, OriginMode)
         self._mode, self._life = mode, lifecycle
-        self._inventory = Inventory(modules)
+        self._inventory = StateInventory(modules)
         undo = [self._inventory.install(), random_states.install(self._record_random_read, self._record_random_set)]
         sys.addaudithook(self._on_audit)
         Origins.followed = True

@@ -10,10 +10,10 @@ import torch
 
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
-from gonogo.virtual.measuring.depth import depth_of, period_of
+from gonogo.virtual.measuring.depth import layer_count, layer_period
 from gonogo.virtual.measuring.jobs import EngineFacts, Facts
 from gonogo.virtual.measuring.program import parse
-from gonogo.virtual.measuring.tuning import bytes_of_weights, tuned
+from gonogo.virtual.measuring.tuning import bytes_of_weights, freeze_untuned
 from gonogo.virtual.rollout.engine import GRAPHS_IN_BUDGET_SINCE, cuda_graph_bytes, forward_bytes, sampler_bytes
 from gonogo.virtual.rollout.model import EngineModel
 from gonogo.virtual.rollout.package import stand_in_version
@@ -27,7 +27,7 @@ _TENSOR_PARALLEL_SIZES = (1, 2, 4, 8)
 _LAYER_PATTERN = re.compile(r"(.*?\.(?:layers|h|blocks|block|layer))\.(\d+)\.(.*)")
 
 
-def facts_of(arguments: tuple[str, ...]) -> Facts:
+def collect_model_facts(arguments: tuple[str, ...]) -> Facts:
     """Facts about the model that ``gonogo.virtual.measuring.program`` would train with these arguments."""
     given = parse(list(arguments))
     stored = read_model(given.model)
@@ -35,10 +35,10 @@ def facts_of(arguments: tuple[str, ...]) -> Facts:
     with torch.device("meta"):
         model: Any = found.model_class(found.config)
     weight_bytes = bytes_of_weights(model, given.tune)
-    model = tuned(model, given.tune, given.lora_rank)
+    model = freeze_untuned(model, given.tune, given.lora_rank)
     sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
     config = found.config.to_dict()
-    depth = depth_of(config)
+    depth = layer_count(config)
     text = found.config.get_text_config() if hasattr(found.config, "get_text_config") else found.config
     return Facts(
         model_class=found.model_class.__name__,
@@ -46,7 +46,7 @@ def facts_of(arguments: tuple[str, ...]) -> Facts:
         trainable=sum(p.numel() for p in model.parameters() if p.requires_grad),
         layer_parameters=_last_layer_parameters(sizes, depth),
         depth=depth,
-        period=period_of(config),
+        period=layer_period(config),
         hidden_size=int(getattr(text, "hidden_size", None) or getattr(text, "d_model", None) or 0),
         vocabulary=int(getattr(text, "vocab_size", None) or 0),
         largest_parameter=max(sizes.values(), default=0),

@@ -70,7 +70,7 @@ class ServerSettings(msgspec.Struct, frozen=True):
     """Modules that all jobs import in addition to transformers and DeepSpeed."""
 
 
-class _Running:
+class _RunningJob:
     def __init__(self, job: MeasurementJob, process: int) -> None:
         self.job = job
         self.process = process
@@ -168,7 +168,7 @@ class _LineReader:
 
 def _serve_jobs(session: Any, start: ServerSettings, lines: _LineReader, answers: TextIO) -> None:
     waiting: deque[MeasurementJob] = deque()
-    running: list[_Running] = []
+    running: list[_RunningJob] = []
     while not lines.ended or waiting or running:
         if not lines.ended:
             found = lines.ready(wait=not (waiting or running))
@@ -178,7 +178,7 @@ def _serve_jobs(session: Any, start: ServerSettings, lines: _LineReader, answers
             child = os.fork()
             if child == 0:
                 _run_job(session, job)
-            running.append(_Running(job, child))
+            running.append(_RunningJob(job, child))
         for one in list(running):
             why = _end_reason(one)
             if why is not None:
@@ -189,7 +189,7 @@ def _serve_jobs(session: Any, start: ServerSettings, lines: _LineReader, answers
             time.sleep(_POLL_SECONDS)
 
 
-def _end_reason(running_job: _Running) -> str | None:
+def _end_reason(running_job: _RunningJob) -> str | None:
     """Why a job has ended, or None while it runs; kills it if it exceeds its timeout."""
     ended, status = os.waitpid(running_job.process, os.WNOHANG)
     if ended:
@@ -253,9 +253,9 @@ def _set_capacity(session: Any, capacity_bytes: int | None) -> None:
 
 
 def _describe_job(job: MeasurementJob) -> Any:
-    from gonogo.virtual.measuring.facts import facts_of
+    from gonogo.virtual.measuring.facts import collect_model_facts
 
-    return facts_of(job.arguments)
+    return collect_model_facts(job.arguments)
 
 
 def _measure_session(session: Any) -> Measured:
@@ -264,12 +264,12 @@ def _measure_session(session: Any) -> Measured:
     from gonogo.virtual.tracing import work
 
     worker._write_on_signal(session)
-    work.watch(session)
+    work.count_session_work(session)
     peaks = PhasePeaks(session.memory.device(session.device), session.life)
     record = session.run()
     if record.failure is not None:
         print(session.raw_traceback, file=sys.stderr)
-    return Measured(record, work.phases(), peaks.by_phase())
+    return Measured(record, work.phase_work(), peaks.by_phase())
 
 
 def _write_answer(path: str, answer: Any) -> None:

@@ -18,7 +18,7 @@ from gonogo.evidence.rehearsal.record import (
     Shortage,
     categories_of,
 )
-from gonogo.virtual.memory.owners import Owner, Shares, divided
+from gonogo.virtual.memory.owners import Owner, OwnerRanges, divide_among_modules
 from gonogo.virtual.memory.timeline import Moment, Timeline
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ class DeviceRecord:
         self._noted_high = self._high
         by, reached = self._high_by, None
         if by is not None:
-            reached = by.owner.ranges[0][1] if isinstance(by.owner, Shares) else by.owner
+            reached = by.owner.ranges[0][1] if isinstance(by.owner, OwnerRanges) else by.owner
         self._high_moment = Moment(
             self._high,
             tuple(self.by_category),
@@ -336,7 +336,7 @@ class DeviceRecord:
             for category, held in zip(CATEGORIES, self._holdings, strict=True)
             for holding in list(held.values())
             if (total := holding.at_peak(self.peaks))
-            for module, nbytes in divided(holding.owner, total)
+            for module, nbytes in divide_among_modules(holding.owner, total)
         ]
 
     def as_device(self) -> DeviceMemory:

@@ -21,12 +21,12 @@ from gonogo.virtual.cuda.state import Unsupported
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
 from gonogo.virtual.npu import api, attention, operators, package
 from gonogo.virtual.npu.ascend_names import VirtualNpu
-from gonogo.virtual.npu.names import words
+from gonogo.virtual.npu.names import split_words
 
 _CANN_PATH = "/usr/local/Ascend/ascend-toolkit/latest"
 _NO_CUDA_MESSAGE = "Torch not compiled with CUDA enabled"
 _CUDA_MODULES = (torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams)
-_CUDA_ONLY_NAMES = words(
+_CUDA_ONLY_NAMES = split_words(
     "cudart _cudart get_arch_list get_gencode_flags temperature power_draw clock_rate memory_usage device_memory_used "
     "is_tf32_supported _check_bf16_tensor_supported _check_cubins current_solver_handle CUDAPluggableAllocator "
     "CUDAGraph get_stream_from_external _device_count_nvml _raw_device_count_nvml _nvml_based_avail list_gpu_processes"

@@ -66,7 +66,7 @@ class _TorchNpuFinder(importlib.metadata.DistributionFinder, MetaPathFinder):
         if name.partition(".")[0] != "torch_npu":
             return None
         make = self.makers.get(name) or self._refuse_module
-        spec = ModuleSpec(name, _ModuleMaker(make), origin=os.path.join(_PACKAGE_PATH, "__init__.py"), is_package=True)
+        spec = ModuleSpec(name, _ModuleLoader(make), origin=os.path.join(_PACKAGE_PATH, "__init__.py"), is_package=True)
         spec.has_location = True
         spec.submodule_search_locations = [_PACKAGE_PATH]
         return spec
@@ -84,7 +84,7 @@ class _TorchNpuFinder(importlib.metadata.DistributionFinder, MetaPathFinder):
         )
 
 
-class _ModuleMaker(Loader):
+class _ModuleLoader(Loader):
     def __init__(self, make_module: Maker) -> None:
         self._make = make_module
 
@@ -112,7 +112,7 @@ def _module_makers(
     hccl = SimpleNamespace(ProcessGroupHCCL=_process_group())
 
     def fill_torch_npu(module: ModuleType) -> None:
-        def missing(name: str) -> Any:
+        def resolve_missing_name(name: str) -> Any:
             """``__getattr__`` of the module: an operator, one that raises because it has no stand-in, or a
             submodule."""
             if operators.is_defined(name):
@@ -127,7 +127,7 @@ def _module_makers(
         module.npu = npu  # type: ignore[attr-defined]
         module._C = SimpleNamespace(_distributed_c10d=hccl)  # type: ignore[attr-defined]
         module.get_npu_format = lambda tensor: 2  # type: ignore[attr-defined]
-        module.__getattr__ = missing  # type: ignore[method-assign]
+        module.__getattr__ = resolve_missing_name  # type: ignore[method-assign]
 
     def fill_contrib(module: ModuleType) -> None:
         pass

@@ -15,18 +15,18 @@ import torch
 import torch.distributed as dist
 from torch.utils._device import DeviceContext
 
-from gonogo.virtual.npu.names import words
+from gonogo.virtual.npu.names import split_words
 from gonogo.virtual.tensor import VirtualTensor
 
-_FACTORY_FUNCTIONS = words("""
+_FACTORY_FUNCTIONS = split_words("""
 logspace randint hann_window rand full_like ones_like rand_like randperm arange frombuffer normal empty_strided
 empty_like scalar_tensor tril_indices bartlett_window ones sparse_coo_tensor randn kaiser_window tensor triu_indices
 as_tensor zeros randint_like full eye empty blackman_window zeros_like range sparse_csr_tensor randn_like from_file
 linspace hamming_window load set_default_device get_device_module sparse_compressed_tensor
 """)
-_TENSOR_METHODS = words("new_empty new_empty_strided new_full new_ones new_tensor new_zeros to pin_memory")
+_TENSOR_METHODS = split_words("new_empty new_empty_strided new_full new_ones new_tensor new_zeros to pin_memory")
 _MODULE_METHODS = ("to", "to_empty")
-_CUDA_FUNCTIONS = words("""
+_CUDA_FUNCTIONS = split_words("""
 get_device_properties get_device_name get_device_capability set_device synchronize mem_get_info memory_stats
 memory_summary memory_allocated max_memory_allocated reset_max_memory_allocated memory_reserved max_memory_reserved
 reset_max_memory_cached reset_peak_memory_stats default_stream can_device_access_peer current_stream utilization

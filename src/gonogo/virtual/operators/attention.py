@@ -105,7 +105,7 @@ def _autocast_operands(*tensors: Any) -> Any:
 
 def _raise_torch_dtype_error(original: Any, query: torch.dtype, mask: torch.dtype) -> None:
     """Raise torch's error for a mask with another dtype than the query; releases differ in which ones they accept."""
-    with private.modes_off():
+    with private.without_dispatch_modes():
         operand = torch.empty(1, 1, 1, 8, dtype=query, device="meta")
         original(operand, operand, operand, attn_mask=torch.empty(1, 1, 1, 1, dtype=mask, device="meta"))
 

@@ -74,7 +74,7 @@ def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[]
     whole = whole_graphs.install(patches)
     patches.item(os.environ, "TORCHDYNAMO_DISABLE", "1")
     warnings.filterwarnings("ignore", message=_GLOBAL_HOOK_WARNING)
-    patches.on_undo(import_within(private.COMPILER, private.modes_off))
+    patches.on_undo(import_within(private.COMPILER, private.without_dispatch_modes))
     patches.on_undo(after_import(_ZERO_INIT_MODULE, lambda _: importlib.import_module(private.COMPILER)))
     patches.set(CompilationState, "anything", False)
     patches.set(CompiledRegion, "of_modules", False)
@@ -110,7 +110,11 @@ def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[]
 
         @functools.wraps(model)
         def call_compiled(*args: Any, **kwargs: Any) -> Any:
-            return compiled_regions.run(compile_once(), args, kwargs) if compiles else compile_once()(*args, **kwargs)
+            return (
+                compiled_regions.run_compiled_region(compile_once(), args, kwargs)
+                if compiles
+                else compile_once()(*args, **kwargs)
+            )
 
         return CompiledRegion.around(call_compiled)
 

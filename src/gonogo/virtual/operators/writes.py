@@ -24,7 +24,7 @@ def _copy(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     # The result of a collective is copied from real tensors.
     has_values = contents.is_known(source) if isinstance(source, VirtualTensor) else source.device.type == "cpu"
     becomes_known = has_values and not contents.is_known(target) and contents.covers_storage(target)
-    if becomes_known and target.cell.nbytes <= contents.limit_of(target._device):
+    if becomes_known and target.cell.nbytes <= contents.max_known_bytes(target._device):
         contents.set_uniform(target, 0)
     return mode.run(mode.operator(func), args, kwargs)
 
@@ -96,7 +96,7 @@ def _is_pinned(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     return args[0].cell.pinned if isinstance(args[0], VirtualTensor) else False
 
 
-def _factory(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+def _create_tensor(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     """Factory functions: handle ``pin_memory=True``, which meta kernels ignore, and an optimizer's states in its
     step."""
     pinned = kwargs.pop("pin_memory", False)
@@ -125,4 +125,4 @@ for _name in KNOWN_FACTORIES:
     for _overload in _packet.overloads() if _packet is not None else ():
         _func = getattr(_packet, _overload)
         if any(a.name == "pin_memory" for a in _func._schema.arguments):
-            HANDLERS[_func] = _factory
+            HANDLERS[_func] = _create_tensor

@@ -33,7 +33,7 @@ from gonogo.virtual.collectives.peers import Peers, PeerStepLimitReached, RanksD
 from gonogo.virtual.failure import (
     AutogradOrigin,
     attach_failed_call,
-    failure_of,
+    describe_failure,
     find_in_chain,
     is_from_autograd,
     unwrap_exit_cause,
@@ -43,9 +43,9 @@ from gonogo.virtual.hooks.decoding import Decoding
 from gonogo.virtual.hooks.engine import defer_compile_passes
 from gonogo.virtual.hooks.lifecycle import RehearsalComplete
 from gonogo.virtual.hooks.micro_batches import CounterTally, MicroBatches, NumbersTally, Tally
-from gonogo.virtual.hooks.pipeline import pipeline_of
+from gonogo.virtual.hooks.pipeline import pipeline_sizes
 from gonogo.virtual.hooks.training_facts import as_run
-from gonogo.virtual.internal_failures import chain, find_internal_failure
+from gonogo.virtual.internal_failures import exception_chain, find_internal_failure
 from gonogo.virtual.kernels.async_io import NvmeTraffic
 from gonogo.virtual.life.life_recorder import LifeRecorder, recording_components
 from gonogo.virtual.lookups import failed_lookups as asked_in_vain
@@ -151,7 +151,7 @@ class Session:
             record.on_shortage = self._describe_shortage
         record.moment = self.life.moment
         record.here = lambda: (self.mode.current, current_place())
-        record.told = _operator_and_place
+        record.told = _operator_and_location
         return record
 
     def _describe_shortage(self, record: DeviceRecord, requested: int) -> Shortage:
@@ -281,13 +281,13 @@ class Session:
             elif user_error_ is not None:
                 outcome, user_error = "raised", (user_error_.text.en, user_error_.text.zh)
             elif found is not None:
-                outcome, failure = "unsupported", failure_of(error, self.life, self.modules, ())
+                outcome, failure = "unsupported", describe_failure(error, self.life, self.modules, ())
                 unsupported.append(
                     Unsupported(found.operator, _innermost_location(failure.frames), found.why.en, found.why.zh)
                 )
             else:
                 outcome = "raised"
-                failure = failure_of(error, self.life, self.modules, self.origin.frames)
+                failure = describe_failure(error, self.life, self.modules, self.origin.frames)
                 self._record_failure_context(error)
                 known = self.plan.scratch, self.mode.uses_meta, self.plan.written_folders
                 if (trace := find_internal_failure(error, failure, *known)) is not None:
@@ -342,9 +342,9 @@ class Session:
             return contextlib.nullcontext()
         from gonogo.virtual.tracing import work  # imports torch's FLOP formulas, which few rehearsals need
 
-        work.watch(self)
-        self._work_done = work.phases
-        return work.counting()
+        work.count_session_work(self)
+        self._work_done = work.phase_work
+        return work.counting_work()
 
     def _end_after_enough_steps(self) -> End:
         self.events.append("stopped: the program went on after the steps that were asked for")
@@ -353,13 +353,15 @@ class Session:
     def _record_failure_context(self, error: BaseException) -> None:
         """Record what in the environment may have caused a failure: failed lookups, gonogo's objects, imported
         packages."""
-        handed = [path for one in chain(error) for path in operands.missing_paths(one)]
+        handed = [path for one in exception_chain(error) for path in operands.missing_paths(one)]
         absent = [
-            one for link in chain(error) for one in asked_in_vain.lookups_before_failure(self.lookups, link, handed)
+            one
+            for link in exception_chain(error)
+            for one in asked_in_vain.lookups_before_failure(self.lookups, link, handed)
         ]
         self._why = {
             "absent": list(dict.fromkeys(absent)),
-            "made_operands": operands.made_operands(error, self.plan.prepared),
+            "made_operands": operands.generated_operands(error, self.plan.prepared),
             "imported": _imported_distributions(),
         }
 
@@ -412,7 +414,7 @@ class Session:
             left_on_cpu=self.life.left_on_cpu,
             parameter_count=_count_parameters(root),
             as_run=self._as_run(),
-            pipeline=pipeline_of(self.modules.roots()),
+            pipeline=pipeline_sizes(self.modules.roots()),
             deepspeed_config=_to_json_types(self.facts.get("deepspeed_config")),
             device_map=self.facts.get("device_map"),
             device_map_frames=self.facts.get("device_map_frames", []),
@@ -462,7 +464,7 @@ class Session:
         return failure is not None and not self.plan.trace_autograd and is_from_autograd(failure.message)
 
 
-def _operator_and_place(here: Any) -> tuple[str, str]:
+def _operator_and_location(here: Any) -> tuple[str, str]:
     """Operator and code place of a moment, or empty strings if nothing was allocated then."""
     if here is None:
         return "", ""
@@ -482,7 +484,7 @@ def _batches_left_everywhere(peers: Peers, left: int) -> list[int] | None:
 
 
 def _read_batch(session: Session, peers: Peers, batch: Any) -> None:
-    session.batch = batches.described(batch)
+    session.batch = batches.describe_batch(batch)
     session.batches += 1
     peers.context(session.batch, session.batches, session.life.step)
 

@@ -70,10 +70,10 @@ def attach(folder: str) -> None:
 
 
 def _share_assumption(shared: StartedProcesses, assumption: Text, kind: AssumptionKind = "") -> None:
-    shared.assumed(Assumption(assumption.en, _place(), 1, assumption.zh, kind))
+    shared.assumed(Assumption(assumption.en, _innermost_place(), 1, assumption.zh, kind))
 
 
-def _place(*packages: str) -> str:
+def _innermost_place(*packages: str) -> str:
     """``file:line`` of the innermost frame that is neither gonogo's nor in one of the folders."""
     skipped = (OURS, "<frozen", *packages)
     frame: Any = sys._getframe(1)
@@ -88,7 +88,7 @@ def _generated_weights(plan: WorkerPlan, name: str, folder: str, file: str) -> s
 
     in_place = plan.confinement == "namespaces"
     made = GeneratedWeights(plan.scratch, in_place, lambda note: None, frozenset(plan.written_folders))
-    return opened_files.make(made, name, folder, file)
+    return opened_files.generate_if_weights_file(made, name, folder, file)
 
 
 def _show_accelerators(shared: StartedProcesses, plan: WorkerPlan, assume: Any, torch: Any) -> None:
@@ -101,7 +101,7 @@ def _show_accelerators(shared: StartedProcesses, plan: WorkerPlan, assume: Any, 
     def wrap_noting_accelerator_use(function: Any) -> Any:
         @functools.wraps(function)
         def note_use_and_call(*args: Any, **kwargs: Any) -> Any:
-            shared.used_accelerator(_place(folder))
+            shared.used_accelerator(_innermost_place(folder))
             return function(*args, **kwargs)
 
         return note_use_and_call

@@ -13,7 +13,7 @@ from typing import Any
 from gonogo.virtual.ray.cluster import RayPlacement
 from gonogo.virtual.ray.object_transfer import process_local_class
 from gonogo.virtual.ray.process import RayProcess
-from gonogo.virtual.ray.tasks import RemoteCall, Runner, runtime_env_variables
+from gonogo.virtual.ray.tasks import CallRunner, RemoteCall, runtime_env_variables
 from gonogo.virtual.ray.turns import RehearsalEnded
 
 
@@ -21,7 +21,7 @@ class Actor:
     """An actor: an instance, and the thread that runs its methods."""
 
     def __init__(
-        self, runner: Runner, kind: type, name: str, options: dict[str, Any], creation_call: RemoteCall
+        self, runner: CallRunner, kind: type, name: str, options: dict[str, Any], creation_call: RemoteCall
     ) -> None:
         self.runner = runner
         self.kind = kind

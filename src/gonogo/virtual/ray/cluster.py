@@ -173,7 +173,7 @@ class Cluster:
             if node.fits(request.wanted):
                 return node, node, None
         if not any(node.could(request.wanted) for node in nodes):
-            request.fail(f"{request.what}: no node has {shown(request.wanted)}; {self.summary()}")
+            request.fail(f"{request.what}: no node has {format_resources(request.wanted)}; {self.summary()}")
         return None
 
     def _find_bundle(self, request: PendingPlacement) -> tuple[Bundle, RayNode, Any] | None:
@@ -206,7 +206,7 @@ class Cluster:
         asked = [bundle.wanted for bundle in group.bundles]
         return (
             f"placement group {group.name or '(unnamed)'} is infeasible: {len(asked)} bundle(s) of "
-            f"{shown(asked[0])}, {group.strategy}; {self.summary()}. Ray waits for it for ever"
+            f"{format_resources(asked[0])}, {group.strategy}; {self.summary()}. Ray waits for it for ever"
         )
 
     def summary(self) -> str:
@@ -220,6 +220,6 @@ def _custom_resources(node: RayNode) -> dict[str, float]:
     return {name: count for name, count in node.total.items() if name not in ("CPU", "GPU")}
 
 
-def shown(resources: dict[str, float]) -> str:
+def format_resources(resources: dict[str, float]) -> str:
     """Resources as text: ``{"GPU": 1, "CPU": 2}``."""
     return "{" + ", ".join(f'"{name}": {count:g}' for name, count in resources.items() if count) + "}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gonogo.virtual.ray.actors import Actor
-from gonogo.virtual.ray.tasks import Runner
+from gonogo.virtual.ray.tasks import CallRunner
 
 _RAY_METHODS = ("__ray_ready__", "__ray_call__", "__ray_terminate__")
 
@@ -13,7 +13,7 @@ _RAY_METHODS = ("__ray_ready__", "__ray_call__", "__ray_terminate__")
 class Method:
     """``handle.method``: ``remote`` and ``options``."""
 
-    def __init__(self, runner: Runner, actor: Actor, name: str, options: dict[str, Any]) -> None:
+    def __init__(self, runner: CallRunner, actor: Actor, name: str, options: dict[str, Any]) -> None:
         self._runner = runner
         self._actor = actor
         self._name = name
@@ -48,7 +48,7 @@ def handle_class(ray: Any) -> type:
     class Handle(ray.actor.ActorHandle):  # type: ignore[misc]
         """An actor handle that calls the rehearsal's actor."""
 
-        def __init__(self, runner: Runner, actor: Actor) -> None:
+        def __init__(self, runner: CallRunner, actor: Actor) -> None:
             self.__dict__.update(_runner=runner, _actor=actor, _ray_actor_id=ray.ActorID(actor.id))
 
         def __del__(self) -> None:

@@ -24,9 +24,9 @@ from gonogo.virtual.ray.cluster import Cluster, PendingPlacement
 from gonogo.virtual.ray.context import RuntimeContext
 from gonogo.virtual.ray.handles import handle_class
 from gonogo.virtual.ray.process import ClusterDevices
-from gonogo.virtual.ray.references import reference_class, wait_for
+from gonogo.virtual.ray.references import reference_class, wait_until_available
 from gonogo.virtual.ray.resources import sum_resources
-from gonogo.virtual.ray.tasks import Runner, resources_of, runtime_env_variables, strategy_of
+from gonogo.virtual.ray.tasks import CallRunner, required_resources, runtime_env_variables, scheduling_strategy
 from gonogo.virtual.ray.wait_limit import WaitLimit
 from gonogo.virtual.unsupported import Unsupported, UnsupportedOperator
 
@@ -59,7 +59,7 @@ class RayInstallation:
         """The worker processes that vLLM's engine starts in an actor, or None outside of Ray."""
         if self.cluster is None or self.cluster.driver is None:
             return None
-        return workers.start(self.cluster, "vLLM worker", count, backend, unsupported_error)
+        return workers.start_engine_workers(self.cluster, "vLLM worker", count, backend, unsupported_error)
 
 
 def install(
@@ -75,7 +75,7 @@ def install(
             return
         machine = ClusterDevices(memory, lifecycle, cuda, plan.devices or plan.local_world_size)
         cluster = installed.cluster = Cluster(machine, 1, plan.accelerator.name, assume)
-        _Api(patches, ray, cluster).install()
+        _RayApi(patches, ray, cluster).install()
 
     patches.on_undo(after_import("ray", replace_ray_api))
     return installed
@@ -87,7 +87,7 @@ def _raise_unsupported(*_: Any, **__: Any) -> Any:
     )
 
 
-class _Api:
+class _RayApi:
     """Ray's functions, implemented on the cluster of the rehearsal."""
 
     def __init__(self, patches: Patches, ray: Any, cluster: Cluster) -> None:
@@ -95,7 +95,7 @@ class _Api:
         self.ray = ray
         self.cluster = cluster
         self.reference = reference_class(ray, cluster.turns)
-        self.runner = Runner(cluster, ray, self.reference)
+        self.runner = CallRunner(cluster, ray, self.reference)
         self.handle = handle_class(ray)
         cluster.passed = (self.reference, self.handle)
         self.actors: list[Actor] = []
@@ -209,7 +209,7 @@ class _Api:
         answer = object_refs.answer  # type: ignore[attr-defined]
         turns = self.cluster.turns
         patience = WaitLimit(turns, _IDLE_LIMIT, _IDLE_LIMIT)
-        while not wait_for(answer, turns, 1.0, counts=False):
+        while not wait_until_available(answer, turns, 1.0, counts=False):
             if patience.is_over():
                 answer.never = answer.never or answer.if_nobody_runs()
             if answer.never:
@@ -242,7 +242,7 @@ class _Api:
         for one in waiting:
             if sum(each.answer.done for each in waiting) >= num_returns:
                 break
-            wait_for(one.answer, self.cluster.turns, timeout)
+            wait_until_available(one.answer, self.cluster.turns, timeout)
         ready = [one for one in waiting if one.answer.done][:num_returns]
         return ready, [one for one in waiting if not any(one is other for other in ready)]
 
@@ -339,13 +339,13 @@ class _Api:
         short = metadata.class_name.rpartition(".")[2]
         creation = self.runner.call(f"{short}.__init__", args, kwargs, {})
         actor = Actor(self.runner, metadata.modified_class, short, options, creation)
-        actor.wanted = resources_of(options, cpus=0.0)
+        actor.wanted = required_resources(options, cpus=0.0)
         actor.handle = self.handle(self.runner, actor)
         self.actors.append(actor)
         if name:
             cluster.named[key] = actor.handle
         cluster.queue(
-            PendingPlacement(short, actor.wanted, strategy_of(options), actor.start, actor.mark_unschedulable)
+            PendingPlacement(short, actor.wanted, scheduling_strategy(options), actor.start, actor.mark_unschedulable)
         )
         return actor.handle
 

@@ -124,8 +124,10 @@ class ClusterDevices:
             if isinstance(module, ModuleType):
                 self._names[name] = _ModuleVariables(vars(module))
                 self._first[name] = self.variables(name)
-                classes = [one for one in _held(module) if isinstance(one, type) and one.__module__ == name]
-                self.of_classes.update(_class_state(classes))
+                classes = [
+                    one for one in _attribute_snapshot(module) if isinstance(one, type) and one.__module__ == name
+                ]
+                self.of_classes.update(_class_attributes(classes))
                 self.of_defaults += [(one, list(one)) for one in _default_lists([module, *classes])]
 
     def first(self) -> dict[str, Values]:
@@ -186,17 +188,17 @@ _MODULE_ATTRIBUTES = ("__name__", "__doc__")
 Values = tuple[_ModuleVariables, tuple[Any, ...]]
 
 
-def _held(owner: Any) -> list[Any]:
+def _attribute_snapshot(owner: Any) -> list[Any]:
     """A snapshot of the attributes, since threads without a turn may import meanwhile."""
     return list(vars(owner).values())
 
 
 def _default_lists(owners: list[Any]) -> list[list[Any]]:
-    functions = [one for owner in owners for one in _held(owner) if isinstance(one, FunctionType)]
+    functions = [one for owner in owners for one in _attribute_snapshot(owner) if isinstance(one, FunctionType)]
     return [value for one in functions for value in one.__defaults__ or () if type(value) is list]
 
 
-def _class_state(classes: list[type]) -> dict[tuple[type, str], Any]:
+def _class_attributes(classes: list[type]) -> dict[tuple[type, str], Any]:
     return {
         (kind, name): value
         for kind in classes

@@ -96,7 +96,7 @@ def reference_class(ray: Any, turn_scheduler: TurnScheduler) -> type:
     return Reference
 
 
-def wait_for(
+def wait_until_available(
     answer: PendingResult, turn_scheduler: TurnScheduler, timeout: float | None = None, counts: bool = True
 ) -> bool:
     """Wait for the answer; returns False on timeout. See ``TurnScheduler.away`` for ``counts``."""

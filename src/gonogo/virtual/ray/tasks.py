@@ -14,12 +14,12 @@ from gonogo.virtual.failure import find_in_chain
 from gonogo.virtual.ray.cluster import Cluster, PendingPlacement, RayPlacement
 from gonogo.virtual.ray.object_transfer import PickledObject
 from gonogo.virtual.ray.process import RayProcess
-from gonogo.virtual.ray.references import wait_for
+from gonogo.virtual.ray.references import wait_until_available
 from gonogo.virtual.ray.turns import RehearsalEnded
 from gonogo.virtual.unsupported import UnsupportedOperator
 
 
-def resources_of(options: dict[str, Any], *, cpus: float) -> dict[str, float]:
+def required_resources(options: dict[str, Any], *, cpus: float) -> dict[str, float]:
     """The resources that Ray reserves for an actor or task; ``cpus`` is the default."""
     given = options.get("num_cpus")
     wanted = {"CPU": cpus if given is None else float(given), "GPU": float(options.get("num_gpus") or 0)}
@@ -42,7 +42,7 @@ class RemoteCall:
         self.references = references
 
 
-class Runner:
+class CallRunner:
     """Runs calls, and delivers their results."""
 
     def __init__(self, cluster: Cluster, ray: Any, reference_class: type) -> None:
@@ -128,7 +128,7 @@ class Runner:
         for one in call.sent.kept:
             answer = getattr(one, "answer", None)
             if answer is not None:
-                wait_for(answer, self.cluster.turns)
+                wait_until_available(answer, self.cluster.turns)
 
     def start_task(self, function: Any, name: str, args: Any, kwargs: Any, options: dict[str, Any]) -> Any:
         """``function.remote(…)``."""
@@ -156,12 +156,12 @@ class Runner:
             for reference in call.references:
                 reference.answer.never = reason
 
-        wanted = resources_of(options, cpus=1.0)
-        self.cluster.queue(PendingPlacement(name, wanted, strategy_of(options), start_at, mark_never_ready))
+        wanted = required_resources(options, cpus=1.0)
+        self.cluster.queue(PendingPlacement(name, wanted, scheduling_strategy(options), start_at, mark_never_ready))
         return self.references(call)
 
 
-def strategy_of(options: dict[str, Any]) -> Any:
+def scheduling_strategy(options: dict[str, Any]) -> Any:
     """The scheduling strategy, which older programs pass in other options."""
     strategy = options.get("scheduling_strategy")
     group = options.get("placement_group")

@@ -23,7 +23,7 @@ class RehearsalEnded(BaseException):
     """Raised in a waiting process once the rehearsal has ended elsewhere."""
 
 
-def stays() -> bool:
+def must_keep_turn() -> bool:
     """True if the process can't hand over its turn: inside ``zero.Init`` DeepSpeed has torch's classes patched."""
     module = sys.modules.get("deepspeed.runtime.zero.partition_parameters")
     return bool(getattr(module, "zero_init_context", 0))
@@ -85,7 +85,7 @@ class TurnScheduler:
     def away(self, counts: bool = True) -> Iterator[None]:
         """Let others run during a blocking call. With ``counts``, returning from it counts as progress."""
         here = self._of_thread
-        if self.mine is None or here.away or stays():
+        if self.mine is None or here.away or must_keep_turn():
             yield
             return
         here.away = 1

@@ -41,7 +41,9 @@ class WorkerProcess:
             yield
 
 
-def start(cluster: Cluster, name: str, count: int, backend: Any, unsupported_error: Unsupported) -> list[WorkerProcess]:
+def start_engine_workers(
+    cluster: Cluster, name: str, count: int, backend: Any, unsupported_error: Unsupported
+) -> list[WorkerProcess]:
     """Start the workers of the current actor's engine. Raises ValueError with vLLM's messages.
 
     Without a ``backend``, vLLM uses Ray if an actor in a placement group needs several workers.

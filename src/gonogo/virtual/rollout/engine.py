@@ -39,7 +39,7 @@ WEIGHTS, CACHE, GRAPHS = "vLLM: weights", "vLLM: KV cache", "vLLM: CUDA graphs"
 _TAGS = {"weights": WEIGHTS, "kv_cache": CACHE}
 
 
-def assumed(version: str) -> Text:
+def engine_assumptions(version: str) -> Text:
     """The assumptions about an engine that runs on the trainer's GPU."""
     return translated(
         "vLLM {version} uses on this GPU: weights by the model's shapes, cache up to gpu_memory_utilization, "

@@ -22,10 +22,10 @@ from gonogo.virtual.rollout.weight_names import (
     HEAD,
     EngineLayout,
     check_adapter_config,
-    loader_of,
+    loader_row,
     read_adapter,
     read_weights,
-    table_release,
+    vllm_table_release,
 )
 from gonogo.virtual.weights import skeleton
 
@@ -59,9 +59,9 @@ class EngineWeights(nn.Module):
         """Do nothing: that it is called says that it is the model that runs."""
 
 
-def load(folder: str, adapters: Mapping[str, str], max_lora_rank: int, refuse: Refuse) -> EngineWeights:
+def load_engine_weights(folder: str, adapters: Mapping[str, str], max_lora_rank: int, refuse: Refuse) -> EngineWeights:
     """The weights that vLLM has of a folder and of adapters (name: folder); raises vLLM's errors."""
-    layout, linear = layout_of(folder, refuse)
+    layout, linear = read_engine_layout(folder, refuse)
     files = _weight_files(folder, refuse)
     tensors = dict(_iter_tensors(files))
     # An output layer of its own is read, whatever the config says: ModelConfig.maybe_untie_word_embeddings
@@ -86,7 +86,7 @@ def load(folder: str, adapters: Mapping[str, str], max_lora_rank: int, refuse: R
     return loaded
 
 
-def layout_of(folder: str, refuse: Refuse) -> tuple[EngineLayout, list[str]]:
+def read_engine_layout(folder: str, refuse: Refuse) -> tuple[EngineLayout, list[str]]:
     """The model's weights as vLLM holds them, and the names of its linear layers."""
     import transformers
 
@@ -94,13 +94,13 @@ def layout_of(folder: str, refuse: Refuse) -> tuple[EngineLayout, list[str]]:
     config: Any = transformers.AutoConfig.from_pretrained(folder)
     text = config.get_text_config()
     architecture = next(iter(config.architectures or ()), "")
-    row, model_class = loader_of(architecture), getattr(transformers, architecture, None)
+    row, model_class = loader_row(architecture), getattr(transformers, architecture, None)
     if row is None or model_class is None or text is not config:
-        raise refuse(what, _OWN_CODE.format(release=table_release(), architecture=architecture or "?"))
+        raise refuse(what, _OWN_CODE.format(release=vllm_table_release(), architecture=architecture or "?"))
     if getattr(config, "quantization_config", None) is not None:
         raise refuse(what, translated("its weights are quantized"))
     with skeleton.isolated_model_build():
-        model = skeleton.build(model_class, config, folder)
+        model = skeleton.build_on_meta(model_class, config, folder)
         if any(weight.dim() > 2 for weight in model.parameters()):
             raise refuse(what, translated("how vLLM names experts is not known"))
         shapes = {name: tuple(weight.shape) for name, weight in model.state_dict(keep_vars=True).items()}

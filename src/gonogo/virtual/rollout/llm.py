@@ -60,7 +60,7 @@ class LLM:
         with now.life.during("init", "vllm.LLM"):
             self._ranks = EngineRanks(now.peers, int(asked.get("tensor_parallel_size") or 1))
             self._engine = self._make_engine({"model": model, **asked})
-        now.assume(engine.assumed(now.version))
+        now.assume(engine.engine_assumptions(now.version))
         self._numbers = itertools.count()
         self._name = str(asked.get("tokenizer") or self._engine.model.folder)
         self._tokenizer: Any = None

@@ -90,7 +90,7 @@ class EngineModel:
                     f"vllm.LLM(model={self.folder!r})",
                     Text(f"transformers has no class {named!r}", f"transformers 没有 {named!r} 类"),
                 )
-            built = skeleton.build(model_class, self.config, self.folder)
+            built = skeleton.build_on_meta(model_class, self.config, self.folder)
             self.architecture = model_class.__name__
             self.shapes = {name: tuple(weight.shape) for name, weight in built.state_dict().items()}
             self.parts = {name.partition(".")[0] for name in self.shapes}

@@ -48,7 +48,7 @@ def stand_in_version(program: str = "") -> tuple[str, bool]:
         for requirement in asked:
             newest = re.match(r"vllm\b[^;]*?(<=|==|<)\s*([\d.]+)", requirement)
             if newest is not None:
-                return (_below(newest[2]) if newest[1] == "<" else newest[2]), False
+                return (_previous_minor_release(newest[2]) if newest[1] == "<" else newest[2]), False
     return NEWEST, False
 
 
@@ -60,7 +60,7 @@ def _is_installed(name: str) -> bool:
     return True
 
 
-def _below(release: str) -> str:
+def _previous_minor_release(release: str) -> str:
     """The last minor release before another one: 0.12.0 for 0.13.0."""
     major, minor, *_ = [int(part) for part in f"{release}.0".split(".") if part]
     return f"{major}.{minor - 1}.0" if minor else NEWEST

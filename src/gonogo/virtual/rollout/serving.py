@@ -146,7 +146,7 @@ class App:
                 return
 
 
-def names(rehearsal: EngineContext, llm: type[LLM]) -> dict[str, Any]:
+def serving_names(rehearsal: EngineContext, llm: type[LLM]) -> dict[str, Any]:
     """Names by module, with the releases that have them."""
     engines = type("Engines", (async_llm._Engines,), {"rehearsal": rehearsal})
     client = type("AsyncLLM", (async_llm.AsyncLLM,), {"of": engines, "__module__": "vllm.v1.engine.async_llm"})

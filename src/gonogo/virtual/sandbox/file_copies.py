@@ -121,14 +121,14 @@ def _copy_and_delete(src: str, dst: str, rename_file: Callable[..., None], refus
     head, tail = os.path.split(dst)
     partial = os.path.join(head, f".{tail[:200]}.moving-{os.getpid()}")
     try:
-        _copy(src, partial)
+        _copy_recursively(src, partial)
         rename_file(partial, dst)
     except OSError as error:
-        _remove(partial)
+        _remove_recursively(partial)
         if error.filename is not None:
             error.filename, error.filename2 = refused.filename, refused.filename2
         raise
-    _remove(src)
+    _remove_recursively(src)
 
 
 def _disk_usage(path: str) -> int:
@@ -142,7 +142,7 @@ def _disk_usage(path: str) -> int:
     return total
 
 
-def _copy(src: str, dst: str) -> None:
+def _copy_recursively(src: str, dst: str) -> None:
     """Copy a file of any kind or a whole folder, with modes, times, owners, links and holes."""
     state = os.lstat(src)
     if stat.S_ISDIR(state.st_mode):
@@ -152,7 +152,7 @@ def _copy(src: str, dst: str) -> None:
         copy_entry(Path(src), Path(dst), state)
 
 
-def _remove(path: str) -> None:
+def _remove_recursively(path: str) -> None:
     """Delete a file or folder, whatever the modes of its contents."""
     with contextlib.suppress(FileNotFoundError):
         if stat.S_ISDIR(os.lstat(path).st_mode):

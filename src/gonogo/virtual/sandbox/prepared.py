@@ -64,7 +64,7 @@ def install(
     for module, follow in (
         ("huggingface_hub.file_download", names.track_file_downloads),
         ("huggingface_hub._snapshot_download", names.follow_snapshots),
-        ("huggingface_hub.hf_api", functools.partial(questions.follow, names)),
+        ("huggingface_hub.hf_api", functools.partial(questions.patch_hub_queries, names)),
         ("datasets.load", names.follow_datasets),
         ("modelscope.hub.snapshot_download", names.follow_snapshots),
         ("modelscope.msdatasets.ms_dataset", names.follow_modelscope),
@@ -185,7 +185,7 @@ class PreparedNames:
             kind = default_repo_type or kwargs.get("repo_type")
             folder = self.local_folder(name, kind)
             if folder is not None:
-                if kind != "dataset" and _asked_for(_WEIGHTS_FILE, kwargs):
+                if kind != "dataset" and _matches_snapshot_patterns(_WEIGHTS_FILE, kwargs):
                     folder = self.weights(str(name), folder, _WEIGHTS_FILE)
                 return _copy_into(folder, kwargs.get("local_dir"), "")
             try:
@@ -260,7 +260,7 @@ def _is_called_by_model_library(frame: FrameType | None) -> bool:
     return name.partition(".")[0] in _MODEL_LIBRARIES
 
 
-def _asked_for(file: str, kwargs: dict[str, Any]) -> bool:
+def _matches_snapshot_patterns(file: str, kwargs: dict[str, Any]) -> bool:
     """True if a snapshot with these patterns includes the file."""
     allowed, ignored = kwargs.get("allow_patterns"), kwargs.get("ignore_patterns")
     return (allowed is None or any(fnmatch.fnmatch(file, one) for one in _requested_files(allowed))) and not any(

@@ -108,7 +108,7 @@ def _trainable_part(located_model: LocatedModel, file: str) -> LocatedModel:
     if thinker is not None and inner is not None and _has_forward(inner):
         from gonogo.virtual.synthetic import notes
 
-        notes.assume(
+        notes.record_assumption(
             translated("the model has no forward of its own: it trains through its thinker, {name}").format(name=name)
         )
         return LocatedModel(thinker, inner, located_model.folder)

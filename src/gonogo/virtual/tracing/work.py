@@ -47,7 +47,7 @@ LIBRARY = "library"
 _watched: list[_WorkMode] = []
 
 
-def watch(session: Any) -> None:
+def count_session_work(session: Any) -> None:
     """Count the work of a session (:class:`gonogo.virtual.ranks.session.Session`). Call once per process."""
     speed = session.plan.accelerator.speed
     if speed is not None:
@@ -55,19 +55,19 @@ def watch(session: Any) -> None:
         session.work_tallies = _watched
 
 
-def counting() -> contextlib.AbstractContextManager[object]:
-    """Context in which the program's work is counted, if :func:`watch` was called."""
+def counting_work() -> contextlib.AbstractContextManager[object]:
+    """Context in which the program's work is counted, if :func:`count_session_work` was called."""
     return _watched[0] if _watched else contextlib.nullcontext()
 
 
-def computed(flops: int, *operands: torch.Tensor, kind: str = "", done: float = 1.0) -> None:
+def count_kernel(flops: int, *operands: torch.Tensor, kind: str = "", done: float = 1.0) -> None:
     """Count a kernel of a stand-in, which runs no PyTorch operator. See ``kernels.flops.Computed``."""
     for mode in _watched:
         mode.count(flops, operands, f"{LIBRARY} {kind}".rstrip(), done)
         mode.count_library_call()
 
 
-def phases() -> tuple[PhaseWork, ...]:
+def phase_work() -> tuple[PhaseWork, ...]:
     """The counters in order of steps."""
     return _watched[0].phases() if _watched else ()
 
@@ -137,7 +137,7 @@ class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name = func._opname
         if name in _WITHOUT_KERNEL:
             return out
-        flops = private.flops(func, args, kwargs or {}, out)
+        flops = private.operator_flops(func, args, kwargs or {}, out)
         kind = ("attention" if "attention" in name else "product") if flops else name
         self.count(
             flops, operands, kind, CAUSAL_SHARE if kind == "attention" and _is_causal(func, args, kwargs) else 1.0
@@ -184,10 +184,10 @@ def _count_collective(work: _PhaseCounters, func: Any, args: Any, ranks_per_node
         pass
     counted = work.collectives[operator]
     counted[0] += 1
-    counted[1] += sum(tensor.numel() * tensor.element_size() for tensor in _sent(args))
+    counted[1] += sum(tensor.numel() * tensor.element_size() for tensor in _sent_tensors(args))
 
 
-def _sent(args: Any) -> list[torch.Tensor]:
+def _sent_tensors(args: Any) -> list[torch.Tensor]:
     """The tensors that a rank sends: the inputs, which follow the outputs in operators that have both."""
     second = _nested_tensors(args[1]) if len(args) > 1 else []
     return second or _nested_tensors(args[0])

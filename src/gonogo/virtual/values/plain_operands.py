@@ -14,10 +14,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gonogo.virtual import private
-from gonogo.virtual.dispatch.placement import MIXED_DEVICE_OPERATORS, mismatch
+from gonogo.virtual.dispatch.placement import MIXED_DEVICE_OPERATORS, device_mismatch_error
 from gonogo.virtual.dispatch.schema import Operator
 from gonogo.virtual.memory.tracking import MemoryRecord
-from gonogo.virtual.tensor import CPU, META, VirtualTensor, new_virtual, resolve
+from gonogo.virtual.tensor import CPU, META, VirtualTensor, new_virtual, resolve_device
 from gonogo.virtual.values import contents
 
 aten = torch.ops.aten
@@ -55,7 +55,7 @@ class StandIns:
         tensor.cell.values = real.detach().untyped_storage()
         if real.storage_offset():
             tensor.cell.values = None
-            contents.give(tensor, real.detach())
+            contents.set_values(tensor, real.detach())
         number = id(real)
         self._of_real[number] = (weakref.ref(real, lambda _: self._of_real.pop(number, None)), tensor)
         return tensor
@@ -69,7 +69,7 @@ class StandIns:
         """Run an operator with real (CPU) or meta tensors among its operands, created outside the mode."""
         virtual, reals, meta = _sort_tensors((*args, *kwargs.values()))
         wanted = kwargs.get("device")
-        target = None if wanted is None else resolve(wanted)
+        target = None if wanted is None else resolve_device(wanted)
         stays = target is None or target.type in ("cpu", "meta")
         if operator.func is aten.lift_fresh.default:
             return self.of(args[0])
@@ -86,7 +86,7 @@ class StandIns:
                 return args[0]
             if operator.func in MIXED_DEVICE_OPERATORS:
                 raise NotImplementedError("Cannot copy out of meta tensor; no data!")
-            raise mismatch(virtual[0]._device if virtual else CPU, META)
+            raise device_mismatch_error(virtual[0]._device if virtual else CPU, META)
         swapped = {id(t): self.of(t) for t in reals}
         out = self._serve(
             operator,

@@ -53,7 +53,7 @@ _NONNEGATIVE_PRESERVING_OPERATORS = {
 }
 
 
-def note(name: str, args: Any, tensors: list[VirtualTensor], out: Any) -> None:
+def record_sign(name: str, args: Any, tensors: list[VirtualTensor], out: Any) -> None:
     """Set the fact on an operator's small unknown results."""
     if name in _MAKES:
         fact = True
@@ -68,7 +68,7 @@ def note(name: str, args: Any, tensors: list[VirtualTensor], out: Any) -> None:
             tensor.cell.nonnegative = fact
 
 
-def test(func: Any, args: Any) -> bool | None:
+def compare_by_sign(func: Any, args: Any) -> bool | None:
     """The result of a comparison with a number if the sign alone decides it, else None."""
     if len(args) != 2 or not isinstance(args[0], VirtualTensor) or not args[0].cell.nonnegative:
         return None
@@ -89,7 +89,7 @@ def test(func: Any, args: Any) -> bool | None:
 def _is_nonnegative(tensor: VirtualTensor) -> bool:
     if tensor.cell.values is None:
         return tensor.cell.nonnegative
-    known = contents.look(tensor)
+    known = contents.peek_values(tensor)
     if known is None or known.numel() > SMALL or known.is_complex():
         return False
     if ValueTrace.now is not None:
@@ -107,6 +107,6 @@ def _is_nonnegative_number(value: Any) -> bool:
 
 def _is_where_nonnegative(args: Any) -> bool:
     condition, yes, no = args[0], args[1], args[2]
-    known = contents.read(condition) if isinstance(condition, VirtualTensor) else None
+    known = contents.read_values(condition) if isinstance(condition, VirtualTensor) else None
     chosen = [yes, no] if known is None else [yes] * bool(known.any()) + [no] * (not bool(known.all()))
     return all(isinstance(t, VirtualTensor) and _is_nonnegative(t) for t in chosen)

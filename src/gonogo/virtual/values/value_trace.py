@@ -61,7 +61,7 @@ class ValueTrace:
         if self.ended:
             return False
         values: dict[int, Any] = {}
-        with private.modes_off(), torch.no_grad():
+        with private.without_dispatch_modes(), torch.no_grad():
             for part, tensor in zip(self._inputs, batch, strict=True):
                 copy = real.empty(tensor.untyped_storage().nbytes(), dtype=torch.uint8).untyped_storage()
                 copy.copy_(tensor.untyped_storage())
@@ -230,7 +230,7 @@ def _nested_tensors(value: Any) -> list[torch.Tensor]:
 
 def _are_storages_persistent() -> bool:
     """True if a storage keeps Python attributes; older releases of torch create a new object on each access."""
-    with private.modes_off():
+    with private.without_dispatch_modes():
         tensor = real.empty(1)
         setattr(tensor.untyped_storage(), _VARIABLE_ATTRIBUTE, True)
         return (

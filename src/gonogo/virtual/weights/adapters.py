@@ -21,7 +21,7 @@ from gonogo.virtual.weights.model_folders import (
     ADAPTER_CONFIG,
     ADAPTER_WEIGHT_FILE_NAMES,
     find_model_folder,
-    is_there,
+    is_weight_file_present,
     read_json,
 )
 from gonogo.virtual.weights.skeleton import isolated_model_build
@@ -47,7 +47,7 @@ def install(patches: Patches, generated_weights: GeneratedWeights) -> None:
         def load_adapter_and_track(self: Any, model_id: Any, adapter_name: str, *args: Any, **kwargs: Any) -> Any:
             with _loading_adapter(self, adapter_name):
                 loaded = load_adapter(self, model_id, adapter_name, *args, **kwargs)
-            if (found := _on_its_base(self, os.fspath(model_id), kwargs)) is not None:
+            if (found := _attached_adapter(self, os.fspath(model_id), kwargs)) is not None:
                 attached.append(found)
             return loaded
 
@@ -90,7 +90,7 @@ def install(patches: Patches, generated_weights: GeneratedWeights) -> None:
     patches.on_undo(after_import("transformers.integrations.peft", follow_transformers))
 
 
-def _on_its_base(model: Any, adapter: str, load_kwargs: dict[str, Any]) -> AttachedAdapter | None:
+def _attached_adapter(model: Any, adapter: str, load_kwargs: dict[str, Any]) -> AttachedAdapter | None:
     """The adapter and both bases, if the model was loaded under another name than the adapter's config has."""
     folder = _folder_of(adapter, load_kwargs)
     stated = read_json(os.path.join(folder, ADAPTER_CONFIG)).get("base_model_name_or_path") if folder else None
@@ -152,7 +152,7 @@ def _folder_of(name: str, load_kwargs: dict[str, Any]) -> str | None:
 
 
 def _has_weights(folder: str) -> bool:
-    return any(is_there(os.path.join(folder, file)) for file in ADAPTER_WEIGHT_FILE_NAMES)
+    return any(is_weight_file_present(os.path.join(folder, file)) for file in ADAPTER_WEIGHT_FILE_NAMES)
 
 
 def _folder_without_weights(name: str, load_kwargs: dict[str, Any]) -> str | None:

@@ -19,7 +19,7 @@ from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.values import real
 from gonogo.virtual.weights.base_samples import tensor_sample
 from gonogo.virtual.weights.file_tensors import VALUES_LIMIT_BYTES, nbytes_of, tensor_with_values, tensor_without_values
-from gonogo.virtual.weights.safetensors_names import ORIGINS, UNREAD_KEY, known_dtype
+from gonogo.virtual.weights.safetensors_names import ORIGINS, UNREAD_KEY, torch_dtype_or_raise
 
 _TORCH_FRAMEWORK_NAMES = ("pt", "pytorch", "torch")
 
@@ -123,21 +123,21 @@ class SafeOpen:
             self._offsets = self._offsets or _offsets(self._path)
             begin, end = self._offsets[name]
             code, shape = original.get_dtype(), tuple(original.get_shape())
-            with private.modes_off():
-                sample = tensor_sample(self._path, begin, end, shape, known_dtype(code))
+            with private.without_dispatch_modes():
+                sample = tensor_sample(self._path, begin, end, shape, torch_dtype_or_raise(code))
             Origins.on_sampled(str(self._path), name, sample)
 
     def _slice_of_tensor(self, name: str, original: Any, index: Any) -> torch.Tensor:
-        shape, dtype = original.get_shape(), known_dtype(original.get_dtype())
+        shape, dtype = original.get_shape(), torch_dtype_or_raise(original.get_dtype())
         if dtype is getattr(torch, "float4_e2m1fn_x2", None):  # two numbers per byte
             shape = [*shape[:-1], shape[-1] // 2]
         known = self._unread is not None and name not in self._unread and nbytes_of(shape, dtype) <= VALUES_LIMIT_BYTES
         if known:
-            with private.modes_off():
+            with private.without_dispatch_modes():
                 value = self._read(name, shape, dtype)[index]
             return tensor_with_values(value, self._device, mapped=self._mapped)
         if index is not ...:
-            with private.modes_off():
+            with private.without_dispatch_modes():
                 shape = real.meta(shape, dtype=dtype)[index].shape
         return tensor_without_values(shape, dtype, self._device, mapped=self._mapped)
 

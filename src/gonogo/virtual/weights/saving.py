@@ -62,7 +62,7 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
     def record_names() -> frozenset[str]:
         """What this torch writes into an archive."""
         written = io.BytesIO()
-        with private.modes_off():
+        with private.without_dispatch_modes():
             original({}, written)
         return names_in_archive(written)
 
@@ -94,7 +94,7 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
             if hasattr(f, "flush"):
                 f.flush()
             omitted = sum(record.nbytes for record in records if record.data is None)
-            streamed_to = _file_of(f)
+            streamed_to = _stream_path(f)
             report_write(streamed_to or "a stream", length + omitted, stored.tensors)
             if Origins.followed and not isinstance(f, io.BytesIO):
                 Origins.on_omitted(omitted - stored.label_bytes)
@@ -110,7 +110,7 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
     return patches
 
 
-def _file_of(stream: Any) -> str:
+def _stream_path(stream: Any) -> str:
     """The file that a stream writes to, also through others, as torch.distributed.checkpoint does; empty if unknown."""
     for _ in range(_MAX_WRAPPED_STREAMS):
         name = getattr(stream, "name", None)
@@ -152,7 +152,7 @@ class _Storages:
         itemsize = dtype.itemsize if kind is not None else 1
         location = (
             str(tensor.device)
-            if _content(cell, self._limit) is not None
+            if _known_bytes(cell, self._limit) is not None
             else f"{UNREAD_LOCATION_PREFIX}{tensor.device}"
         )
         key = self._storage_key(cell, id(cell))
@@ -173,7 +173,7 @@ class _Storages:
         self.tensors += 1
         cell, device = getattr(untyped, "virtual", (None, None))
         if cell is not None:  # a virtual tensor's own storage
-            where = str(device) if _content(cell, self._limit) is not None else f"{UNREAD_LOCATION_PREFIX}{device}"
+            where = str(device) if _known_bytes(cell, self._limit) is not None else f"{UNREAD_LOCATION_PREFIX}{device}"
             where = self._embed_origin(where, cell) if Origins.followed else where
             return ("storage", kind, self._storage_key(cell, id(cell)), where, count)
         location = "cpu" if untyped.device.type == "cpu" else f"{UNREAD_LOCATION_PREFIX}cpu"
@@ -193,7 +193,7 @@ class _Storages:
         """The records of all storages, with holes for those without values."""
         found = []
         for number, owner in self._by_identity.values():
-            data = _content(owner, self._limit) if isinstance(owner, Cell) else _bytes_of(owner)
+            data = _known_bytes(owner, self._limit) if isinstance(owner, Cell) else _storage_contents(owner)
             nbytes = owner.nbytes if isinstance(owner, Cell) else owner.nbytes()
             if isinstance(owner, Cell) and owner.freed_by.name != "cpu":  # torch copies storages one at a time
                 tensor_without_values((nbytes,), torch.uint8, "cpu", mapped=False)
@@ -212,19 +212,19 @@ def _name_tensors(value: Any, name: str, names: dict[int, str]) -> None:
         _name_tensors(item, f"{name}.{key}" if name else str(key), names)
 
 
-def _content(cell: Cell, limit: int) -> bytes | None:
+def _known_bytes(cell: Cell, limit: int) -> bytes | None:
     """The bytes of a virtual storage, or None if they are unknown or too many."""
     if cell.values is None or cell.nbytes > limit:
         return None
-    with private.modes_off():
+    with private.without_dispatch_modes():
         held = cell.values
         if isinstance(held, contents.Uniform):
             scalar = held.scalar.reshape(1)
             held = scalar.expand(cell.nbytes // scalar.element_size()).clone().untyped_storage()
-        return _bytes_of(held, cell.nbytes)
+        return _storage_contents(held, cell.nbytes)
 
 
-def _bytes_of(storage: Any, nbytes: int | None = None) -> bytes | None:
+def _storage_contents(storage: Any, nbytes: int | None = None) -> bytes | None:
     if storage.device.type != "cpu":
         return None
     length = storage.nbytes() if nbytes is None else min(nbytes, storage.nbytes())

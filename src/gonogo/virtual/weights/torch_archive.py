@@ -2,7 +2,7 @@
 
 An uncompressed zip file, in which each storage is a record aligned to 64 bytes. A storage with unknown values is a
 hole: the file has its full length but takes no space on disk. In a stream, which can't have holes, such records are
-omitted and listed in a separate record, and :func:`expand` restores them.
+omitted and listed in a separate record, and :func:`restore_holes` restores them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _local_header(name: bytes, nbytes: int, crc: int, offset: int) -> bytes:
     )
 
 
-def _descriptor(nbytes: int, crc: int) -> bytes:
+def _data_descriptor(nbytes: int, crc: int) -> bytes:
     """What torch writes after the data of each record."""
     return struct.pack("<IIQQ" if nbytes >= _ZIP64_LIMIT else "<IIII", 0x08074B50, crc, nbytes, nbytes)
 
@@ -112,7 +112,7 @@ def write_archive(file: Any, prefix: str, records: Iterable[Record], *, sparse: 
         else:
             file.write(record.data)
             at += len(record.data)
-        descriptor = _descriptor(record.nbytes, crc)
+        descriptor = _data_descriptor(record.nbytes, crc)
         file.write(descriptor)
         at += len(descriptor)
     entries = b"".join(directory)
@@ -135,7 +135,7 @@ def omitted_records(source: Any) -> dict[str, int]:
         return {} if listed is None else dict(json.loads(archive.read(listed)))
 
 
-def expand(source: Any, target: str, omitted_sizes: dict[str, int]) -> None:
+def restore_holes(source: Any, target: str, omitted_sizes: dict[str, int]) -> None:
     """Rewrite an archive to the path ``target``, with the omitted records as holes."""
     with zipfile.ZipFile(source) as archive:
         names = [name for name in archive.namelist() if not name.endswith("/" + _OMITTED_RECORD)]

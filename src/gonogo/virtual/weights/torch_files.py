@@ -25,7 +25,7 @@ from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.weights import private_serialization
 from gonogo.virtual.weights.file_tensors import VALUES_LIMIT_BYTES, tensor_with_values, tensor_without_values
-from gonogo.virtual.weights.torch_archive import UNREAD_LOCATION_PREFIX, expand, omitted_records
+from gonogo.virtual.weights.torch_archive import UNREAD_LOCATION_PREFIX, omitted_records, restore_holes
 
 
 class _MappedFileStorage:
@@ -95,7 +95,7 @@ class _LoadState:
             base = self.bases[untyped._cdata] = self._storage_tensor(untyped, device, dtype, unread)
             record_read(base, self.origins.get(untyped._cdata), self.path)
         if base.device.type == "meta":
-            with private.modes_off():
+            with private.without_dispatch_modes():
                 return torch.empty_strided(size, stride, dtype=dtype, device="meta")
         with VirtualTensor.virtual_mode, torch.no_grad():
             if base.dtype != dtype:
@@ -107,7 +107,7 @@ class _LoadState:
         in_file = self.file is not None and hasattr(untyped_storage, "gonogo_place")
         if is_unread or nbytes > VALUES_LIMIT_BYTES or (untyped_storage.device.type == "meta" and not in_file):
             return tensor_without_values((nbytes // dtype.itemsize,), dtype, device, mapped=self.mapped)
-        with private.modes_off():
+        with private.without_dispatch_modes():
             if in_file and self.file is not None:
                 value = self.file.read(untyped_storage).view(dtype)
             else:
@@ -167,7 +167,7 @@ def install(patches: Patches, on_open: Callable[[str], None]) -> None:
             before = getattr(_current_load, "loading", None)
             _current_load.loading = loading
             try:
-                with private.modes_off():
+                with private.without_dispatch_modes():
                     result = original(
                         source, loading.note, pickle_module, weights_only=weights_only, mmap=use_map, **arguments
                     )
@@ -270,7 +270,7 @@ def _open_with_holes(f: Any, path: str | None) -> Iterator[tuple[Any, bool]]:
     descriptor, expanded = tempfile.mkstemp(suffix=".pt")
     os.close(descriptor)
     try:
-        expand(source, expanded, omitted)
+        restore_holes(source, expanded, omitted)
         yield expanded, True
     finally:
         os.unlink(expanded)

@@ -19,7 +19,7 @@ _MAX_TENSORS = 64
 Measure = tuple[str, str]
 
 
-def measures_of(batch: Any) -> dict[Measure, int]:
+def measure_batch(batch: Any) -> dict[Measure, int]:
     """By tensor and kind: maximum and minimum number of elements, and the largest and smallest integer."""
     found: dict[Measure, int] = {}
     for place, (name, tensor) in enumerate(_tensors_in(batch, "")):
@@ -52,14 +52,14 @@ class OddBatches:
 
     def saw(self, batch: Any) -> None:
         """Note a batch that the program has seen."""
-        for measure, value in measures_of(batch).items():
+        for measure, value in measure_batch(batch).items():
             self._most[measure] = max(value, self._most.get(measure, value))
 
     def among(self, batches: Iterable[Any]) -> list[int]:
         """The indices of the odd batches, beginning with those that are odd in most measures."""
         holders: dict[Measure, int] = {}
         for place, batch in enumerate(batches):
-            for measure, value in measures_of(batch).items():
+            for measure, value in measure_batch(batch).items():
                 if value > self._most.get(measure, value - 1):
                     self._most[measure], holders[measure] = value, place
         counted = Counter(holders.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from gonogo.virtual.hooks.lifecycle import Lifecycle, affordable
+from gonogo.virtual.hooks.lifecycle import Lifecycle, affordable_repetitions
 
 
 class PassCosts:
@@ -26,7 +26,7 @@ class PassCosts:
             return False
         processor, clock = self._first
         each = (time.process_time() - processor) / (batch_count - 1), (time.monotonic() - clock) / (batch_count - 1)
-        if left > affordable(*each, self._life.spent_on_passes):
+        if left > affordable_repetitions(*each, self._life.spent_on_passes):
             return False
         spent = self._life.spent_on_passes
         self._life.spent_on_passes = spent[0] + each[0] * left, spent[1] + each[1] * left

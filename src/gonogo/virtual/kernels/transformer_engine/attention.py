@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from gonogo.virtual.kernels.checks import check
-from gonogo.virtual.kernels.flops import CAUSAL_SHARE, attention_flops, lengths_by_sequence
+from gonogo.virtual.kernels.flops import CAUSAL_SHARE, attention_flops, sequence_lengths
 from gonogo.virtual.kernels.transformer_engine.compiled_functions import (
     ATTENTION_ASSUMPTION,
     CUDNN_VERSION,
@@ -97,7 +97,7 @@ class Attention(CompiledFunctions):
         length_q = arguments[0]
         layout = _argument_of_type(arguments, QkvLayout).name
         formats = [value for value in arguments if isinstance(value, QkvFormat)]
-        start = _first_tensor(arguments)
+        start = _first_tensor_index(arguments)
         lengths_q, lengths_kv, q, k, v = arguments[start : start + 5]
         _refuse_quantized(arguments[start + 5 :])
         self._takes(lengths_q, lengths_kv, q, k, v)
@@ -129,7 +129,7 @@ class Attention(CompiledFunctions):
         """[dq, dk, dv, bias gradient, softmax offset gradient]."""
         length_q, length_kv = arguments[:2]
         layouts = [value.name for value in arguments if isinstance(value, QkvLayout)]
-        start = _first_tensor(arguments)
+        start = _first_tensor_index(arguments)
         lengths_q, lengths_kv, q, k, v, out, dout = arguments[start : start + 7]
         kept = next(value for value in arguments[start:] if isinstance(value, list | tuple))
         _refuse_quantized(arguments[start + 7 :])
@@ -170,7 +170,7 @@ class Attention(CompiledFunctions):
         moved: Sequence[torch.Tensor],
         backward: bool = False,
     ) -> None:
-        lengths = lengths_by_sequence(cu_seqlens_q, cu_seqlens_kv, *arguments[:2])
+        lengths = sequence_lengths(cu_seqlens_q, cu_seqlens_kv, *arguments[:2])
         flops = attention_flops(num_heads, lengths, moved[0].shape[-1], moved[2].shape[-1], backward=backward)
         done = CAUSAL_SHARE if "CAUSAL" in _argument_of_type(arguments, MaskType).name else 1.0
         self._computed(flops, *moved, kind="attention", done=done)
@@ -187,12 +187,12 @@ class Attention(CompiledFunctions):
         name = layout.removeprefix("NVTE_").removeprefix("Paged_KV_")
         if "3" in name:
             place = -3 if "3HD" in name else -2
-            whole = self._new(_with(shape_q, place, 3), q.dtype, q)
+            whole = self._new(_insert_dimension(shape_q, place, 3), q.dtype, q)
             return tuple(whole.select(place, number) for number in range(3))
         dq = self._new(shape_q, q.dtype, q)
         if "2" in name:
             place = -3 if "2HD" in name else -2
-            both = self._new(_with(shape_k, place, 2), k.dtype, k)
+            both = self._new(_insert_dimension(shape_k, place, 2), k.dtype, k)
             return dq, both.select(place, 0), both.select(place, 1)
         return dq, self._new(shape_k, k.dtype, k), self._new(shape_v, v.dtype, v)
 
@@ -259,7 +259,7 @@ def _is_dtype(value: Any) -> bool:
     return type(value).__name__ == "DType"
 
 
-def _first_tensor(arguments: Sequence[Any]) -> int:
+def _first_tensor_index(arguments: Sequence[Any]) -> int:
     return next(place for place, value in enumerate(arguments) if isinstance(value, torch.Tensor))
 
 
@@ -287,7 +287,7 @@ def _permute_shape(shape: Sequence[int], letters: str, target_format: str) -> tu
     return tuple(sizes[letter] for letter in target_format)
 
 
-def _with(shape: Sequence[int], place: int, size: int) -> list[int]:
+def _insert_dimension(shape: Sequence[int], place: int, size: int) -> list[int]:
     """The shape with an inserted dimension, at a position counted from the end of the result."""
     found = list(shape)
     found.insert(len(found) + 1 + place, size)

@@ -14,9 +14,9 @@ from gonogo.virtual.kernels.transformer_engine.quantized import (
     NOT_COVERED,
     fill_quantized,
     is_quantized,
-    kind_of,
     make_quantized,
-    memory_of,
+    recipe_name,
+    stored_tensors,
 )
 from gonogo.virtual.unsupported import UnsupportedOperator
 from gonogo.virtual.values.assumptions import Assume
@@ -70,10 +70,10 @@ class CompiledFunctions:
         if quantizer is None:
             return new(shape, dtype)
         out = make_quantized(quantizer, shape, dtype, self._capability, new)
-        if kind_of(quantizer) not in fused:
+        if recipe_name(quantizer) not in fused:
             between = new(shape, dtype)
             fill_quantized(quantizer, new)
-            self._computed(0, between, *memory_of(out))
+            self._computed(0, between, *stored_tensors(out))
         return out
 
     def _takes(self, *operands: Any) -> None:
@@ -89,7 +89,7 @@ class CompiledFunctions:
     def _takes_any(self, *operands: Any) -> None:
         """Like :meth:`_takes`, but also accepts FP8 tensors."""
         for operand in operands:
-            self._takes(*(memory_of(operand) if is_quantized(operand) else [operand]))
+            self._takes(*(stored_tensors(operand) if is_quantized(operand) else [operand]))
 
 
 def two_dimensional(shape: Sequence[int]) -> tuple[int, int]:

@@ -11,7 +11,13 @@ import torch
 from gonogo.virtual.kernels.checks import check
 from gonogo.virtual.kernels.transformer_engine.compiled_functions import CompiledFunctions, two_dimensional
 from gonogo.virtual.kernels.transformer_engine.constants import QkvFormat, torch_dtype
-from gonogo.virtual.kernels.transformer_engine.quantized import DELAYED, MXFP8, fill_quantized, kind_of, memory_of
+from gonogo.virtual.kernels.transformer_engine.quantized import (
+    DELAYED,
+    MXFP8,
+    fill_quantized,
+    recipe_name,
+    stored_tensors,
+)
 
 _HALF_DTYPES = (torch.float16, torch.bfloat16)
 _GATED_ACTIVATIONS = ("glu", "geglu", "qgeglu", "reglu", "sreglu", "swiglu", "clamped_swiglu", "situglu")
@@ -68,9 +74,9 @@ class Norms(CompiledFunctions):
         if out is None:
             out = self._output(input.shape, torch_dtype(otype), input, quantizer, (DELAYED,))
         else:
-            for part in memory_of(out) or [out]:
+            for part in stored_tensors(out) or [out]:
                 self._written(part)
-            if quantizer is not None and kind_of(quantizer) != DELAYED:
+            if quantizer is not None and recipe_name(quantizer) != DELAYED:
                 self._new(input.shape, torch_dtype(otype), input)
                 fill_quantized(quantizer, self._on(input.device))
         return out, rows

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from gonogo.virtual.kernels.checks import check, on_accelerator
-from gonogo.virtual.kernels.flops import known_numbers
+from gonogo.virtual.kernels.flops import known_integers
 from gonogo.virtual.kernels.transformer_engine.compiled_functions import CompiledFunctions
 from gonogo.virtual.kernels.transformer_engine.quantized import NOT_COVERED
 from gonogo.virtual.unsupported import UnsupportedOperator
@@ -40,7 +40,7 @@ class GroupedTensors(CompiledFunctions):
         return sizes, [self._cumulative_offsets(sizes, stride, zero=zero, dtype=dtype) for stride, zero, dtype in kinds]
 
     def _cumulative_offsets(self, sizes: torch.Tensor, stride: int, *, zero: bool, dtype: torch.dtype) -> torch.Tensor:
-        known = known_numbers(sizes)
+        known = known_integers(sizes)
         if known is None:
             return self._new((sizes.numel() + zero,), dtype, sizes)  # type: ignore[no-any-return]
         sums = [stride * end for end in itertools.accumulate(known)]
@@ -75,7 +75,7 @@ class GroupedTensors(CompiledFunctions):
         """A grouped GEMM written into ``D``: a grouped tensor, or a list of matrices."""
         for operand in (A, B):
             self._check_operand(operand)
-        for tensor in _memory_of(D):
+        for tensor in _stored_tensors(D):
             self._written(tensor)
         return D
 
@@ -84,14 +84,14 @@ class GroupedTensors(CompiledFunctions):
 
     def _check_operand(self, group: Any) -> None:
         quantizer = getattr(group, "quantizer", None)
-        members = _memory_of(group)
+        members = _stored_tensors(group)
         if quantizer is not None:
             raise UnsupportedOperator(f"grouped {type(quantizer).__name__}", NOT_COVERED)
         self._takes(*members)
         check(all(on_accelerator(tensor) for tensor in members), "Expected a CUDA tensor")
 
 
-def _memory_of(group: Any) -> list[torch.Tensor]:
+def _stored_tensors(group: Any) -> list[torch.Tensor]:
     if isinstance(group, list | tuple):
         return list(group)
     found = [getattr(group, name, None) for name in _DATA_ATTRIBUTES]

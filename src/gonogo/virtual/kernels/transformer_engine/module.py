@@ -16,7 +16,7 @@ from gonogo.virtual.kernels.transformer_engine.elementwise import Activations, D
 from gonogo.virtual.kernels.transformer_engine.experts import Permutation, Router
 from gonogo.virtual.kernels.transformer_engine.grouped_tensors import GroupedTensors
 from gonogo.virtual.kernels.transformer_engine.optimizers import Optimizers
-from gonogo.virtual.kernels.transformer_engine.products import Products
+from gonogo.virtual.kernels.transformer_engine.products import Gemms
 from gonogo.virtual.kernels.transformer_engine.quantized import NOT_COVERED
 from gonogo.virtual.kernels.transformer_engine.recipes import Recipes
 from gonogo.virtual.kernels.transformer_engine.sequences import Sequences
@@ -25,7 +25,7 @@ from gonogo.virtual.values.assumptions import Assume
 
 NAME = "transformer_engine_torch"
 _MODULE_PARTS = (
-    *(Products, GroupedTensors, Norms, Activations, Rotary, Softmax, Dropout, Attention, Router, Permutation),
+    *(Gemms, GroupedTensors, Norms, Activations, Rotary, Softmax, Dropout, Attention, Router, Permutation),
     *(Optimizers, Sequences, Recipes),
 )
 _QUANTIZATION_FUNCTIONS = """

@@ -15,17 +15,17 @@ from gonogo.virtual.kernels.transformer_engine.quantized import (
     DELAYED,
     NOT_COVERED,
     is_quantized,
-    memory_of,
-    scales_of,
-    shape_of,
+    scale_tensors,
+    stored_tensors,
     supports_non_tn_fp8,
+    tensor_shape,
 )
 from gonogo.virtual.unsupported import UnsupportedOperator
 
 _POINTERS, _ALIGNMENT = 16, 256
 
 
-class Products(CompiledFunctions):
+class Gemms(CompiledFunctions):
     """``generic_gemm`` and the grouped GEMMs."""
 
     def generic_gemm(
@@ -59,7 +59,7 @@ class Products(CompiledFunctions):
         self._takes_any(A, B, workspace)
         if comm_overlap is not None:
             raise UnsupportedOperator("generic_gemm with comm_overlap", NOT_COVERED)
-        shape = _output_shape(shape_of(A), transA, shape_of(B), transB)
+        shape = _output_shape(tensor_shape(A), transA, tensor_shape(B), transB)
         self._check_layouts(A, not transA, "A")
         self._check_layouts(B, transB, "B")
         check(accumulate or not beta, "Trying to use non-zero beta while not accumulating into D tensor.")
@@ -75,7 +75,7 @@ class Products(CompiledFunctions):
         self._count_product_flops(A, transA, shape, (A, B, D))
         gradient = None
         if bias is not None and grad:
-            gradient = self._new((shape_of(B)[-1],), dtype, A)
+            gradient = self._new((tensor_shape(B)[-1],), dtype, A)
         elif bias is not None and not bias.is_contiguous():
             bias.contiguous()
         of_gelu = torch_dtype(bias_type) if is_quantized(A) or is_quantized(B) else dtype
@@ -106,7 +106,7 @@ class Products(CompiledFunctions):
         self._takes_any(*A, *B, *workspace)
         check(not single_output or D is not None, "not implemented, D should be allocated for single output case.")
         for number, (a, b) in enumerate(zip(A, B, strict=True)):
-            shape = _output_shape(shape_of(a), transa, shape_of(b), transb)
+            shape = _output_shape(tensor_shape(a), transa, tensor_shape(b), transb)
             self._check_layouts(a, not transa, "A")
             self._check_layouts(b, transb, "B")
             self._count_product_flops(a, transa, shape, (a, b))
@@ -158,17 +158,17 @@ class Products(CompiledFunctions):
         """Allocate the scales in the GEMM's swizzled layout, next to the originals: for MXFP8, and on Blackwell for
         blocks."""
         for operand in operands:
-            for scales in scales_of(operand)[:1]:
+            for scales in scale_tensors(operand)[:1]:
                 if scales.dtype == torch.uint8 and not getattr(operand, "_with_gemm_swizzled_scales", False):
                     self._new(scales.shape, torch.uint8, scales)
                 elif scales.dim() == 2 and scales.dtype == torch.float32 and self._capability >= (10, 0):
-                    rows, columns = two_dimensional(shape_of(operand))
+                    rows, columns = two_dimensional(tensor_shape(operand))
                     self._new((-(-rows // 128) * 128, -(-columns // 128) * 4), torch.uint8, scales)
 
     def _count_product_flops(self, A: Any, transa: bool, shape: Sequence[int], operands: Sequence[Any]) -> None:
         rows, columns = two_dimensional(shape)
-        inner = two_dimensional(shape_of(A))[1 if transa else 0]
-        moved = [part for one in operands for part in (memory_of(one) or [one])]
+        inner = two_dimensional(tensor_shape(A))[1 if transa else 0]
+        moved = [part for one in operands for part in (stored_tensors(one) or [one])]
         self._computed(product_flops(rows, inner, columns), *moved, kind="product")
 
 

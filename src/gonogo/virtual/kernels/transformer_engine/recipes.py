@@ -14,9 +14,9 @@ from gonogo.virtual.kernels.transformer_engine.constants import torch_dtype
 from gonogo.virtual.kernels.transformer_engine.quantized import (
     fill_quantized,
     make_quantized,
-    memory_of,
-    scales_of,
-    shape_of,
+    scale_tensors,
+    stored_tensors,
+    tensor_shape,
     update_quantized,
 )
 
@@ -55,7 +55,7 @@ class Recipes(CompiledFunctions):
             output = make_quantized(quantizer, tuple(tensor.shape), tensor.dtype, self._capability, new)
         else:
             update_quantized(quantizer, output, self._capability, new)
-            for part in memory_of(output):
+            for part in stored_tensors(output):
                 self._written(part)
         self._quantize_output(quantizer, whole, output)
         return output
@@ -63,7 +63,7 @@ class Recipes(CompiledFunctions):
     def _quantize_output(self, quantizer: Any, source: torch.Tensor, output: Any) -> None:
         if source.numel():
             fill_quantized(quantizer, self._on(source.device))
-            self._computed(0, source, *memory_of(output))
+            self._computed(0, source, *stored_tensors(output))
 
     def create_empty_quantized_tensor(
         self, quantizer: Any, shape: Sequence[int], dtype: torch.dtype, device: Any = None, pin_memory: bool = False
@@ -75,8 +75,8 @@ class Recipes(CompiledFunctions):
     def dequantize(self, input: Any, otype: Any) -> torch.Tensor:
         """Convert back to high precision."""
         self._takes_any(input)
-        out: torch.Tensor = self._on(input.device)(shape_of(input), torch_dtype(otype))
-        self._computed(0, *memory_of(input), out)
+        out: torch.Tensor = self._on(input.device)(tensor_shape(input), torch_dtype(otype))
+        self._computed(0, *stored_tensors(input), out)
         return out
 
     def multi_tensor_quantize(self, tensor_list: Sequence[torch.Tensor], quantizer_list: Sequence[Any]) -> list[Any]:
@@ -132,5 +132,5 @@ class Recipes(CompiledFunctions):
     def swizzle_scales_for_gemm_(self, tensor: Any) -> None:
         """Replace the scales by new ones in the GEMM's swizzled layout."""
         self._takes_any(tensor)
-        for scales in scales_of(tensor):
+        for scales in scale_tensors(tensor):
             self._new(scales.shape, scales.dtype, scales)

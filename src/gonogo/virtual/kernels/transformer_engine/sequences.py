@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from gonogo.virtual.kernels.flops import known_numbers
+from gonogo.virtual.kernels.flops import known_integers
 from gonogo.virtual.kernels.transformer_engine.compiled_functions import CompiledFunctions
 
 
@@ -56,7 +56,7 @@ class Sequences(CompiledFunctions):
     ) -> Any:
         """The indices of this rank's tokens: its chunk counted from the front, and the one counted from the back."""
         self._takes(cu_seqlens)
-        ends = known_numbers(cu_seqlens)
+        ends = known_integers(cu_seqlens)
         if ends is None:
             return self._new((total_tokens // world_size,), torch.int32, cu_seqlens)
         found: list[int] = []

@@ -21,7 +21,7 @@ def _contiguous(tensor: Any) -> Any:
     return tensor.contiguous() if tensor is not None and tensor.stride(-1) != 1 else tensor
 
 
-def _padded(tensor: Any) -> Any:
+def _pad_head_dim(tensor: Any) -> Any:
     missing = -tensor.shape[-1] % 8
     return F.pad(tensor, [0, missing]) if missing else tensor
 
@@ -40,7 +40,7 @@ class _Settings(NamedTuple):
     table: Any = None
 
 
-def _parts(tensors: Any) -> list[Any]:
+def _split_qkv(tensors: Any) -> list[Any]:
     """Queries, keys and values: given apart, or some of them stacked in the third last dimension."""
     first, last = tensors[:-1], tensors[-1]
     return list(tensors) if len(tensors) == 3 else [*first, *last.unbind(-3)]
@@ -50,7 +50,7 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, settings: _Settings, keeps: bool, *tensors: Any) -> Any:
         size = tensors[0].shape[-1]
-        q, k, v = (_contiguous(_padded(part.detach())) for part in _parts(tensors))
+        q, k, v = (_contiguous(_pad_head_dim(part.detach())) for part in _split_qkv(tensors))
         numbers = (settings.dropout_p, size**-0.5 if settings.scale is None else settings.scale)
         masks = (settings.causal, *settings.window, settings.softcap)
         rest = (*masks, settings.return_softmax and settings.dropout_p > 0, None)
@@ -77,7 +77,7 @@ class _Attention(torch.autograd.Function):
         if ctx.count < 3:
             *batch, heads, width = k.shape
             gradients.append(torch.empty((*batch, 4 - ctx.count, heads, width), dtype=k.dtype, device=k.device))
-        given = (_contiguous(_padded(dout)), q, k, v, out, lse, *_parts(gradients))
+        given = (_contiguous(_pad_head_dim(dout)), q, k, v, out, lse, *_split_qkv(gradients))
         if lengths:
             kernels.varlen_bwd(*given, *lengths, ctx.alibi, *ctx.longest, *ctx.numbers, False, *ctx.rest, state)
         else:

@@ -35,7 +35,7 @@ class _LanguageClass(UnimplementedClass):
         return _Value(f"{cls.__module__}.{cls.__name__}")
 
 
-class _Names(NamesOnlyFinder):
+class _TritonNames(NamesOnlyFinder):
     def make_class(self, module: str, name: str, metaclass: type[UnimplementedClass] = UnimplementedClass) -> Any:
         if module in _ERROR_MODULES or name == "constexpr":
             base = _Constant if name == "constexpr" else Exception
@@ -46,7 +46,7 @@ class _Names(NamesOnlyFinder):
         return _Value(f"{module}.{name}")
 
 
-_REST = _Names(
+_REST = _TritonNames(
     Path(__file__).with_name("names.json"),
     translated(
         "Triton is not installed here, and gonogo's stand-in for it has only this name, without an implementation"

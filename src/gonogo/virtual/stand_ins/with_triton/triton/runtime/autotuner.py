@@ -36,17 +36,17 @@ class Config:
         return {**self.kwargs, **options}
 
 
-class _Around(KernelInterface[Any]):  # type: ignore[misc]
+class _KernelWrapper(KernelInterface[Any]):  # type: ignore[misc]
     def __init__(self, fn: Any, arg_names: Sequence[str]) -> None:
         self.fn, self.arg_names = fn, list(arg_names)
         base = fn
-        while isinstance(base, _Around):
+        while isinstance(base, _KernelWrapper):
             base = base.fn
         self.base_fn = getattr(base, "fn", base)
         self.__name__ = getattr(self.base_fn, "__name__", "kernel")
 
 
-class Autotuner(_Around):
+class Autotuner(_KernelWrapper):
     """A kernel with several settings; gonogo takes the first."""
 
     def __init__(self, fn: Any, arg_names: Sequence[str], configs: list[Config], **options: Any) -> None:
@@ -56,7 +56,7 @@ class Autotuner(_Around):
         self.cache: dict[Any, Config] = {}
 
 
-class Heuristics(_Around):
+class Heuristics(_KernelWrapper):
     """A kernel some of whose settings are functions of its arguments."""
 
     def __init__(self, fn: Any, arg_names: Sequence[str], values: dict[str, Callable[..., Any]]) -> None:
