@@ -205,7 +205,7 @@ def _rehearse(session: Any, plan_path: str, cwd: str, environment: dict[str, str
         session.started = time.monotonic()
         session.life.target = plan.steps
         session.peers.connect(plan.exchange)
-        session.meet(session.peers)
+        session.connect_peers(session.peers)
         random.seed(plan.rank)
         torch.manual_seed(0)
         worker._write_on_signal(session)

@@ -47,7 +47,7 @@ with session:
             record = session.run()
             if record.failure is not None or record.unsupported:
                 print(session.raw_traceback, file=sys.stderr)
-            write(plan, record)
+            write_record(plan, record)
             sys.stdout.flush()
             os._exit(0)
         status |= os.waitpid(child, 0)[1]

@@ -35,7 +35,7 @@ def live(session: Session, device: torch.device = GPU) -> int:
     """Bytes of the program's tensors, without cuBLAS's workspaces."""
     gc.collect()
     record = session.memory.device(device)
-    return record.live - record.categories().get("workspace", 0)
+    return record.live - record.bytes_by_category().get("workspace", 0)
 
 
 @pytest.mark.slow

@@ -58,13 +58,13 @@ def test_each_peak_is_divided_exactly_whatever_is_moved_before_and_after() -> No
             elif action < 0.9:
                 memory.recategorise(live[draw.choice(list(live))][0], draw.choice(CATEGORIES))  # type: ignore[arg-type]
             else:
-                memory.own(live[draw.choice(list(live))][0], draw.choice(["a", "b", flat]))  # type: ignore[arg-type]
+                memory.set_owner(live[draw.choice(list(live))][0], draw.choice(["a", "b", flat]))  # type: ignore[arg-type]
             if device.live > peak:
                 peak, at_peak = device.live, dict(enumerate(device.by_category))
             assert sum(device.by_category) == device.live
-        device.note_peak()
+        device.save_peak()
         held: Counter[str] = Counter()
-        for category, _, nbytes in device.at_peak():
+        for category, _, nbytes in device.peak_breakdown():
             assert nbytes > 0
             held[category] += nbytes
         assert device.peak == peak
@@ -79,11 +79,11 @@ def test_what_is_learned_of_an_owner_holds_for_the_peak_it_was_a_part_of() -> No
     state, passing = memory.new_cell("cuda:0", 100), memory.new_cell("cuda:0", 50)
     del passing  # the peak is over
     memory.recategorise(state, "parameters")  # what it is now is not what it was then
-    memory.own(state, "lm_head")
-    assert sorted(device.at_peak(), key=str) == [("optimizer", "lm_head", 100), ("optimizer", None, 50)]
+    memory.set_owner(state, "lm_head")
+    assert sorted(device.peak_breakdown(), key=str) == [("optimizer", "lm_head", 100), ("optimizer", None, 50)]
     later = memory.new_cell("cuda:0", 10)
-    memory.own(later, "norm")  # was not there
-    assert sorted(device.at_peak(), key=str) == [("optimizer", "lm_head", 100), ("optimizer", None, 50)]
+    memory.set_owner(later, "norm")  # was not there
+    assert sorted(device.peak_breakdown(), key=str) == [("optimizer", "lm_head", 100), ("optimizer", None, 50)]
 
 
 def test_the_gradients_that_zero_2_keeps_are_gradients_from_the_moment_that_backward_makes_room_for_them() -> None:
@@ -114,5 +114,5 @@ def test_the_gradients_that_zero_2_keeps_are_gradients_from_the_moment_that_back
     made.copy_grads_in_partition()
     made._build_compact_grad_partition_buffer()
     made.average_tensor()
-    assert +Counter(memory.device("cuda:0").categories()) == {"gradients": 5120, "temporary": 512}
+    assert +Counter(memory.device("cuda:0").bytes_by_category()) == {"gradients": 5120, "temporary": 512}
     patches.undo()

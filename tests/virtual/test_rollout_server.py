@@ -110,7 +110,7 @@ def test_a_request_that_waits_for_its_own_thread_is_never_answered(session: Sess
     post("/init_weight_transfer_engine")
     with pytest.raises(RuntimeError, match="answered only when the trainer joins the group"):
         communicator()
-    WEIGHT_SYNC_GROUP.forget()
+    WEIGHT_SYNC_GROUP.reset()
     with ThreadPoolExecutor(1) as threads:
         asked = threads.submit(post, "/init_weight_transfer_engine")
         group = communicator()

@@ -34,7 +34,7 @@ class FailedCall:
 
     def __init__(self, func: Any, args: Any, kwargs: Any, modules: ModuleTracker) -> None:
         self.operator = str(func)
-        self.module = modules.current
+        self.module = modules.current_path
         self.module_class = type(modules.stack[-1]).__name__ if modules.stack else None
         self.operands = tuple(_describe_operands(func, args, kwargs, modules))
 
@@ -99,7 +99,7 @@ def describe_failure(
 ) -> Failure:
     """Describe an exception that ended the program."""
     call: FailedCall | None = getattr(error, "gonogo_call", None)
-    module, module_class = (call.module, call.module_class) if call is not None else (modules.current, None)
+    module, module_class = (call.module, call.module_class) if call is not None else (modules.current_path, None)
     built = _module_under_construction(error.__traceback__)
     if built is not None and not (call is not None and call.module_class):
         module, module_class = built
@@ -208,7 +208,7 @@ class AutogradOrigin:
         """The stack of the forward call that made the failing node, outermost call first; empty where none failed."""
 
     @contextlib.contextmanager
-    def watch(self) -> Iterator[None]:
+    def recording_forward_calls(self) -> Iterator[None]:
         """Make autograd report the forward call of each node."""
         with warnings.catch_warnings(), torch.autograd.set_detect_anomaly(True, check_nan=False):
             show = warnings.showwarning

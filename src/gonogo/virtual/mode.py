@@ -74,7 +74,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Every operator that has run so far."""
         return self._known_operators.values()
 
-    def remembered(self) -> Iterator[tuple[Operator, list[Spec]]]:
+    def cached_specs(self) -> Iterator[tuple[Operator, list[Spec]]]:
         """Operators whose results depend only on shapes, with the tensor specs of each cached call."""
         for key in list(self._results):
             yield key[0], [part for part in key if type(part) is Spec]
@@ -101,7 +101,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if operator.writes_lists:
                 private.increment_versions(args[0])
             if operator.multiplies and self.workspaces is not None:
-                self.workspaces.used_by(operator.name, args, out)
+                self.workspaces.allocate_for_operator(operator.name, args, out)
             return out
         except Exception as error:
             if self.on_failure is not None:
@@ -120,14 +120,14 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def run(self, operator: Operator, args: Any, kwargs: dict[str, Any]) -> Any:
         """Serve an operator by its shapes, and compute values if those of all operands are known."""
         if operator.view_of_first and type(args[0]) is VirtualTensor:
-            return self._views.of(operator, args)
+            return self._views.view_of(operator, args)
         tensors: list[VirtualTensor] = []
         key: list[Any] = [operator, torch.get_default_dtype()]  # for tensors created without a dtype
-        plain = self._collect(args, key, tensors)
+        plain = self._collect_operands(args, key, tensors)
         if kwargs:
             for name, value in kwargs.items():
                 key.append(name)
-                plain = self._collect((value,), key, tensors) or plain
+                plain = self._collect_operands((value,), key, tensors) or plain
         if plain:
             return self.stand_ins.run(operator, args, kwargs)
         if operator.view and tensors:
@@ -154,7 +154,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         propagation.propagate_values(self.ledger, operator, args, kwargs, tensors, out)
         return out
 
-    def _collect(self, arguments: Any, key: list[Any], tensors: list[VirtualTensor]) -> bool:
+    def _collect_operands(self, arguments: Any, key: list[Any], tensors: list[VirtualTensor]) -> bool:
         """Append the arguments' part of the cache key, and the virtual tensors; returns True if one is a plain
         tensor."""
         plain = False
@@ -165,7 +165,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 key.append(value._spec or value.spec)
             elif kind is list or kind is tuple:
                 key.append(len(value))
-                plain = self._collect(value, key, tensors) or plain
+                plain = self._collect_operands(value, key, tensors) or plain
             elif isinstance(value, VirtualTensor):  # an instance of a library's subclass (see subclasses.py)
                 tensors.append(value)
                 key.append(value._spec or value.spec)
@@ -193,7 +193,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             with self:
                 return func.decompose(*args, **kwargs)
         if operator.data_dependent:
-            return self._data_dependent(operator, args, kwargs, tensors)
+            return self._run_data_dependent(operator, args, kwargs, tensors)
         wanted = kwargs.get("device")
         device = resolve_device(wanted) if wanted is not None else None
         if device is not None and device.type == "meta":  # the program explicitly asks for a meta tensor
@@ -291,7 +291,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         words = str(error).partition("\n")[0]  # torch's own message
         raise UnsupportedOperator(str(operator.func), Text(words, words)) from error
 
-    def _data_dependent(self, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor]) -> Any:
+    def _run_data_dependent(self, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor]) -> Any:
         device = common_device(operator.func, tensors, args)
         if tensors and all(contents.is_known(t) for t in tensors):
             known = contents.compute_values(operator.func, args, kwargs, 0, tensors)
@@ -299,7 +299,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return self.wrap_real(known, device)
         returns = operator.func._schema.returns
         if len(returns) == 1 and str(returns[0].type) == "bool":
-            return self.ledger.branch(translated("{name} of unknown values").format(name=operator.name))
+            return self.ledger.assume_branch(translated("{name} of unknown values").format(name=operator.name))
         raise UnsupportedOperator(
             str(operator.func), translated("its result's shape depends on values that are not known")
         )
@@ -331,7 +331,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def virtualise(self, real: torch.Tensor) -> VirtualTensor:
         """The virtual counterpart of a real CPU tensor."""
-        return self.stand_ins.of(real)
+        return self.stand_ins.stand_in_for(real)
 
     def wrap_real(self, real_value: Any, device: torch.device) -> Any:
         """Wrap real results in virtual tensors on ``device``, keeping their values."""

@@ -3,9 +3,9 @@ releases.
 
 Tested with torch 2.1 to 2.6, 2.8, 2.10, 2.12, 2.14, 2.15 (CUDA builds, no GPU) and 2.13 (CPU build).
 ``tests/virtual/test_private.py`` calls :func:`missing_private_interfaces`, which probes those
-that every rehearsal needs and names those that have changed. The list is not complete: modules that replace a part of torch (``cuda/``, ``npu/``,
-``collectives/``, ``operators/``, ``hooks/``, ``kernels/``) use that part's private names directly, and those of
-saving and loading are in ``weights/private_serialization.py``.
+that every rehearsal needs and names those that have changed. The list is not complete: modules that replace a part
+of torch (``cuda/``, ``npu/``, ``collectives/``, ``operators/``, ``hooks/``, ``kernels/``) use that part's private
+names directly, and those of saving and loading are in ``weights/private_serialization.py``.
 """
 
 from __future__ import annotations

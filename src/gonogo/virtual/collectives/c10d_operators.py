@@ -37,7 +37,7 @@ class CollectiveRecord:
         self.reduction: Any = None
         """The reduction of the collective that is being called."""
 
-    def totals(self) -> list[CollectiveTotal]:
+    def totals_by_operator(self) -> list[CollectiveTotal]:
         """Totals per operator, sorted by name."""
         return [CollectiveTotal(name, self.count[name], self.bytes[name]) for name in sorted(self.count)]
 

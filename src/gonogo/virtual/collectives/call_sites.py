@@ -29,7 +29,7 @@ class CallSites:
         self._codes: list[CodeType] = []
         """Kept alive, so that no other takes its identity."""
 
-    def here(self) -> tuple[int, tuple[int, ...]]:
+    def current_site(self) -> tuple[int, tuple[int, ...]]:
         """The number of the caller's stack, and the ``ds_id`` of the parameters that the collective is for."""
         frame: FrameType | None = sys._getframe(1)
         key: list[int] = []

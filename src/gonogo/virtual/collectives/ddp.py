@@ -24,11 +24,11 @@ class _ReductionState:
         self.group = group
         self.expected = self.begun = self.finished = False
 
-    def begin(self, will_reduce: bool) -> None:
+    def start_forward(self, will_reduce: bool) -> None:
         """Note the start of a forward; ``will_reduce`` is False within ``no_sync``."""
         self.expected, self.begun, self.finished = will_reduce, False, False
 
-    def watch(self, module: torch.nn.Module) -> None:
+    def register_gradient_hooks(self, module: torch.nn.Module) -> None:
         """Register hooks that note each gradient that is ready."""
         for parameter in module.parameters():
             if parameter.requires_grad:
@@ -71,12 +71,12 @@ def install(assume: Assume) -> Callable[[], None]:
         if reduction is None:
             reduction = self.__dict__["gonogo_reduction"] = _ReductionState(self.process_group)
             if not ("gonogo_hooked" in self.__dict__ or getattr(self, "_comm_hooks", None)):
-                reduction.watch(self.module)
+                reduction.register_gradient_hooks(self.module)
                 register(self, reduction, all_reduce)
         if torch.is_grad_enabled():
             if reduction.is_half_done:
                 rebuild(self.reducer)  # raises if the last reduction is unfinished, which it checks first
-            reduction.begin(self.require_backward_grad_sync)
+            reduction.start_forward(self.require_backward_grad_sync)
         return forward(self, *args, **kwargs)
 
     @functools.wraps(register)

@@ -146,7 +146,7 @@ def exchange_with_peers(peers: Peers, operation: Operation, mode: VirtualMode) -
     stands_for_it = root not in peers.ranks and lowest == peers.rank and operation.assumes_identical_sender
     sends = is_root or stands_for_it if from_root else True
     payload = _serialize_sent_tensors(operation) if sends else None
-    received = peers.call(
+    received = peers.report_collective(
         group_key(operation.group, operation.members),
         operation.members,
         operation.name.strip("_"),
@@ -204,7 +204,7 @@ def _exchange_point_to_point(peers: Peers, operation: Operation, mode: VirtualMo
     pair = (peers.rank, other) if sending else (other, peers.rank)
     if not peers.has_rehearsed_peer(pair):
         return False
-    received = peers.call(
+    received = peers.report_collective(
         f"{group_key(operation.group, operation.members)}:{pair[0]}>{pair[1]}:{operation.tag}",
         pair,
         "send/recv",
@@ -307,7 +307,7 @@ def exchange_objects(
         return None
     lowest = next(rank for rank in members if rank in peers.ranks)
     sends = not from_root or root == peers.rank or (root not in peers.ranks and lowest == peers.rank)
-    received = peers.call(
+    received = peers.report_collective(
         group_key(group, members),
         members,
         operator,
@@ -326,7 +326,7 @@ def pass_object(peers: Peers, group: Any, source: int, target: int, objects: lis
     if not peers.has_rehearsed_peer((source, target)):
         return None
     sending = peers.rank == source
-    received = peers.call(
+    received = peers.report_collective(
         f"{group_key(group, members)}:{source}>{target}:objects",
         (source, target),
         "send/recv of objects",

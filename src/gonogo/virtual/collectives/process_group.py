@@ -81,7 +81,7 @@ def install(
     if on_npu:
         replace_dist_function("is_hccl_available", lambda: True)
         patches.set(dist.Backend, "HCCL", "hccl")
-        patches.item(dist.Backend.default_device_backend_map, "npu", "hccl")
+        patches.set_item(dist.Backend.default_device_backend_map, "npu", "hccl")
     replace_dist_function("is_backend_available", lambda backend: _is_backend_available(backend, on_npu))
     if not hasattr(c10d, "ProcessGroupNCCL"):
         replace_dist_function("ProcessGroupNCCL", _ProcessGroupNCCL)
@@ -92,7 +92,7 @@ def install(
         patches.set(dist, store, stand_in)
         patches.set(rendezvous, store, stand_in)
     patches.set(rendezvous, "_create_c10d_store", lambda *args, **kwargs: stand_in())
-    patches.everywhere(replaced)
+    patches.replace_everywhere(replaced)
     patches.on_undo(_destroy_process_group)
     return patches.undo
 
@@ -232,7 +232,9 @@ def _group_functions(patches: Patches, peers: Peers | None, on_npu: bool) -> dic
         if peers is not None and not local:
             everyone = tuple(range(dist.get_world_size()))
             if peers.has_rehearsed_peer(everyone):
-                peers.call("world", everyone, "new_group", sizes=everyone if ranks is None else tuple(sorted(ranks)))
+                peers.report_collective(
+                    "world", everyone, "new_group", sizes=everyone if ranks is None else tuple(sorted(ranks))
+                )
         return register_backend(real_new_group(ranks, timeout, "fake", None, *args, **kwargs), requested)
 
     def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:

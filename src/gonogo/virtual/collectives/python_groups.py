@@ -56,7 +56,7 @@ def install(patches: Patches) -> None:
     def create_rehearsed_group(store: Any, rank: int, size: int, timeout: Any) -> Any:
         return _RehearsedProcessGroup(rank, size)
 
-    patches.item(dist.Backend._plugins, "FAKE", dist.Backend._BackendPlugin(create_rehearsed_group, False))
+    patches.set_item(dist.Backend._plugins, "FAKE", dist.Backend._BackendPlugin(create_rehearsed_group, False))
 
 
 def unbox_group(group: Any) -> Any:

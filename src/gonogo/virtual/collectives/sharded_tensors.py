@@ -63,7 +63,7 @@ def install() -> Callable[[], None]:
     patches.on_undo(after_import("torch.distributed.tensor._api", patch_dtensor))
     patches.on_undo(after_import("torch.distributed.tensor._sharding_prop", patch_sharding_propagator))
     patches.on_undo(after_import("torch.distributed.tensor._op_schema", patch_tensor_rebuild))
-    patches.item(NAMESPACE_HANDLERS, "_c10d_functional", _functional_collective)
+    patches.set_item(NAMESPACE_HANDLERS, "_c10d_functional", _functional_collective)
     return patches.undo
 
 

@@ -280,7 +280,7 @@ def _blas_functions(cuda: VirtualCuda) -> dict[str, Any]:
 
     def clear_cublas_workspaces(stream: int | None = None) -> None:
         if cuda.blas is not None:
-            cuda.blas.clear(stream)
+            cuda.blas.free_workspaces(stream)
 
     def workspace_size_setter(name: str) -> Callable[[int], None]:
         return lambda size: setattr(cuda.blas, name, size) if cuda.blas is not None else None

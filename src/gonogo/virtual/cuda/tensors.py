@@ -141,7 +141,7 @@ def _replace_tensor_constructors(cuda: VirtualCuda) -> None:
     for name, function in (("tensor", tensor), ("as_tensor", as_tensor), ("asarray", asarray)):
         function.__module__ = "torch"
         cuda.patches.set(torch, name, function)
-    cuda.patches.everywhere([(real_tensor, tensor), (real_as_tensor, as_tensor), (real_asarray, asarray)])
+    cuda.patches.replace_everywhere([(real_tensor, tensor), (real_as_tensor, as_tensor), (real_asarray, asarray)])
     cuda.patches.set(torch.Tensor, "new_tensor", new_tensor)
 
 

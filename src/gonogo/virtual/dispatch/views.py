@@ -24,7 +24,7 @@ class ViewCache:
     def __init__(self) -> None:
         self._known: dict[Any, tuple[Spec, int]] = {}
 
-    def of(self, operator: Operator, args: Any) -> Any:
+    def view_of(self, operator: Operator, args: Any) -> Any:
         """The result of an operator that returns a view of its first argument, and takes no other tensor."""
         base = args[0]
         key = (operator, base.spec, *[tuple(value) if type(value) is list else value for value in args[1:]])

@@ -65,10 +65,10 @@ class LoopAdvancer:
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             if _is_user_function(frame.f_code.co_filename, frame.f_code.co_name):
-                self._lead(frame, given)
+                self._advance_counters(frame, given)
             frame = frame.f_back
 
-    def _lead(self, frame: FrameType, counter_values: dict[str, int]) -> None:
+    def _advance_counters(self, frame: FrameType, counter_values: dict[str, int]) -> None:
         """Set the frame's counters, each once per step; a test that needs another number waits for the next step."""
         path = frame.f_code.co_filename
         tree = parse_file(path)

@@ -58,11 +58,11 @@ class _ValueReadDetector(ValueTrace):
             super().__init__(_known_values(arguments))
         self.any = False
 
-    def tested(self, values: torch.Tensor, test: Callable[[torch.Tensor], object]) -> None:
+    def record_test(self, values: torch.Tensor, test: Callable[[torch.Tensor], object]) -> None:
         """See :class:`ValueTrace`."""
         self.any = self.any or self._view_of_variable(values) is not None
 
-    def read(self, values: torch.Tensor) -> None:
+    def record_read(self, values: torch.Tensor) -> None:
         """See :class:`ValueTrace`."""
         self.any = self.any or self._view_of_variable(values) is not None
 
@@ -150,7 +150,7 @@ class Decoding:
                         module.GenerationMixin, name, self._wrap_loop(module, getattr(module.GenerationMixin, name))
                     )
 
-        def follow_caches(module: Any) -> None:
+        def patch_cache_updates(module: Any) -> None:
             for owner in list(vars(module).values()):
                 update = vars(owner).get("update") if isinstance(owner, type) else None
                 if update is not None and issubclass(owner, module.Cache):
@@ -158,7 +158,7 @@ class Decoding:
 
         if hasattr(torch.nn.Module, "_compiled_call_impl"):  # torch 2.1 or newer
             patches.on_undo(after_import("transformers.generation.utils", patch_decoding_methods))
-            patches.on_undo(after_import("transformers.cache_utils", follow_caches))
+            patches.on_undo(after_import("transformers.cache_utils", patch_cache_updates))
         return patches.undo
 
     def _wrap_loop(self, module: Any, loop: Callable[..., Any]) -> Callable[..., Any]:
@@ -223,10 +223,12 @@ class Decoding:
             expected = _expected_effect(before, last, layer.calls)
             is_checked = layer.calls >= now.tokens or _is_power_of_two(layer.calls // _PERIOD)
             if not is_checked:
-                return self._count(now, layer, last, expected)
-        return self._watched(now, layer, arguments, expected, functools.partial(module._call_impl, *args, **kwargs))
+                return self._apply_skipped_call(now, layer, last, expected)
+        return self._run_and_record(
+            now, layer, arguments, expected, functools.partial(module._call_impl, *args, **kwargs)
+        )
 
-    def _watched(
+    def _run_and_record(
         self,
         now: _GenerateCall,
         layer: _LayerState,
@@ -261,7 +263,9 @@ class Decoding:
             layer.is_given_up = True
         return result
 
-    def _count(self, now: _GenerateCall, layer: _LayerState, last: _LayerCall, expected_effect: _Effect) -> Any:
+    def _apply_skipped_call(
+        self, now: _GenerateCall, layer: _LayerState, last: _LayerCall, expected_effect: _Effect
+    ) -> Any:
         """Apply the effect of a skipped call: tallies, a longer cache, results."""
         tallies = self._tallies()
         before, memory = [dict(one.numbers()) for one in tallies], self._live_bytes_by_device()

@@ -88,7 +88,7 @@ def _patch_engine(
                 categorise_buffers(engine, lifecycle)
                 assign_buffer_owners(engine, modules)
         if boundary:
-            lifecycle.step_done(engine)
+            lifecycle.on_optimizer_step(engine)
 
     # The weights that an engine moves to the device count as parameters, even if its creation fails later.
     _wrap_with_memory_category(patches, engine_class, "_configure_distributed_model", lifecycle.memory, "parameters")
@@ -112,12 +112,12 @@ def _follow_pipeline(patches: Patches, lifecycle: Lifecycle, modules: ModuleTrac
             step(engine, *args, **kwargs)
             categorise_buffers(engine, lifecycle)
             assign_buffer_owners(engine, modules)
-        lifecycle.step_done(engine)
+        lifecycle.on_optimizer_step(engine)
 
     patches.set(owner, "_exec_optimizer_step", step_and_follow)
     for instruction, function in owner._INSTRUCTION_MAP.items():
         if function is step:
-            patches.item(owner._INSTRUCTION_MAP, instruction, step_and_follow)
+            patches.set_item(owner._INSTRUCTION_MAP, instruction, step_and_follow)
             break
 
 
@@ -139,7 +139,7 @@ def _wrap_with_memory_category(patches: Patches, owner: Any, name: str, memory: 
 
     @functools.wraps(original)
     def call_counting_as(*args: Any, **kwargs: Any) -> Any:
-        with memory.counting_as(category):
+        with memory.with_category(category):
             return original(*args, **kwargs)
 
     patches.set(owner, name, call_counting_as)

@@ -52,7 +52,7 @@ class LastBatchTracker:
         self._was_read = False
         """Whether the data was read up to a last batch of one row, of which one is enough."""
 
-    def read(self) -> None:
+    def record_batch_read(self) -> None:
         """Note that a training batch has been read."""
         self.batches += 1
         self.overstepped = False

@@ -24,7 +24,7 @@ class StorageOwners:
         self._memory = memory
         self._ranges: dict[int, tuple[Cell, list[tuple[int, int, str]]]] = {}
 
-    def add(self, tensor: VirtualTensor, owner: Owner) -> None:
+    def set_owner(self, tensor: VirtualTensor, owner: Owner) -> None:
         """Set the owner of a tensor."""
         at = int(tensor.storage_offset()) * tensor.element_size()
         nbytes = min(tensor.numel() * tensor.element_size(), tensor.cell.nbytes - at)
@@ -40,7 +40,7 @@ class StorageOwners:
         """Apply the owners to the memory record, storage by storage."""
         for cell, ranges in self._ranges.values():
             if ranges:
-                self._memory.own(cell, owner_of_positions(ranges, cell.nbytes))
+                self._memory.set_owner(cell, owner_of_positions(ranges, cell.nbytes))
 
 
 def owner_of(tensor: VirtualTensor) -> Owner:
@@ -61,10 +61,10 @@ def assign_model_owners(root: nn.Module, modules: ModuleTracker) -> dict[int, st
             if parameter is not None:
                 paths[id(parameter)] = path
                 for tensor in _stored_tensors(parameter):
-                    placement.add(tensor, path)
+                    placement.set_owner(tensor, path)
         for buffer in module._buffers.values():
             if isinstance(buffer, VirtualTensor):
-                placement.add(buffer, path)
+                placement.set_owner(buffer, path)
     placement.apply()
     return paths
 
@@ -80,7 +80,7 @@ def assign_gathered_owners(module: nn.Module, modules: ModuleTracker, *, recurse
                     and owns_storage(tensor)
                     and tensor.cell.holding.owner != (path := modules.path_of(part))
                 ):
-                    modules.memory.own(tensor.cell, path)
+                    modules.memory.set_owner(tensor.cell, path)
 
 
 def assign_state_owners(optimizer: Any, memory: MemoryRecord) -> None:
@@ -102,7 +102,7 @@ def assign_elementwise_owner(placement: StorageOwners, base: VirtualTensor, valu
     """Attribute ``value`` to the owners of ``base`` if it has one element for each of ``base``'s."""
     for tensor in local_tensors(value):
         if tensor.numel() == base.numel():
-            placement.add(tensor, owner_of(base))
+            placement.set_owner(tensor, owner_of(base))
 
 
 def install(modules: ModuleTracker) -> Callable[[], None]:
@@ -131,7 +131,7 @@ def _assign_bucket_owners(ddp: nn.Module, bucket: Any, modules: ModuleTracker) -
     paths = {id(p): modules.path_of(module) for module in ddp.modules() for p in module._parameters.values()}
     for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
         for tensor in local_tensors(gradient):
-            placement.add(tensor, paths.get(id(parameter)))
+            placement.set_owner(tensor, paths.get(id(parameter)))
     placement.apply()
 
 

@@ -140,7 +140,7 @@ class MicroBatches:
         self._total = self._counted = 0
 
     @contextmanager
-    def followed(self, trainer: Any) -> Iterator[None]:
+    def skipping_repeats(self, trainer: Any) -> Iterator[None]:
         """Within the block, handle the micro-batches of ``trainer``."""
         accumulates = getattr(trainer.args, "gradient_accumulation_steps", 1) >= _MIN_ACCUMULATION_STEPS
         if self._every() or not accumulates or "training_step" in vars(trainer):
@@ -179,7 +179,7 @@ class MicroBatches:
         if batch is None:
             return run(model, *args, **kwargs)
         whole = functools.partial(run, model, *args, **kwargs)
-        result, self._known = self._traced(trainer, whole, batch, before, reals)
+        result, self._known = self._run_and_record(trainer, whole, batch, before, reals)
         return result
 
     def _is_repeat(
@@ -196,7 +196,7 @@ class MicroBatches:
             recorded_run.is_neutral or self._known_at == self._total - 1
         )  # it was the previous one
         speaks_for_it = recorded_run.is_neutral and recorded_run.only_in_step in (None, self._life.step)
-        return speaks_for_it and recorded_run.trace.holds_for(reals)
+        return speaks_for_it and recorded_run.trace.has_same_reads_for(reals)
 
     def _module_numbers(self) -> list[Any]:
         return [vars(module).get(name) for module, name in self._numbered]
@@ -204,7 +204,7 @@ class MicroBatches:
     def _memory_state(self) -> tuple[object, ...]:
         return tuple((str(device), record.state()) for device, record in self._memory.devices.items())
 
-    def _traced(
+    def _run_and_record(
         self,
         trainer: Any,
         run: Callable[[], Any],

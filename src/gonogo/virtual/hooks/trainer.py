@@ -41,10 +41,12 @@ def _patch_trainer(patches: Patches, module: Any, lifecycle: Lifecycle, micro_ba
                 lifecycle.goes_on_with_data = lifecycle.goes_on_after_save
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
-            reads_on = lifecycle.enough and lifecycle.reads_on
-            if lifecycle.enough and not reads_on and not self.one_more:
+            reads_on = lifecycle.has_made_steps and lifecycle.should_read_on
+            if lifecycle.has_made_steps and not reads_on and not self.one_more:
                 control.should_training_stop = not lifecycle.goes_on_with_data or lifecycle.step > lifecycle.target
-            if lifecycle.enough and not self.has_saved:  # the data may end with the loop, and no callback follows
+            if (
+                lifecycle.has_made_steps and not self.has_saved
+            ):  # the data may end with the loop, and no callback follows
                 control.should_log = self.has_saved = True
                 if _is_strategy_enabled(args, "eval_strategy", "evaluation_strategy"):
                     control.should_evaluate = True
@@ -61,7 +63,7 @@ def _patch_trainer(patches: Patches, module: Any, lifecycle: Lifecycle, micro_ba
             trainer.add_callback(StopWhenRehearsed)
         lifecycle.seen.arguments = trainer.args
         lifecycle.seen.processing = getattr(trainer, "processing_class", None) or getattr(trainer, "tokenizer", None)
-        with lifecycle.during("init", "Trainer.train"), micro_batches.followed(trainer):
+        with lifecycle.during("init", "Trainer.train"), micro_batches.skipping_repeats(trainer):
             return train(trainer, *args, **kwargs)
 
     patches.set(module.Trainer, "train", train_and_track)

@@ -54,7 +54,7 @@ def install(mode: VirtualMode, lifecycle: Lifecycle, modules: ModuleTracker) -> 
 
 def _enter_root(lifecycle: Lifecycle, modules: ModuleTracker, root: nn.Module) -> None:
     if lifecycle.in_backward:
-        lifecycle.seen.recompute(root)
+        lifecycle.seen.record_recompute(root)
         return
     if lifecycle.phase in ("evaluate", "save", *ROLLOUT_PHASES):
         return
@@ -64,7 +64,7 @@ def _enter_root(lifecycle: Lifecycle, modules: ModuleTracker, root: nn.Module) -
         if "forward" not in lifecycle.reached:
             gc.collect()
             gc.freeze()  # imports and models stay alive, so later collections can skip them
-            lifecycle.left_on_cpu = modules.left_on_cpu(root)
+            lifecycle.left_on_cpu = modules.tensors_left_on_cpu(root)
             lifecycle.trained_root = root
             if not lifecycle.has_engine:
                 _count_parameters(root, lifecycle)
@@ -91,7 +91,7 @@ def _is_trainable(root: nn.Module) -> bool:
 
 def _record_embedding(lifecycle: Lifecycle, module: Any, inputs: Any) -> None:
     if lifecycle.phase == "forward" and not lifecycle.in_backward and torch.is_grad_enabled():
-        lifecycle.seen.embed(module, inputs)
+        lifecycle.seen.record_embedding(module, inputs)
 
 
 def _follow_backward(patches: Patches, lifecycle: Lifecycle, modules: ModuleTracker) -> None:
@@ -175,7 +175,7 @@ def _follow_optimizers(patches: Patches, lifecycle: Lifecycle, modules: ModuleTr
         assign_state_owners(optimizer, lifecycle.memory)
         lifecycle.seen.after_step(optimizer)
         if not lifecycle.has_engine:
-            lifecycle.step_done(optimizer)
+            lifecycle.on_optimizer_step(optimizer)
 
     made = torch.optim.Optimizer.__init__
 
@@ -371,15 +371,15 @@ class BatchIterator:
                 self._given >= EVALUATION_BATCHES * self._at_once
                 and not life.counts_evaluation
                 and not self._must_continue()
-                and not self._growth.goes_on(self._given)
+                and not self._growth.should_read_more(self._given)
                 and not self._should_read_whole_pass()
             ):
-                self._growth.extend(self._evaluation_batches_left())
+                self._growth.allocate_remaining(self._evaluation_batches_left())
                 self._record_skipped(_SKIPPED_EVALUATION_BATCHES)
                 raise self._end_iteration()
-            self._growth.note()
+            self._growth.record_memory()
         elif (
-            life.enough
+            life.has_made_steps
             and not life.goes_on_with_data
             and not life.needs_loop_batch
             and not self._must_continue()
@@ -399,20 +399,20 @@ class BatchIterator:
         finally:
             life.activity = before
         self._given += 1
-        life.end.batch_given()
-        self._costs.note()
+        life.end.record_batch_given()
+        self._costs.record_batch_read()
         life.loading = measure_loader_shared_memory(self._loader, batch, life.loading)
         self._bytes = batch_bytes(batch)
         given = make_batch_virtual(batch, self._mode)
         if not evaluating:
             if life.to_the_end and not self._asked_for_all:
                 with running_on_real_data():
-                    self._odd.saw(batch)
-            if not life.enough:
+                    self._odd.record_seen(batch)
+            if not life.has_made_steps:
                 life.trained_on.add(id(self._loader.dataset))
             life.reading = self._should_read_all
-            life.seen.batch(given)
-            life.ahead.read()
+            life.seen.record_batch(given)
+            life.ahead.record_batch_read()
         if life.on_batch is not None:
             life.on_batch(given)
         return given
@@ -430,15 +430,15 @@ class BatchIterator:
     def _end_iteration(self) -> StopIteration:
         if self._life.data_ended is None and self._batches_left(1):
             self._life.end_data(self._given)
-        return self._life.end.end(self._given)
+        return self._life.end.stop_after(self._given)
 
     def _evaluation_batches_left(self) -> int | None:
         """How many batches of an evaluation are left; None if the data has no length."""
-        length = self._length
+        length = self._batches_per_pass
         return max(0, length - self._given) if length is not None else None
 
     @functools.cached_property
-    def _length(self) -> int | None:
+    def _batches_per_pass(self) -> int | None:
         """How many batches a pass has; None for a stream, and for a sampler of the program that has no length."""
         if getattr(self._iterator, "_dataset_kind", None) != 0:
             return None
@@ -467,7 +467,7 @@ class BatchIterator:
         life = self._life
         if self._whole is None and life.to_the_end:
             left = self._evaluation_batches_left()
-            can = int(bool(left) and self._costs.affordable(self._given, left or 0))
+            can = int(bool(left) and self._costs.is_affordable(self._given, left or 0))
             everywhere = life.ask_left(can) if life.ask_left is not None else None
             self._whole = bool(can) and (not everywhere or min(everywhere) > 0)
         return bool(self._whole)
@@ -477,7 +477,7 @@ class BatchIterator:
         left = self._evaluation_batches_left()
         if left is not None and not left:
             return
-        place = self._life.ledger.place()
+        place = self._life.ledger.current_place()
         total = "?" if left is None else f"{self._given + left:,}"
         what = kind.format(place=place, given=self._given, total=total)
         why = _UNKNOWN_BATCH_COUNT if left is None else _LATER_BATCHES_ASSUMPTION
@@ -507,7 +507,7 @@ class BatchIterator:
         """Whether to read on to a later batch that shows something new; all ranks read on together, or none does."""
         life = self._life
         if self._until is None and self._given:
-            left = self._batches_left(1) if self._length is not None else 0
+            left = self._batches_left(1) if self._batches_per_pass is not None else 0
             more = life.ahead.extra_batches_to_read(self._loader, left)
             everywhere = life.ask_left(more) if life.ask_left is not None else [more]
             more = more if everywhere is not None and set(everywhere) == {more} else 0
@@ -520,7 +520,7 @@ class BatchIterator:
         life = self._life
         if life.to_the_end and not self._asked_for_all:
             self._asked_for_all = True
-            left = self._batches_left(1) if self._length is not None else 0
+            left = self._batches_left(1) if self._batches_per_pass is not None else 0
             can = 0 if life.ahead.is_made else life.affordable_batches()
             limits = life.ask_left(can) if life.ask_left is not None else [can]
             more = left if limits and left <= min(limits) else 0
@@ -565,10 +565,10 @@ class BatchIterator:
         if not can or not left or set(everywhere or ()) != {left}:  # with unequal amounts, the data is not shortened
             return 0
         what = _GOES_ON.format(total=f"{self._given + left:,}")
-        life.read_beyond = Assumption(what.en, life.ledger.place(), 1, what.zh)
+        life.read_beyond = Assumption(what.en, life.ledger.current_place(), 1, what.zh)
         with running_on_real_data():
             rest = [*self._ahead, *self._iterator]
-            mine = self._odd.among(rest)
+            mine = self._odd.find_odd_indices(rest)
         # All ranks use the same indices: collectives may rely on what batches at an index share, such as lengths.
         places = set(mine)
         for at in range(MAX_ODD_BATCHES if life.ask_left is not None else 0):
@@ -587,15 +587,15 @@ class BatchIterator:
         life = self._life
         if not left or life.ahead.is_made or not life.to_the_end or id(self._loader.dataset) in life.read_through:
             return
-        place = self._life.ledger.place()
+        place = self._life.ledger.current_place()
         what = _SKIPPED_TRAINING_BATCHES.format(place=place, given=self._given, total=f"{self._given + left:,}")
         self._life.cut.setdefault(place, OmittedPart(what.en, what.zh, _ASSUMED_SIMILAR.en, _ASSUMED_SIMILAR.zh))
 
     def _record_lookahead(self, count: int) -> None:
         """Note how far the lookahead went, for data without a length."""
-        if self._length is not None:
+        if self._batches_per_pass is not None:
             return
-        place = self._life.ledger.place()
+        place = self._life.ledger.current_place()
         what = translated("{place}: training batches beyond the next {count}").format(place=place, count=count)
         self._life.cut.setdefault(
             place, OmittedPart(what.en, what.zh, _UNKNOWN_DATASET_LENGTH.en, _UNKNOWN_DATASET_LENGTH.zh)
@@ -606,8 +606,8 @@ class BatchIterator:
         with running_on_real_data():
             if not isinstance(getattr(self._iterator, "_dataset_kind", None), int):
                 return 0
-            if self._length is not None:
-                return self._length - self._given
+            if self._batches_per_pass is not None:
+                return self._batches_per_pass - self._given
             self._ahead += itertools.islice(self._iterator, max(0, max_batches - len(self._ahead)))
         return len(self._ahead)
 

@@ -52,7 +52,7 @@ class TrainingFacts:
         """The Trainer's tokenizer or processor."""
         self._vocabulary = 0
 
-    def embed(self, module: nn.Embedding, inputs: Any) -> None:
+    def record_embedding(self, module: nn.Embedding, inputs: Any) -> None:
         """Record the shape of token ids; of several embeddings, the one with the largest vocabulary is the text's."""
         ids = inputs[0] if inputs else None
         if not isinstance(ids, torch.Tensor) or not ids.dim() or ids.is_floating_point():
@@ -64,7 +64,7 @@ class TrainingFacts:
             self.samples.add(ids.shape[0] if ids.dim() > 1 else 1)
             self.tokens.add(ids.shape[-1])
 
-    def batch(self, batch: Any) -> None:
+    def record_batch(self, batch: Any) -> None:
         """Record the number of samples, for models without token embeddings."""
         if not self._vocabulary:
             tensors = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, list | tuple) else ()
@@ -72,11 +72,11 @@ class TrainingFacts:
             if first is not None:
                 self.samples.add(first.shape[0])
 
-    def recompute(self, module: nn.Module) -> None:
+    def record_recompute(self, module: nn.Module) -> None:
         """Record that a module's forward was recomputed in backward."""
         self.recomputed[id(module)] = _class_name(module)
 
-    def stepped(self, root: nn.Module | None) -> None:
+    def record_step(self, root: nn.Module | None) -> None:
         """Record a completed optimizer step of the model."""
         if root is not None and not self.weights_on:
             self.weights_on = _weight_statistics(root)[1]
@@ -105,7 +105,7 @@ class TrainingFacts:
                             self.states[tensor.device.type] += tensor.numel() * tensor.element_size()
 
 
-def as_run(
+def describe_run(
     training_facts: TrainingFacts, root: nn.Module | None, mode: VirtualMode, argv: Iterable[str], *, nvme: bool
 ) -> AsRun | None:
     """All observations, and the model as it is now; None if nothing was trained."""
@@ -229,7 +229,7 @@ def _offloaded_to_nvme(engine_config: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _largest_matmul(mode: VirtualMode) -> str:
     largest, dtype = 0, ""
-    for operator, specs in mode.remembered():
+    for operator, specs in mode.cached_specs():
         factors = _MATMUL_OPERANDS.get(operator.name)
         if factors is None or len(specs) <= factors[1]:
             continue
@@ -252,7 +252,7 @@ def _attention_kinds(mode: VirtualMode) -> Iterator[str]:
         yield "sdpa"
     if any("fusion_attention" in name for name in names):
         yield "npu_fusion_attention"
-    softmaxes = (specs[0] for operator, specs in mode.remembered() if operator.name == "_softmax" and specs)
+    softmaxes = (specs[0] for operator, specs in mode.cached_specs() if operator.name == "_softmax" and specs)
     # Attention scores: samples, heads, queries, keys. SDPA's own fallback uses another softmax operator.
     if any(len(spec.shape) == 4 and spec.shape[-1] > 1 and spec.device.type != "cpu" for spec in softmaxes):
         yield "eager"

@@ -86,7 +86,7 @@ def assign_buffer_owners(engine: Any, modules: ModuleTracker) -> None:
     made_of = _partition_owners(optimizer), _sub_group_owners(optimizer, paths), _gradient_owners(optimizer, paths)
     for flat, owner in chain(*made_of):
         for tensor in local_tensors(flat):
-            placement.add(tensor, owner)
+            placement.set_owner(tensor, owner)
     placement.apply()
     placement = StorageOwners(modules.memory)
     for name, of in _PARALLEL_BUFFER_LISTS:

@@ -36,10 +36,10 @@ Assume = Callable[[Text], object]
 def install(patches: Patches, written: Written, assume: Assume, count_flops: Computed = ignore_flops) -> None:
     """Make the modules importable; the first call is recorded as an assumption."""
     for name in _SOFTMAX_MODULES:
-        patches.item(sys.modules, name, _make_softmax_module(name, written, assume))
+        patches.set_item(sys.modules, name, _make_softmax_module(name, written, assume))
     made = (_make_fast_layer_norm_module(written, assume), _make_layer_norm_module(written, assume))
     for module in (_make_weight_gradient_module(written, assume, count_flops), *made):
-        patches.item(sys.modules, module.__name__, module)
+        patches.set_item(sys.modules, module.__name__, module)
     sys.meta_path.append(_ApexFinder)
     patches.on_undo(lambda: sys.meta_path.remove(_ApexFinder))
 

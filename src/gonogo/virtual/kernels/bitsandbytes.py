@@ -122,7 +122,7 @@ def install(patches: Patches, namespaces: dict[str, Any], written: Written, assu
         patches.set(module, "get_paged", get_paged)
 
     logging.getLogger("bitsandbytes.cextension").disabled = True  # it would warn that the library is missing
-    patches.item(namespaces, "bitsandbytes", handle_operator)
+    patches.set_item(namespaces, "bitsandbytes", handle_operator)
     patches.on_undo(after_import("bitsandbytes.cuda_setup.main", replace_setup))
     patches.on_undo(after_import("bitsandbytes.cextension", replace_library))
     patches.on_undo(after_import("bitsandbytes._ops", note_implementations))

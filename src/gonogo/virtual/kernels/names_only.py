@@ -71,7 +71,7 @@ class NamesOnlyFinder:
             elif name in names.get("values", ()):
                 found = self.make_value(module, name)
             elif name in names.get("imported", {}):
-                found = self._imported(module, name, names["imported"][name])
+                found = self._real_object(module, name, names["imported"][name])
             else:
                 raise AttributeError(f"module '{module}' has no attribute '{name}'", name=name, obj=sys.modules[module])
             setattr(sys.modules[module], name, found)
@@ -91,7 +91,7 @@ class NamesOnlyFinder:
         """What stands for any other object."""
         return self.make_function(module, name)
 
-    def _imported(self, module: str, name: str, where: str) -> Any:
+    def _real_object(self, module: str, name: str, where: str) -> Any:
         """What the real module imports under that name, if it is installed."""
         source, _, attribute = where.partition(":")
         try:

@@ -45,7 +45,7 @@ class _Average(NamedTuple):
     def label(self) -> origins.Label:
         return "average", "", self.name, self.part
 
-    def held(self) -> HeldState | None:
+    def current_state(self) -> HeldState | None:
         """Its current state, or None if it has been freed."""
         cell = self.cell()
         if cell is None:
@@ -77,7 +77,7 @@ class Averages:
 
     # -- from one step to the next forward ------------------------------------------------------------
 
-    def open(self, held: Iterable[StateTensor]) -> None:
+    def start_detection(self, held: Iterable[StateTensor]) -> None:
         """Open the window after an optimizer step with this state."""
         states = list(held)
         self._state_cells = {id(state.tensor.cell) for state in states}
@@ -85,7 +85,7 @@ class Averages:
         self._unused = list(self._parameters)
         self._created_since_step, self._found, self._is_open = set(), {}, True
 
-    def close(self) -> None:
+    def end_detection(self) -> None:
         """Close the window: the next forward begins."""
         if not self._is_open:
             return
@@ -102,19 +102,19 @@ class Averages:
             self.counters_at_first_update = tuple(self._update_counter(name, numbers[name] - 2) for name in grown)
         self._numbers = numbers
 
-    def held(self) -> Iterator[HeldState]:
+    def average_states(self) -> Iterator[HeldState]:
         """The current state of each average."""
-        for average in self._averages_now():
-            if (state := average.held()) is not None:
+        for average in self._known_averages():
+            if (state := average.current_state()) is not None:
                 yield state
 
-    def counters(self) -> Iterator[StateCounter]:
+    def update_counters(self) -> Iterator[StateCounter]:
         """Whole numbers of the object that holds the averages which grew by one since the previous update."""
         for name, value in self._owner_numbers().items():
-            if self._averages_now() and self._numbers.get(name) == value - 1:
+            if self._known_averages() and self._numbers.get(name) == value - 1:
                 yield self._update_counter(name, value)
 
-    def _averages_now(self) -> tuple[_Average, ...]:
+    def _known_averages(self) -> tuple[_Average, ...]:
         return tuple(average for average, _ in self._updated_averages()) or self._current
 
     def _updated_averages(self) -> list[tuple[_Average, HeldState | None]]:
@@ -195,7 +195,7 @@ class Averages:
         dtype = str(tensor.dtype).removeprefix("torch.")
         part = parameter.part if tensor.shape == parameter.tensor.shape else ""
         average = _Average(weakref.ref(tensor.cell), start, end, parameter.shape, dtype, parameter.name, part)
-        self._found[key] = average, average.held() if not self.at_first_update else None
+        self._found[key] = average, average.current_state() if not self.at_first_update else None
 
     # -- counters ------------------------------------------------------------
 

@@ -42,7 +42,7 @@ class StateTensor(NamedTuple):
         """The label attached to its bytes."""
         return self.kind, self.slot, self.name, self.part
 
-    def described(self, *, randomly_initialized: bool, initial: tuple[StateOrigin, ...] = ()) -> HeldState:
+    def to_held_state(self, *, randomly_initialized: bool, initial: tuple[StateOrigin, ...] = ()) -> HeldState:
         """The form that is stored in the record."""
         return HeldState(
             self.kind, self.name, self.shape, str(self.tensor.dtype).removeprefix("torch."), self.slot, self.trained,
@@ -107,7 +107,7 @@ class StateInventory:
             return trained_model
         return next(iter(self._modules.roots()), None)
 
-    def held(self, trained_model: nn.Module | None) -> Iterator[StateTensor]:
+    def state_tensors(self, trained_model: nn.Module | None) -> Iterator[StateTensor]:
         """All tensors of the training state."""
         root = self._root_module(trained_model)
         names: dict[int, str] = {}
@@ -118,7 +118,7 @@ class StateInventory:
         for number, optimizer in enumerate(used):
             yield from _optimizer_tensors(optimizer, names, f"{number + 1}: " if len(used) > 1 else "")
 
-    def counters(self) -> Iterator[StateCounter]:
+    def step_counters(self) -> Iterator[StateCounter]:
         """The optimizers' step counts, and the schedulers' positions."""
         optimizers = [o for one in self._optimizers if (o := one()) is not None and _has_state(o)]
         for number, optimizer in enumerate(optimizers):

@@ -91,7 +91,7 @@ class LifeRecorder:
             if lifecycle.phase == "forward":
                 # Not from on_forward: an engine's step goes back to the phase before it, and the forward after it
                 # is no change of phase.
-                self._averages.close()
+                self._averages.end_detection()
                 mode.on_batch_used = self._record_trained_batch
 
         def label_and_forward_batch(batch: Any) -> None:
@@ -120,7 +120,7 @@ class LifeRecorder:
             if self._saved_since_step and not self.record.save_peaks:
                 self.record.save_peaks = self._window_peak_bytes()
             if not self._drawn:
-                for held in self._inventory.held(self._life.trained_root):
+                for held in self._inventory.state_tensors(self._life.trained_root):
                     if held.kind != "optimizer":
                         self._drawn[held.label] = not held.is_from_file
                         if held.kind == "parameter" and not held.trained:
@@ -134,25 +134,25 @@ class LifeRecorder:
 
     def on_backward(self) -> None:
         """Kill the first life once training continues after a save: by then it has read the next batch."""
-        self._averages.close()  # where no training forward was seen: what backward writes are gradients
+        self._averages.end_detection()  # where no training forward was seen: what backward writes are gradients
         if self._is_first and self._saved_since_step and self._life.step:
             self.record.killed = True
             raise RehearsalComplete
 
     def on_step(self) -> None:
         """Label the state again, since the optimizer has replaced its values."""
-        self._averages.open(self._inventory.held(self._life.trained_root))
+        self._averages.start_detection(self._inventory.state_tensors(self._life.trained_root))
         if self._is_first:
             self._label_held_tensors()
             self.record.random_got = {}
             if not self._saved_since_step:
                 for device in self._mode.memory.devices.values():
-                    device.open_window()
+                    device.restart_window()
 
-    def ended(self, outcome: Outcome) -> RankLife:
+    def finish(self, outcome: Outcome) -> RankLife:
         """The record at the program's end; a program that failed before training leaves no state in it."""
         resumed = not self._is_first and not self._is_afterwards
-        self._averages.close()
+        self._averages.end_detection()
         if resumed and self.record.at_start is None and outcome == "completed":
             self.record.at_start = self._describe_state(self._life.trained_root, continues_training=False)
         if self.record.at_start is not None and resumed:
@@ -164,18 +164,18 @@ class LifeRecorder:
         return self.record
 
     def _label_held_tensors(self) -> None:
-        set_labels((held.tensor, held.label) for held in self._inventory.held(self._life.trained_root))
+        set_labels((held.tensor, held.label) for held in self._inventory.state_tensors(self._life.trained_root))
 
     def _describe_state(self, root: nn.Module | None, *, continues_training: bool) -> StateMoment:
         held = [
-            one.described(
+            one.to_held_state(
                 randomly_initialized=self._drawn.get(one.label, not one.is_from_file),
                 initial=self._initial.get(one.label, ()),
             )
-            for one in self._inventory.held(root)
+            for one in self._inventory.state_tensors(root)
         ]
-        held += self._averages.held()
-        counters = *self._inventory.counters(), *self._averages.counters()
+        held += self._averages.average_states()
+        counters = *self._inventory.step_counters(), *self._averages.update_counters()
         return StateMoment(self._life.step, tuple(held), counters, continues_training)
 
     # -- files ------------------------------------------------------------
@@ -301,6 +301,6 @@ class _RecordedLifecycle(Lifecycle):
         elif phase == "backward":
             self._recorder.on_backward()
 
-    def step_done(self, optimizer: object) -> None:
+    def on_optimizer_step(self, optimizer: object) -> None:
         self._recorder.on_step()
-        super().step_done(optimizer)
+        super().on_optimizer_step(optimizer)

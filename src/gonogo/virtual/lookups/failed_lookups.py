@@ -86,7 +86,7 @@ class FailedLookups:
         self.moment: Callable[[], tuple[Phase, int]] = lambda: ("load", 0)
         self._busy = False
 
-    def note(self, kind: Kind, name: str, into: str = "") -> None:
+    def record(self, kind: Kind, name: str, into: str = "") -> None:
         """Record a failed lookup of the function that is running."""
         if self._busy:
             return
@@ -110,31 +110,31 @@ class FailedLookups:
         yield from reversed(list(self._by_user.values()))
         yield from reversed(list(self._by_libraries.values()))
 
-    def look(self, path: str) -> None:
+    def record_if_missing(self, path: str) -> None:
         """Record a lookup of a path if nothing is there."""
         if self._busy or path.startswith(self._not_taken):
             return
         if self._made and _is_below(os.path.abspath(path), self._made):
-            self.note("made", path)
+            self.record("made", path)
             return
         # The importer keeps probing entries of sys.path that don't exist, such as pythonXY.zip on most machines;
         # a module that is missing because of that is recorded as a module.
         if not _is_found(path) and not _is_recompilable(path) and path not in sys.path:
-            self.note("file", path)
+            self.record("file", path)
 
-    def lacks(self, path: str) -> bool:
+    def is_still_missing(self, path: str) -> bool:
         """Whether a file was looked for in vain, and still isn't there."""
         return any(one.kind == "file" and one.name == path for one in self.latest_first()) and not _path_or_glob_exists(
             path
         )
 
-    def listed(self, path: str) -> None:
+    def record_listing(self, path: str) -> None:
         """Record the listing of a folder to which the program has written: other ranks may have written there as
         well."""
         if os.path.abspath(path) in self.written:
-            self.note("folder", path)
+            self.record("folder", path)
 
-    def wrote(self, path: str) -> None:
+    def record_write(self, path: str) -> None:
         """Note that the program writes a file or creates a directory entry at a path."""
         if len(self.written) < _MAX_LOOKUPS:
             self.written.add(os.path.dirname(os.path.abspath(path)))
@@ -170,7 +170,7 @@ def install(failed_lookups: FailedLookups) -> Callable[[], None]:
 def record_probe(path: str) -> None:
     """Record a path that was probed with ``os.stat`` or the like."""
     if _ACTIVE_LOOKUPS:
-        _ACTIVE_LOOKUPS[-1].look(path)
+        _ACTIVE_LOOKUPS[-1].record_if_missing(path)
 
 
 def is_folder_here(path: str) -> bool:
@@ -195,7 +195,7 @@ def record_unreachable_host(host: str) -> None:
     if _ACTIVE_LOOKUPS:
         lookups = _ACTIVE_LOOKUPS[-1]
         url, into = _find_download(sys._getframe(1), host, lookups)
-        lookups.note("address", url or host, into)
+        lookups.record("address", url or host, into)
 
 
 def _find_download(frame: FrameType | None, host: str, lookups: FailedLookups) -> tuple[str, str]:
@@ -211,7 +211,7 @@ def _find_download(frame: FrameType | None, host: str, lookups: FailedLookups) -
             if url and url in texts:
                 named = os.path.basename(urlsplit(url).path)
                 for text in texts:
-                    if text and text != url and (os.path.basename(text) == named or lookups.lacks(text)):
+                    if text and text != url and (os.path.basename(text) == named or lookups.is_still_missing(text)):
                         return url, _displayed_path(text)
         frame = frame.f_back
     return url, ""
@@ -240,7 +240,7 @@ def _displayed_path(path: str) -> str:
 
 def _record_lookup(kind: Kind, name: Any) -> None:
     if _ACTIVE_LOOKUPS:
-        _ACTIVE_LOOKUPS[-1].note(kind, str(name))
+        _ACTIVE_LOOKUPS[-1].record(kind, str(name))
 
 
 def _on_audit_event(event: str, arguments: tuple[Any, ...]) -> None:
@@ -254,7 +254,7 @@ def _on_audit_event(event: str, arguments: tuple[Any, ...]) -> None:
     if position is None:
         if event == "os.rename" and isinstance(arguments[1], (str, bytes, os.PathLike)):
             if not _is_gonogo_frame(sys._getframe(1)):
-                current.wrote(os.fsdecode(arguments[1]))
+                current.record_write(os.fsdecode(arguments[1]))
         elif event == "subprocess.Popen":
             _record_missing_program(arguments[0], arguments[1])
         elif event == "os.system":
@@ -265,7 +265,7 @@ def _on_audit_event(event: str, arguments: tuple[Any, ...]) -> None:
     path = arguments[position]
     if event == "open" and not _opens_for_reading(arguments):
         if isinstance(path, (str, bytes, os.PathLike)) and not _is_gonogo_frame(sys._getframe(1)):
-            current.wrote(os.fsdecode(path))
+            current.record_write(os.fsdecode(path))
         return
     with contextlib.suppress(TypeError, ValueError):
         text = os.fsdecode("." if path is None else path)
@@ -273,16 +273,16 @@ def _on_audit_event(event: str, arguments: tuple[Any, ...]) -> None:
             return  # an in-memory database
         if text.startswith("file:"):
             text = text[5:].partition("?")[0]
-        current.look(text.removesuffix(MODULE_LISTING_SUFFIX))
+        current.record_if_missing(text.removesuffix(MODULE_LISTING_SUFFIX))
         if event in ("os.scandir", "os.listdir") and not text.endswith(MODULE_LISTING_SUFFIX):
-            current.listed(text)
+            current.record_listing(text)
 
 
 def _is_gonogo_frame(frame: FrameType | None) -> bool:
     """True if the write comes from gonogo itself or from a library on its behalf (a model's stand-in), not the
     program.
 
-    What gonogo writes on the program's behalf, as for ``torch.save``, is recorded by :meth:`FailedLookups.wrote`.
+    What gonogo writes on the program's behalf, as for ``torch.save``, is recorded by :meth:`FailedLookups.record_write`.
     """
     while frame is not None:
         path = frame.f_code.co_filename

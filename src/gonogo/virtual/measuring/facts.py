@@ -112,7 +112,7 @@ def engine_facts(folder: str, dtype: str, trust_remote_code: bool) -> tuple[Engi
             EngineFacts(
                 tp=tp,
                 weights=model.weights,
-                cache_of_token=model.cache_of_token(),
+                cache_of_token=model.cache_bytes_per_token(),
                 forward=forward_bytes(model, MAX_BATCHED_TOKENS),
                 sampler_of_sequence=sampler_bytes(model),
                 graphs=cuda_graph_bytes(model),

@@ -58,7 +58,7 @@ class EngineFacts(msgspec.Struct, frozen=True):
     graphs_in_share: bool
     """True if the release reserves room for its CUDA graphs within its share of the GPU."""
 
-    def profiled(self, num_sequences: int) -> int:
+    def profiled_bytes(self, num_sequences: int) -> int:
         """What the engine's profiling measures in addition to its weights."""
         return max(self.forward, num_sequences * self.sampler_of_sequence)
 

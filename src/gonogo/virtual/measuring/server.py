@@ -33,8 +33,8 @@ class PhasePeaks:
         self._device = device
         self._life = lifecycle
         self._peaks: dict[str, tuple[int, tuple[int, ...]]] = {}
-        self._take = device.take
-        device.take = self._take_and_note_peak
+        self._take = device.count_allocation
+        device.count_allocation = self._take_and_note_peak
 
     def _take_and_note_peak(self, cell: Any) -> Any:
         address = self._take(cell)
@@ -44,7 +44,7 @@ class PhasePeaks:
             self._peaks[phase] = live, tuple(self._device.by_category)
         return address
 
-    def by_phase(self) -> dict[str, PhasePeak]:
+    def peaks_by_phase(self) -> dict[str, PhasePeak]:
         """The peaks so far."""
         return {
             phase: PhasePeak(live, {name: float(nbytes) for name, nbytes in categories_of(parts).items()})
@@ -154,7 +154,7 @@ class _LineReader:
         self._read = buffered
         self.ended = False
 
-    def ready(self, wait: bool) -> list[bytes]:
+    def read_lines(self, wait: bool) -> list[bytes]:
         """The complete lines available so far; with ``wait``, block until there is one or the input ends."""
         while b"\n" not in self._read and not self.ended:
             if not select.select([self._descriptor], [], [], None if wait else 0)[0]:
@@ -171,7 +171,7 @@ def _serve_jobs(session: Any, start: ServerSettings, lines: _LineReader, answers
     running: list[_RunningJob] = []
     while not lines.ended or waiting or running:
         if not lines.ended:
-            found = lines.ready(wait=not (waiting or running))
+            found = lines.read_lines(wait=not (waiting or running))
             waiting.extend(msgspec.json.decode(line, type=MeasurementJob) for line in found)
         while waiting and len(running) < start.at_once:
             job = waiting.popleft()
@@ -269,7 +269,7 @@ def _measure_session(session: Any) -> Measured:
     record = session.run()
     if record.failure is not None:
         print(session.raw_traceback, file=sys.stderr)
-    return Measured(record, work.phase_work(), peaks.by_phase())
+    return Measured(record, work.phase_work(), peaks.peaks_by_phase())
 
 
 def _write_answer(path: str, answer: Any) -> None:

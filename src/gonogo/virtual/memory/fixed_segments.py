@@ -38,12 +38,12 @@ class FixedSegments:
     def allocate(self, pool: BlockPool, size: int) -> Block | None:
         """Allocate a segment as one block that is in no pool yet, or return None if the driver has no room."""
         segment = self.segment_size(size)
-        if not self._driver.take(pool, segment, segment_count=1):
+        if not self._driver.reserve_bytes(pool, segment, segment_count=1):
             return None
         if self._max_split is not None and segment >= self._max_split:
             self.oversize.add(1)
         address = self._driver.reserve_addresses(segment)
-        self._driver.note("segment_alloc", address, segment)
+        self._driver.report_event("segment_alloc", address, segment)
         return Block(address, segment, None, None, pool)
 
     def release(self, pool: BlockPool) -> None:
@@ -88,7 +88,7 @@ class FixedSegments:
 
     def _release_block(self, pool: BlockPool, block: Block) -> None:
         pool.remove(block)
-        self._driver.give_back(pool, block.size, segment_count=1)
-        self._driver.note("segment_free", block.address, block.size)
+        self._driver.release_bytes(pool, block.size, segment_count=1)
+        self._driver.report_event("segment_free", block.address, block.size)
         if self._max_split is not None and block.size >= self._max_split:
             self.oversize.add(-1)

@@ -66,7 +66,7 @@ def install_npu(
                 if callable(original) and original is not value:
                     replaced.append((original, value))
                 patches.set(owner, name, value)
-    patches.everywhere(replaced)
+    patches.replace_everywhere(replaced)
     api.fill(module, npu)
     patches.on_undo(_register_module(module))
     tensors.install(npu, make_pinned_copy)
@@ -74,10 +74,10 @@ def install_npu(
     operators.define()
     patches.on_undo(attention.install())
     patches.on_undo(package.install(module, unsupported_error, assume))
-    patches.item(os.environ, "DS_ACCELERATOR", "npu")
+    patches.set_item(os.environ, "DS_ACCELERATOR", "npu")
     if "ASCEND_HOME_PATH" not in os.environ:
         assume(translated("CANN's set_env.sh has run on the machine"))
-        patches.item(os.environ, "ASCEND_HOME_PATH", _CANN_PATH)
+        patches.set_item(os.environ, "ASCEND_HOME_PATH", _CANN_PATH)
     return npu
 
 

@@ -72,7 +72,7 @@ def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[]
     patches = Patches()
     compiles = "1" not in (os.environ.get("TORCHDYNAMO_DISABLE"), os.environ.get("TORCH_COMPILE_DISABLE"))
     whole = whole_graphs.install(patches)
-    patches.item(os.environ, "TORCHDYNAMO_DISABLE", "1")
+    patches.set_item(os.environ, "TORCHDYNAMO_DISABLE", "1")
     warnings.filterwarnings("ignore", message=_GLOBAL_HOOK_WARNING)
     patches.on_undo(import_within(private.COMPILER, private.without_dispatch_modes))
     patches.on_undo(after_import(_ZERO_INIT_MODULE, lambda _: importlib.import_module(private.COMPILER)))

@@ -62,9 +62,9 @@ def _read_scalar(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
             mode.ledger.assume(contents.CHOSEN_NUMBER, "chosen_number")
         return known.item()
     if tensor.dtype == torch.bool:
-        return mode.ledger.branch(translated("a condition on unknown values"))
+        return mode.ledger.assume_branch(translated("a condition on unknown values"))
     if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
-        return mode.ledger.number(translated("an unknown number"))
+        return mode.ledger.assume_number(translated("an unknown number"))
     mode.ledger.assume(translated("an unknown integer: 1"), "number")
     return 1
 

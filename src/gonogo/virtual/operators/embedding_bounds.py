@@ -59,7 +59,7 @@ def _known_bounds(indices: torch.Tensor, rows: int, ignore_index: int | None = N
     if values is None or values.device.type != "cpu":
         return None
     if ValueTrace.now is not None:
-        ValueTrace.now.tested(values, functools.partial(_are_in_range, rows, ignore_index))
+        ValueTrace.now.record_test(values, functools.partial(_are_in_range, rows, ignore_index))
     return _min_and_max(values, ignore_index)
 
 

@@ -100,7 +100,7 @@ def _create_tensor(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     """Factory functions: handle ``pin_memory=True``, which meta kernels ignore, and an optimizer's states in its
     step."""
     pinned = kwargs.pop("pin_memory", False)
-    with mode.memory.counting_as("optimizer") if mode.memory.makes_states else nullcontext():
+    with mode.memory.with_category("optimizer") if mode.memory.makes_states else nullcontext():
         out = mode.run(mode.operator(func), args, kwargs)
     if pinned and isinstance(out, VirtualTensor) and out._device == CPU:
         mode.memory.device(CPU).pin(out.cell)

@@ -56,8 +56,8 @@ def attach(folder: str) -> None:
     network.install()
     trackers.install()
     hub.install(lambda note: None)
-    prepared.install(plan.prepared, assume, shared.missed, functools.partial(_generated_weights, plan))
-    addresses.install(plan.prepared, assume, shared.missed)
+    prepared.install(plan.prepared, assume, shared.record_missing_input, functools.partial(_generated_weights, plan))
+    addresses.install(plan.prepared, assume, shared.record_missing_input)
     metrics.install(assume)
     torchvision_datasets.install(assume)
     tiktoken_files.install(assume)
@@ -70,7 +70,7 @@ def attach(folder: str) -> None:
 
 
 def _share_assumption(shared: StartedProcesses, assumption: Text, kind: AssumptionKind = "") -> None:
-    shared.assumed(Assumption(assumption.en, _innermost_place(), 1, assumption.zh, kind))
+    shared.record_assumption(Assumption(assumption.en, _innermost_place(), 1, assumption.zh, kind))
 
 
 def _innermost_place(*packages: str) -> str:
@@ -101,7 +101,7 @@ def _show_accelerators(shared: StartedProcesses, plan: WorkerPlan, assume: Any, 
     def wrap_noting_accelerator_use(function: Any) -> Any:
         @functools.wraps(function)
         def note_use_and_call(*args: Any, **kwargs: Any) -> Any:
-            shared.used_accelerator(_innermost_place(folder))
+            shared.record_accelerator_use(_innermost_place(folder))
             return function(*args, **kwargs)
 
         return note_use_and_call

@@ -71,7 +71,7 @@ def write_record(plan: WorkerPlan, record: RankRecord) -> None:
 def _write_trace(session: Session) -> None:
     """Write the event trace, if one was requested."""
     if session.recorder is not None:
-        _write_atomically(session.plan.trace, session.recorder.encoded())
+        _write_atomically(session.plan.trace, session.recorder.encode())
 
 
 def _write_atomically(target: str, data: bytes) -> None:
@@ -122,7 +122,7 @@ def _progress_of(session: Session) -> Progress:
         operators=session.mode.operators,
         device_bytes=device.live if device else 0,
         host_bytes=host.live if host else 0,
-        activity=session.life.describe(session.modules.current),
+        activity=session.life.describe(session.modules.current_path),
     )
 
 

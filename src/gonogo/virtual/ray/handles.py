@@ -25,7 +25,7 @@ class Method:
 
     def _remote(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
         several = {**self._options, **{name: value for name, value in options.items() if value is not None}}
-        call = self._runner.call(self._name, args, kwargs, several)
+        call = self._runner.create_call(self._name, args, kwargs, several)
         self._actor.submit(call)
         return self._runner.references(call)
 

@@ -48,14 +48,18 @@ class RayInstallation:
         self.undo = undo
         self.cluster: Cluster | None = None
 
-    def seen(self, program_devices: dict[Any, DeviceRecord]) -> tuple[dict[Any, DeviceRecord], list[str]]:
+    def devices_and_processes(
+        self, program_devices: dict[Any, DeviceRecord]
+    ) -> tuple[dict[Any, DeviceRecord], list[str]]:
         """All devices by cluster-wide number and all processes if Ray has started, else the program's own devices."""
         if self.cluster is None or self.cluster.driver is None:
             return program_devices, []
         names = self.cluster.names
-        return self.cluster.machine.everywhere(), [f"{name} x {count}" for name, count in names.items()]
+        return self.cluster.machine.all_devices(), [f"{name} x {count}" for name, count in names.items()]
 
-    def workers(self, count: int, backend: Any, unsupported_error: Unsupported) -> list[workers.WorkerProcess] | None:
+    def start_engine_workers(
+        self, count: int, backend: Any, unsupported_error: Unsupported
+    ) -> list[workers.WorkerProcess] | None:
         """The worker processes that vLLM's engine starts in an actor, or None outside of Ray."""
         if self.cluster is None or self.cluster.driver is None:
             return None
@@ -216,7 +220,7 @@ class _RayApi:
                 if timeout is not None:
                     raise self.ray.exceptions.GetTimeoutError(f"Get timed out: {answer.never}")
                 raise self.ray.exceptions.ActorUnschedulableError(answer.never)
-        return answer.read()
+        return answer.receive_copy()
 
     def put(self, value: Any, **_: Any) -> Any:
         """``ray.put``."""
@@ -337,14 +341,14 @@ class _RayApi:
                 f"existing actor using ray.get_actor('{name}')"
             )
         short = metadata.class_name.rpartition(".")[2]
-        creation = self.runner.call(f"{short}.__init__", args, kwargs, {})
+        creation = self.runner.create_call(f"{short}.__init__", args, kwargs, {})
         actor = Actor(self.runner, metadata.modified_class, short, options, creation)
         actor.wanted = required_resources(options, cpus=0.0)
         actor.handle = self.handle(self.runner, actor)
         self.actors.append(actor)
         if name:
             cluster.named[key] = actor.handle
-        cluster.queue(
+        cluster.place_or_queue(
             PendingPlacement(short, actor.wanted, scheduling_strategy(options), actor.start, actor.mark_unschedulable)
         )
         return actor.handle

@@ -43,7 +43,7 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
     def wait_until(is_ready: Callable[[], bool], operator: str, members: Any, count_arrived: Callable[[], int]) -> None:
         patience = WaitLimit(turn_scheduler, _ROUNDS, _SECONDS)
         while not is_ready() and turn_scheduler.ended_by is None:
-            with turn_scheduler.away(counts=False):
+            with turn_scheduler.without_turn(counts=False):
                 time.sleep(0.01)  # hands over the turn
             if not is_ready() and patience.is_over():
                 raise UnsupportedOperator(operator, _DEADLOCK.format(come=count_arrived(), count=len(members)))
@@ -60,10 +60,14 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
         return sum(known >= number for (_, of), known in counts.items() if of == world)
 
     def exchange_objects(group: Any, operator: str, **what: Any) -> list[Any] | None:
-        if turn_scheduler.mine is None or must_keep_turn() or operator not in (*_ROOTED_CALLS, *_GATHERING_CALLS):
+        if (
+            turn_scheduler.current_process is None
+            or must_keep_turn()
+            or operator not in (*_ROOTED_CALLS, *_GATHERING_CALLS)
+        ):
             return None
         members = tuple(dist.get_process_group_ranks(group or c10d._get_default_group()))
-        world, number = number_call(turn_scheduler.mine, members, operator, what.get("root"))
+        world, number = number_call(turn_scheduler.current_process, members, operator, what.get("root"))
         if operator in _GATHERING_CALLS:
             there = gathered.setdefault((world, number), {})
             there[dist.get_rank()] = _pickle_objects(what["objects"])
@@ -76,17 +80,17 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
         return None if found is None else [pickle.loads(found)]
 
     def wait_for_members(members: Any) -> None:
-        if turn_scheduler.mine is None or must_keep_turn():
+        if turn_scheduler.current_process is None or must_keep_turn():
             return
-        world, number = number_call(turn_scheduler.mine, members)
+        world, number = number_call(turn_scheduler.current_process, members)
         there = arrived.setdefault((world, number), set())
-        there.add(turn_scheduler.mine.number)
+        there.add(turn_scheduler.current_process.number)
         wait_until(lambda: len(there) == len(members), "barrier", members, lambda: len(there))
 
     def send_from_root(key: Any, is_root: bool, payload: bytes | None, should_wait: bool) -> bytes | None:
-        if turn_scheduler.mine is None or must_keep_turn():
+        if turn_scheduler.current_process is None or must_keep_turn():
             return None
-        world, number = number_call(turn_scheduler.mine, key)
+        world, number = number_call(turn_scheduler.current_process, key)
         if is_root:
             sent[world, number] = payload or b""
         if should_wait:
@@ -94,9 +98,9 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
         return sent.get((world, number))
 
     def exchange_among_all(members: Any, call_key: Any, payload: bytes | None) -> list[bytes] | None:
-        if turn_scheduler.mine is None or must_keep_turn():
+        if turn_scheduler.current_process is None or must_keep_turn():
             return None
-        call = number_call(turn_scheduler.mine, members, *call_key)
+        call = number_call(turn_scheduler.current_process, members, *call_key)
         there = gathered.setdefault(call, {})
         there[dist.get_rank()] = payload or b""
         wait_until(lambda: len(there) == len(members), call_key[0].strip("_"), members, lambda: len(there))

@@ -102,7 +102,7 @@ class ClusterDevices:
             return self._made(name)
         return self.record_of(self.current.gpu_at(int(index or 0)))
 
-    def enter(self, process: RayProcess) -> None:
+    def switch_to(self, process: RayProcess) -> None:
         """Switch to a process at the start of its turn."""
         before = self.current
         if before is process:
@@ -112,7 +112,7 @@ class ClusterDevices:
         self.current = process
         process.restore(self)
 
-    def look(self) -> None:
+    def register_new_modules(self) -> None:
         """Register the variables of newly imported modules."""
         there = len(sys.modules), len(self.packages)
         if there == self._looked:
@@ -130,14 +130,14 @@ class ClusterDevices:
                 self.of_classes.update(_class_attributes(classes))
                 self.of_defaults += [(one, list(one)) for one in _default_lists([module, *classes])]
 
-    def first(self) -> dict[str, Values]:
+    def initial_variables(self) -> dict[str, Values]:
         """The variables of all stateful modules, as a new process finds them."""
-        self.look()
+        self.register_new_modules()
         return self._first
 
-    def now(self) -> dict[str, Values]:
+    def current_variables(self) -> dict[str, Values]:
         """The variables of all stateful modules, as they are now."""
-        self.look()
+        self.register_new_modules()
         return {name: self.variables(name) for name in self._first if name in sys.modules}
 
     def variables(self, module: str) -> Values:
@@ -151,7 +151,7 @@ class ClusterDevices:
             names = self._names[module] = _ModuleVariables(there)
             return names, names.values(there)
 
-    def everywhere(self) -> dict[Any, DeviceRecord]:
+    def all_devices(self) -> dict[Any, DeviceRecord]:
         """All devices by cluster-wide number, for the record of the rehearsal."""
         host = {device: record for device, record in self.memory.devices.items() if device == CPU}
         kind = VirtualTensor.accelerator_type
@@ -171,7 +171,7 @@ class _ModuleVariables:
         )
         self.values: Callable[[dict[str, Any]], tuple[Any, ...]] = operator.itemgetter(*self.names, *_MODULE_ATTRIBUTES)
 
-    def put(self, values: tuple[Any, ...], variables: dict[str, Any]) -> None:
+    def set_values(self, values: tuple[Any, ...], variables: dict[str, Any]) -> None:
         """Set the variables to ``values``."""
         try:
             if all(map(operator.is_, values, self.values(variables))):
@@ -251,7 +251,7 @@ class RayProcess:
         for name in self._groups:
             self._groups[name] = getattr(c10d, name, None)
         self._world = dict(vars(c10d._world))
-        self._variables = cluster_devices.now()
+        self._variables = cluster_devices.current_variables()
         self._of_classes = {(kind, name): vars(kind).get(name) for kind, name in cluster_devices.of_classes}
         self._of_defaults = [list(kept) for kept, _ in cluster_devices.of_defaults]
         self._devices = {
@@ -271,10 +271,10 @@ class RayProcess:
         vars(c10d._world).clear()
         vars(c10d._world).update(self._world)
         for module_name, (names, values) in (
-            cluster_devices.first() if self._variables is None else self._variables
+            cluster_devices.initial_variables() if self._variables is None else self._variables
         ).items():
             if module_name in sys.modules:
-                names.put(values, vars(sys.modules[module_name]))
+                names.set_values(values, vars(sys.modules[module_name]))
         for (kind, name), value in (
             cluster_devices.of_classes if self._of_classes is None else self._of_classes
         ).items():

@@ -39,7 +39,7 @@ class PendingResult:
         else:
             self._waiting.append(call)
 
-    def read(self) -> Any:
+    def receive_copy(self) -> Any:
         """A copy for the receiver. Raises what the task raised."""
         if self._error is not None:
             raise self._error
@@ -67,7 +67,7 @@ def reference_class(ray: Any, turn_scheduler: TurnScheduler) -> type:
 
             def settle_future() -> None:
                 try:
-                    future.set_result(self.answer.read())
+                    future.set_result(self.answer.receive_copy())
                 except BaseException as error:
                     future.set_exception(error)
 
@@ -83,7 +83,7 @@ def reference_class(ray: Any, turn_scheduler: TurnScheduler) -> type:
                 if future.done():
                     return
                 try:
-                    future.set_result(self.answer.read())
+                    future.set_result(self.answer.receive_copy())
                 except BaseException as error:
                     future.set_exception(error)
 
@@ -99,7 +99,7 @@ def reference_class(ray: Any, turn_scheduler: TurnScheduler) -> type:
 def wait_until_available(
     answer: PendingResult, turn_scheduler: TurnScheduler, timeout: float | None = None, counts: bool = True
 ) -> bool:
-    """Wait for the answer; returns False on timeout. See ``TurnScheduler.away`` for ``counts``."""
+    """Wait for the answer; returns False on timeout. See ``TurnScheduler.without_turn`` for ``counts``."""
     if answer.done:
         return True
     gate = _thread.allocate_lock()

@@ -50,7 +50,7 @@ class CallRunner:
         self.ray = ray
         self.reference = reference_class
 
-    def call(self, name: str, args: Any, kwargs: Any, options: dict[str, Any]) -> RemoteCall:
+    def create_call(self, name: str, args: Any, kwargs: Any, options: dict[str, Any]) -> RemoteCall:
         """Create a call. Arguments are pickled at once, as in Ray."""
         several = options.get("num_returns")
         if several in ("streaming", "dynamic"):
@@ -105,7 +105,7 @@ class CallRunner:
         wrapped.cause = error  # also if it can't be pickled
         return wrapped
 
-    def begin(self, process: RayProcess, name: str, run: Callable[[], None]) -> None:
+    def run_as_process(self, process: RayProcess, name: str, run: Callable[[], None]) -> None:
         """Run a function in the turn of a process; an unexpected exception ends the rehearsal, so that nobody keeps
         waiting."""
 
@@ -132,15 +132,15 @@ class CallRunner:
 
     def start_task(self, function: Any, name: str, args: Any, kwargs: Any, options: dict[str, Any]) -> Any:
         """``function.remote(…)``."""
-        call = self.call(name, args, kwargs, options)
+        call = self.create_call(name, args, kwargs, options)
 
         def start_at(place: RayPlacement) -> None:
-            process = self.cluster.process(name, place, runtime_env_variables(options), hide_other_gpus=True)
+            process = self.cluster.create_process(name, place, runtime_env_variables(options), hide_other_gpus=True)
 
             def run_task() -> None:
                 try:
                     self.wait_for_arguments(call)
-                    given, named = self.cluster.resolved(call.sent)
+                    given, named = self.cluster.resolve_arguments(call.sent)
                     asyncio.set_event_loop(asyncio.new_event_loop())
                     self.finish(call, function(*given, **named))
                 except RehearsalEnded:
@@ -150,14 +150,16 @@ class CallRunner:
                 finally:
                     place.give_back()
 
-            self.begin(process, name, run_task)
+            self.run_as_process(process, name, run_task)
 
         def mark_never_ready(reason: str) -> None:
             for reference in call.references:
                 reference.answer.never = reason
 
         wanted = required_resources(options, cpus=1.0)
-        self.cluster.queue(PendingPlacement(name, wanted, scheduling_strategy(options), start_at, mark_never_ready))
+        self.cluster.place_or_queue(
+            PendingPlacement(name, wanted, scheduling_strategy(options), start_at, mark_never_ready)
+        )
         return self.references(call)
 
 

@@ -46,7 +46,7 @@ class TurnScheduler:
         """The driver's process."""
 
     @property
-    def mine(self) -> Any:
+    def current_process(self) -> Any:
         """The process of this thread, or None."""
         return getattr(self._of_thread, "process", None)
 
@@ -72,7 +72,7 @@ class TurnScheduler:
         if gate is not None:
             gate.acquire()
         self.taken += counts
-        self._enter(self.mine)
+        self._enter(self.current_process)
 
     def _release_turn(self) -> None:
         with self._mutex:
@@ -82,10 +82,10 @@ class TurnScheduler:
                 self._held = False
 
     @contextmanager
-    def away(self, counts: bool = True) -> Iterator[None]:
+    def without_turn(self, counts: bool = True) -> Iterator[None]:
         """Let others run during a blocking call. With ``counts``, returning from it counts as progress."""
         here = self._of_thread
-        if self.mine is None or here.away or must_keep_turn():
+        if self.current_process is None or here.away or must_keep_turn():
             yield
             return
         here.away = 1
@@ -100,7 +100,7 @@ class TurnScheduler:
     @contextmanager
     def as_process(self, process: Any) -> Iterator[None]:
         """Run as another process inside the context: one that this thread's process has started and waits for."""
-        here, before = self._of_thread, self.mine
+        here, before = self._of_thread, self.current_process
         here.process = process
         self._enter(process)
         try:
@@ -110,10 +110,10 @@ class TurnScheduler:
             self._enter(before)
 
     @contextmanager
-    def keep(self) -> Iterator[None]:
+    def keeping_turn(self) -> Iterator[None]:
         """Keep the turn even if Python blocks: for a short wait with a lock held that others need."""
         here = self._of_thread
-        if self.mine is None or here.away:
+        if self.current_process is None or here.away:
             yield
             return
         here.away = 1
@@ -125,7 +125,7 @@ class TurnScheduler:
     def wait(self, lock: Any, timeout: float | None = None, counts: bool = True) -> bool:
         """Wait until ``lock`` is released. Returns False on timeout."""
         end = None if timeout is None else time.monotonic() + timeout
-        with self.away(counts):
+        with self.without_turn(counts):
             while self.ended_by is None:
                 left = _POLL_SECONDS if end is None else min(_POLL_SECONDS, end - time.monotonic())
                 if lock.acquire(timeout=max(left, 0.0)):
@@ -143,7 +143,7 @@ class TurnScheduler:
         error = self.ended_by
         if error is None:
             return
-        if self.mine is self.main:
+        if self.current_process is self.main:
             self.ended_by = RehearsalEnded()
             raise error
         raise RehearsalEnded

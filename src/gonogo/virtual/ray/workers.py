@@ -53,8 +53,8 @@ def start_engine_workers(
     enough = torch.cuda.device_count() >= count
     if backend == "ray" or (backend is None and count > 1 and enough and _current_placement_group() is not None):
         placed = _ray_executor_bundles(cluster, name, count, unsupported_error)
-        made = [WorkerProcess(cluster, cluster.process(name, one, {}, hide_other_gpus=True), torch.device("cuda", 0))
-                for one in placed]  # fmt: skip
+        processes = [cluster.create_process(name, one, {}, hide_other_gpus=True) for one in placed]
+        made = [WorkerProcess(cluster, process, torch.device("cuda", 0)) for process in processes]
     else:
         if not enough:
             seen = torch.cuda.device_count()
@@ -66,7 +66,7 @@ def start_engine_workers(
             )
         place = RayPlacement(cluster.nodes[owner.node], owner.gpus, lambda: None)
         variables = dict(os.environ)
-        made = [WorkerProcess(cluster, cluster.process(name, place, variables, hide_other_gpus=False),
+        made = [WorkerProcess(cluster, cluster.create_process(name, place, variables, hide_other_gpus=False),
                               torch.device("cuda", rank)) for rank in range(count)]  # fmt: skip
     for rank, worker in enumerate(made):
         with worker.turn():
@@ -100,7 +100,7 @@ def _ray_executor_bundles(
     places: list[RayPlacement] = []
     for bundle in (said or with_gpu)[:count]:
         strategy = strategies.PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=bundle)
-        cluster.queue(PendingPlacement(name, wanted, strategy, places.append, lambda _: None))
+        cluster.place_or_queue(PendingPlacement(name, wanted, strategy, places.append, lambda _: None))
     if len(places) < count:
         raise unsupported_error(
             "vLLM's workers on Ray",

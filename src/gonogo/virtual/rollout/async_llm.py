@@ -58,18 +58,18 @@ class _Engines(LLM):
         self._contexts = []
         for process in found:
             with process.turn():
-                self._contexts.append(self._context(process.device))
+                self._contexts.append(self._allocate_cuda_context(process.device))
                 self.engines.append(
                     engine.Engine(given, now.numbers, now.memory, now.unsupported, device=process.device)
                 )
         return self.engines[0]
 
-    def _context(self, device: torch.device) -> torch.Tensor:
+    def _allocate_cuda_context(self, device: torch.device) -> torch.Tensor:
         """Allocate a CUDA context, since a worker is a separate process from the trainer's."""
         memory = self.rehearsal.memory
         before, memory.module = memory.module, CONTEXT
         try:
-            with memory.counting_as("rollout"):
+            with memory.with_category("rollout"):
                 return torch.empty(memory.device(device).allowance_bytes, dtype=torch.uint8, device=device)
         finally:
             memory.module = before
@@ -82,7 +82,7 @@ class _Engines(LLM):
 
     def wake_up(self, tags: list[str] | None = None) -> None:
         """Wake up all workers."""
-        self._writer.new_batch()
+        self._writer.start_batch()
         for process, one in zip(self.processes, self.engines, strict=True):
             with process.turn():
                 one.wake_up(tags)

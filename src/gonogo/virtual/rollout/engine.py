@@ -132,7 +132,7 @@ class Engine:
         held_before = torch.cuda.memory_allocated(self.device)
         weights = self.model.weights + self._lora_slot_bytes()
         self._allocate_tagged("weights", weights)
-        peak = self._run_once()
+        peak = self._profiled_peak_bytes()
         graphs = self._cuda_graph_bytes()
         given = self.asked.get("kv_cache_memory_bytes")
         available = int(given) if given else int(requested - weights - peak)
@@ -140,18 +140,18 @@ class Engine:
             available -= graphs
         if not given and self.version < (0, 9):  # it also counted what torch held before
             available -= held_before
-        available = available if self._ranks is None else self._ranks.least(available)
+        available = available if self._ranks is None else self._ranks.agree_on_free_bytes(available)
         self._check_cache(available, 0 if given else int(PEAK_UNCERTAINTY * peak) + graphs)
-        self._allocate_tagged("kv_cache", available - available % max(self.model.cache_of_token() * BLOCK, 1))
+        self._allocate_tagged("kv_cache", available - available % max(self.model.cache_bytes_per_token() * BLOCK, 1))
         if graphs:
             with self._counting_as(GRAPHS):
                 self._held[GRAPHS] = torch.empty(graphs, dtype=torch.uint8, device=self.device)
-        self._run_once()  # the sampler's warm-up, whose memory the caching allocator keeps
+        self._profiled_peak_bytes()  # the sampler's warm-up, whose memory the caching allocator keeps
 
     def _check_cache(self, available: int, uncertainty_bytes: int) -> None:
         more = "See https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details."
         length = self.model.max_model_len
-        needed = self.model.cache_of(length, BLOCK, self.batched)
+        needed = self.model.cache_bytes_per_request(length, BLOCK, self.batched)
         self._require_clear_margin(
             available - needed, uncertainty_bytes, _CACHE_SHORTAGE.format(needed=_gib(needed), left=_gib(available))
         )
@@ -174,7 +174,7 @@ class Engine:
         if abs(margin_bytes) < uncertainty_bytes:
             raise self._unsupported("vllm.LLM", _TOO_CLOSE.format(what=quantity))
 
-    def _run_once(self) -> int:
+    def _profiled_peak_bytes(self) -> int:
         """``profile_run``: one forward of a full batch, then the sampler; returns the peak in addition to the
         weights."""
         forward = forward_bytes(self.model, self.batched)
@@ -206,7 +206,7 @@ class Engine:
     def _counting_as(self, owner: str) -> Iterator[None]:
         before, self.memory.module = self.memory.module, owner
         try:
-            with self.memory.counting_as("rollout"):
+            with self.memory.with_category("rollout"):
                 yield
         finally:
             self.memory.module = before

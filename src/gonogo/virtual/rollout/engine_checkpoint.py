@@ -45,7 +45,7 @@ class EngineWeights(nn.Module):
         self.missing: frozenset[str] = frozenset()
         """Names of weights that no file gave, which the engine doesn't notice."""
 
-    def put(self, name: str, value: torch.Tensor) -> None:
+    def add_weight(self, name: str, value: torch.Tensor) -> None:
         """Add a weight under its dotted name."""
         *path, last = name.split(".")
         module: nn.Module = self
@@ -72,9 +72,9 @@ def load_engine_weights(folder: str, adapters: Mapping[str, str], max_lora_rank:
     loaded.missing = frozenset(done.missing)
     for name, shape in layout.shapes.items():
         if name in done.missing:
-            loaded.put(name, torch.empty(shape))
+            loaded.add_weight(name, torch.empty(shape))
         elif name in done.read:
-            loaded.put(name, tensors[done.read[name]])
+            loaded.add_weight(name, tensors[done.read[name]])
     if adapters and not layout.row["lora"]:
         raise ValueError(f"LoRA is not supported for {layout.row['class']} ({folder}).")
     for adapter in adapters.values():
@@ -82,7 +82,7 @@ def load_engine_weights(folder: str, adapters: Mapping[str, str], max_lora_rank:
             check_adapter_config(json.load(file), max_lora_rank)
         own = dict(_iter_tensors(_adapter_file(adapter)))
         for name in read_adapter(layout, adapter, own, linear).read:
-            loaded.put(name, own[name])
+            loaded.add_weight(name, own[name])
     return loaded
 
 

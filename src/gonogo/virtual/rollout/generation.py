@@ -40,11 +40,11 @@ class CompletionWriter:
         self._requests += 1
         return _quasi_random_fraction(self._requests - 1)
 
-    def new_batch(self) -> None:
+    def start_batch(self) -> None:
         """Start a new batch of separate requests."""
         self._requests = 0
 
-    def write(
+    def write_completion(
         self, share: float, max_tokens: int, min_tokens: int = 0, ignore_eos: bool = False
     ) -> tuple[list[int], str]:
         """Returns the token ids, at most ``max_tokens``, and the finish reason: ``length`` or ``stop``."""

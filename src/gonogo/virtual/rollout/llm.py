@@ -159,10 +159,10 @@ class LLM:
         most = room if sampling_params.max_tokens is None else min(sampling_params.max_tokens, room)
         outputs = []
         for index in range(sampling_params.n):
-            written, why = self._writer.write(
+            written, why = self._writer.write_completion(
                 next(length_fractions), most, sampling_params.min_tokens, vars(sampling_params)["ignore_eos"]
             )
-            logprobs = self._logprobs.of(written, sampling_params.logprobs)
+            logprobs = self._logprobs.logprobs_of(written, sampling_params.logprobs)
             outputs.append(CompletionOutput(index, written, logprobs, why, self._decode_tokens))
         return RequestOutput(str(next(self._numbers)), text, ids, outputs)
 

@@ -137,7 +137,7 @@ class SGLang:
             "e2e_latency": 0.0,
         }
         if return_logprob:
-            found = SyntheticLogprobs([0]).of(token_ids, 0) or []
+            found = SyntheticLogprobs([0]).logprobs_of(token_ids, 0) or []
             about["output_token_logprobs"] = [
                 [each[token].logprob, token, None] for token, each in zip(token_ids, found, strict=True)
             ]

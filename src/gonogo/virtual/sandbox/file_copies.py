@@ -35,7 +35,7 @@ def install() -> Callable[[], None]:
     }
     for name, function in replaced.items():
         patches.set(shutil, name, function)
-    patches.everywhere([(originals[name], replaced[name]) for name in originals], excluded_modules=(shutil,))
+    patches.replace_everywhere([(originals[name], replaced[name]) for name in originals], excluded_modules=(shutil,))
     patch_os(patches, {name: _wrap_rename(getattr(os, name)) for name in ("rename", "replace")})
     return patches.undo
 

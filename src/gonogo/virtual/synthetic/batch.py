@@ -33,7 +33,7 @@ def build_batch(located_model: LocatedModel, seq_len: int, micro_batch: int) -> 
 
 def batch_from_signature(located_model: LocatedModel, seq_len: int, micro_batch: int) -> dict[str, Any]:
     """Inputs according to forward's parameter names, with shapes from the config."""
-    names = located_model.signature
+    names = located_model.forward_parameters
     batch: dict[str, Any] = {}
     counts: dict[str, int] = {}
     for kind in media.KINDS:
@@ -88,7 +88,7 @@ def _audio_token_count(
 
 def _add_labels(batch: dict[str, Any], located_model: LocatedModel, seq_len: int, micro_batch: int) -> None:
     """Add labels with the shape for the model's task."""
-    names = located_model.signature
+    names = located_model.forward_parameters
     name = located_model.model_class.__name__
     config = located_model.config
     decodes = tokens.has_own_decoder(located_model)

@@ -55,7 +55,7 @@ def modality_config(located_model: LocatedModel, kind: Modality) -> Any:
 
 def media_inputs(kind: Modality, located_model: LocatedModel, rows: int) -> dict[str, Any]:
     """One image or audio clip per row, as arguments of forward; empty if the model takes none."""
-    takes = located_model.signature
+    takes = located_model.forward_parameters
     name = next((name for name in kind.inputs if name in takes), None)
     if name is None:
         return {}

@@ -35,7 +35,7 @@ class LocatedModel:
     folder: str | None
 
     @property
-    def signature(self) -> dict[str, Any]:
+    def forward_parameters(self) -> dict[str, Any]:
         """The parameters of the model's forward, by name."""
         return dict(inspect.signature(self.model_class.forward).parameters)
 

@@ -37,13 +37,13 @@ def build_processor_batch(located_model: LocatedModel, seq_len: int, rows: int) 
     return {
         name: _fill_sequence(name, value, made, seq_len)
         for name, value in made.items()
-        if name in located_model.signature
+        if name in located_model.forward_parameters
     }
 
 
 def _run_processor(processor: Any, located_model: LocatedModel, rows: int) -> dict[str, Any] | None:
     image = make_image(336)
-    takes = located_model.signature
+    takes = located_model.forward_parameters
     looks = "pixel_values" in takes
     listens = any(name in takes for name in ("input_features", "input_values"))
     rate = getattr(getattr(processor, "feature_extractor", processor), "sampling_rate", 16000)

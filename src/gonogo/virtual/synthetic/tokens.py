@@ -145,7 +145,7 @@ def make_text_inputs(
             row[at] = end
             at += 1
     batch: dict[str, Any] = {"input_ids": row.repeat(rows, 1)}
-    takes = located_model.signature
+    takes = located_model.forward_parameters
     if "attention_mask" in takes:
         batch["attention_mask"] = torch.ones(rows, length, dtype=torch.int64)
     if "mm_token_type_ids" in takes:

@@ -57,7 +57,7 @@ def read_values(tensor: VirtualTensor) -> torch.Tensor | None:
     """The values as a real CPU tensor that shares them, or None. Call with the mode off."""
     known = peek_values(tensor)
     if known is not None and ValueTrace.now is not None:
-        ValueTrace.now.read(known)
+        ValueTrace.now.record_read(known)
     return known
 
 
@@ -76,7 +76,7 @@ def peek_values(tensor: VirtualTensor) -> torch.Tensor | None:
 
 def _trace_copy(copy: torch.Tensor, source: torch.Tensor) -> None:
     if ValueTrace.now is not None:
-        ValueTrace.now.copied(copy, source)
+        ValueTrace.now.record_copy(copy, source)
 
 
 def forget_values(tensor: VirtualTensor) -> None:
@@ -184,7 +184,7 @@ def compute_values(func: Any, args: Any, kwargs: Any, out_numel: int, tensors: l
 
 
 def _traced_call(func: Any, args: Any, kwargs: Any) -> Any:
-    return func(*args, **kwargs) if ValueTrace.now is None else ValueTrace.now.call(func, args, kwargs)
+    return func(*args, **kwargs) if ValueTrace.now is None else ValueTrace.now.run_and_record(func, args, kwargs)
 
 
 def _known_strided(tensor: VirtualTensor) -> torch.Tensor:

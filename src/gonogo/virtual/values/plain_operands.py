@@ -42,7 +42,7 @@ class StandIns:
         self._serve = serve
         self._of_real: dict[int, tuple[Any, VirtualTensor]] = {}
 
-    def of(self, real: torch.Tensor) -> VirtualTensor:
+    def stand_in_for(self, real: torch.Tensor) -> VirtualTensor:
         """The virtual counterpart of a real CPU tensor, sharing its values; the same one each time."""
         if isinstance(real, VirtualTensor):
             return real
@@ -72,7 +72,7 @@ class StandIns:
         target = None if wanted is None else resolve_device(wanted)
         stays = target is None or target.type in ("cpu", "meta")
         if operator.func is aten.lift_fresh.default:
-            return self.of(args[0])
+            return self.stand_in_for(args[0])
         if meta and target is not None and target.type != "meta" and operator.name in _LIKE:
             laid = operator.func(*args, **{**kwargs, "device": META})
             with self._mode:
@@ -87,7 +87,7 @@ class StandIns:
             if operator.func in MIXED_DEVICE_OPERATORS:
                 raise NotImplementedError("Cannot copy out of meta tensor; no data!")
             raise device_mismatch_error(virtual[0]._device if virtual else CPU, META)
-        swapped = {id(t): self.of(t) for t in reals}
+        swapped = {id(t): self.stand_in_for(t) for t in reals}
         out = self._serve(
             operator,
             _replace_tensors(args, swapped),

@@ -73,7 +73,7 @@ def _propagate_absorbed(operator: Operator, tensors: list[VirtualTensor], out: A
         if known is None:
             continue
         if ValueTrace.now is not None:
-            ValueTrace.now.tested(known, asks)
+            ValueTrace.now.record_test(known, asks)
         if asks(known):
             contents.set_uniform(out, absorbs)
             return

@@ -93,7 +93,7 @@ def _is_nonnegative(tensor: VirtualTensor) -> bool:
     if known is None or known.numel() > SMALL or known.is_complex():
         return False
     if ValueTrace.now is not None:
-        ValueTrace.now.tested(known, _all_nonnegative)
+        ValueTrace.now.record_test(known, _all_nonnegative)
     return _all_nonnegative(known)
 
 

@@ -75,7 +75,7 @@ def install(patches: Patches, generated_weights: GeneratedWeights) -> None:
                 return load_adapter(self, peft_model_id, adapter_name, *args, **kwargs)
             name, where = str(peft_model_id), kwargs.get("adapter_kwargs") or {}
             folder = _folder_without_weights(name, where)
-            if folder is not None and (writable := generated_weights.writable(folder)) != folder:
+            if folder is not None and (writable := generated_weights.writable_folder(folder)) != folder:
                 peft_model_id = writable  # the weights are generated there before they are searched for
                 kwargs["adapter_kwargs"] = {key: value for key, value in where.items() if key != "subfolder"}
             with (
@@ -166,10 +166,10 @@ def _ensure_weights(name: str, load_kwargs: dict[str, Any], generated_weights: G
     folder = _folder_of(name, load_kwargs)
     if folder is None:
         return None
-    generated_weights.once(
+    generated_weights.run_once(
         os.path.join(folder, ADAPTER_WEIGHT_FILE_NAMES[0]), lambda: _generate_adapter(name, folder, generated_weights)
     )
-    place = generated_weights.place_of(folder)
+    place = generated_weights.current_folder(folder)
     return None if place == folder else place
 
 
@@ -192,7 +192,7 @@ def _generate_adapter(name: str, folder: str, generated_weights: GeneratedWeight
             state = {f"base_model.model.{key}": tensor for key, tensor in state.items()}
         save_file(
             {key: tensor.contiguous() for key, tensor in state.items()},
-            os.path.join(generated_weights.writable(folder), ADAPTER_WEIGHT_FILE_NAMES[0]),
+            os.path.join(generated_weights.writable_folder(folder), ADAPTER_WEIGHT_FILE_NAMES[0]),
             metadata={"format": "pt"},
         )
     return f"the adapter {name} has no weights here; they are taken to be those of its config ({len(state)} tensors)"

@@ -40,10 +40,10 @@ def generate_if_weights_file(generated_weights: GeneratedWeights, name: str, fol
     _folders_in_progress.add(folder)
     try:
         what = os.path.join(folder, WEIGHT_FILE_NAMES[0])
-        generated_weights.once(what, lambda: make_weights(model_class, name, folder, {}, generated_weights))
-        place = generated_weights.place_of(folder)
+        generated_weights.run_once(what, lambda: make_weights(model_class, name, folder, {}, generated_weights))
+        place = generated_weights.current_folder(folder)
         if file == _PICKLED_FILE_NAME:
-            generated_weights.once(os.path.join(folder, file), functools.partial(_write_pickled, place))
+            generated_weights.run_once(os.path.join(folder, file), functools.partial(_write_pickled, place))
         return place
     except (MissingModelError, UserError, ImportError):
         return folder

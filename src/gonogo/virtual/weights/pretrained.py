@@ -38,7 +38,7 @@ CANNOT_BUILD = translated(
 
 def install(patches: Patches, generated_weights: GeneratedWeights, opened_files: set[str]) -> None:
     """Patch every ``from_pretrained`` of transformers, including the auto classes."""
-    patches.item(os.environ, "HF_DEACTIVATE_ASYNC_LOAD", "1")  # loads in order, for reproducible records
+    patches.set_item(os.environ, "HF_DEACTIVATE_ASYNC_LOAD", "1")  # loads in order, for reproducible records
 
     def follow_models(module: ModuleType) -> None:
         owner: Any = module.PreTrainedModel
@@ -142,8 +142,8 @@ def _ensure_weights(
     if generated_weights.belongs_to_run(folder):
         return None
     what = os.path.join(folder, variant_file_name(WEIGHT_FILE_NAMES[0], kwargs.get("variant")))
-    generated_weights.once(what, lambda: make_weights(model_class, name, folder, kwargs, generated_weights))
-    place = generated_weights.place_of(folder)
+    generated_weights.run_once(what, lambda: make_weights(model_class, name, folder, kwargs, generated_weights))
+    place = generated_weights.current_folder(folder)
     return None if place == folder else place
 
 
@@ -172,7 +172,7 @@ def make_weights(
     except Exception as error:
         raise MissingModelError(_cannot_build_message(name, error)) from error
     files = [file for file in os.listdir(staging) if file.endswith((".safetensors", ".safetensors.index.json"))]
-    place = generated_weights.writable(folder)
+    place = generated_weights.writable_folder(folder)
     _delete_conflicting_files(place, files)
     for file in files:
         os.replace(os.path.join(staging, file), os.path.join(place, variant_file_name(file, kwargs.get("variant"))))

@@ -46,11 +46,11 @@ class RandomWeights:
         patches.set(module_class, "load_state_dict", load_state_dict)
 
     @property
-    def loads(self) -> list[LoadedWeights]:
+    def remaining_loads(self) -> list[LoadedWeights]:
         """The loads with weights that are still random, in order."""
         return [load for load, _ in self._loads]
 
-    def add(self, model: Any, missing_names: Sequence[str], source: str, files: Sequence[Any]) -> None:
+    def record_missing(self, model: Any, missing_names: Sequence[str], source: str, files: Sequence[Any]) -> None:
         """Record the weights that ``from_pretrained`` reported as randomly initialized, compared with the ``files``
         it read."""
         stored = names_in(files)

@@ -39,7 +39,7 @@ class Slice:
         return str(self._original.get_dtype())
 
     def __getitem__(self, index: Any) -> torch.Tensor:
-        return self._opened.part(self._name, self._original, index)
+        return self._opened.read_part(self._name, self._original, index)
 
 
 class SafeOpen:
@@ -93,7 +93,7 @@ class SafeOpen:
 
     def get_tensor(self, name: str) -> Any:
         """Like safetensors': the tensor on the device for which the file was opened."""
-        return self.part(name, self._file.get_slice(name), ...) if self._torch else self._file.get_tensor(name)
+        return self.read_part(name, self._file.get_slice(name), ...) if self._torch else self._file.get_tensor(name)
 
     def get_tensors(self) -> dict[str, Any]:
         """Like safetensors': all tensors by name."""
@@ -108,16 +108,16 @@ class SafeOpen:
             data = bytearray(file.read(end - begin))
         return torch.frombuffer(data, dtype=dtype).reshape(shape) if data else real.empty(shape, dtype=dtype)
 
-    def part(self, name: str, original: Any, index: Any) -> torch.Tensor:
+    def read_part(self, name: str, original: Any, index: Any) -> torch.Tensor:
         """A tensor, or the part of it selected by ``index``."""
         tensor = self._slice_of_tensor(name, original, index)
         described = self._origins.get(name)
         record_read(tensor, described, str(self._path), name)
         if Origins.followed and described is None and self._unread == frozenset():
-            self._sample(name, original)
+            self._record_sample(name, original)
         return tensor
 
-    def _sample(self, name: str, original: Any) -> None:
+    def _record_sample(self, name: str, original: Any) -> None:
         """Read a few bytes of a tensor, by which it can be told from another file's."""
         if Origins.wants_sample(str(self._path), name):
             self._offsets = self._offsets or _offsets(self._path)
@@ -168,4 +168,4 @@ def install(patches: Patches, on_open: Callable[[str], None]) -> None:
     opened.on_open = staticmethod(on_open)  # type: ignore[attr-defined]
     opened.__module__ = "safetensors"
     patches.set(safetensors, "safe_open", opened)
-    patches.everywhere([(original, opened)], excluded_modules=[safetensors])
+    patches.replace_everywhere([(original, opened)], excluded_modules=[safetensors])

@@ -88,7 +88,7 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
             report_write(str(path), length, stored.tensors)
             if Origins.followed:
                 Origins.on_omitted(-stored.label_bytes)
-            stored.tell(os.fsdecode(path))
+            stored.report_saved(os.fsdecode(path))
         else:
             length = write_archive(f, "archive", records, sparse=False)
             if hasattr(f, "flush"):
@@ -98,10 +98,10 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
             report_write(streamed_to or "a stream", length + omitted, stored.tensors)
             if Origins.followed and not isinstance(f, io.BytesIO):
                 Origins.on_omitted(omitted - stored.label_bytes)
-            stored.tell(streamed_to)
+            stored.report_saved(streamed_to)
 
     patches.set(torch, "save", save)
-    patches.everywhere([(original, save)], excluded_modules=[torch])
+    patches.replace_everywhere([(original, save)], excluded_modules=[torch])
 
     def replace_safetensors_writers(module: ModuleType) -> None:
         replace_writers(patches, module, report_write)
@@ -144,7 +144,7 @@ class _Storages:
         known = self._by_identity.setdefault(identity, (len(self._by_identity), owner))
         return str(known[0])
 
-    def of_virtual(self, tensor: VirtualTensor) -> _StorageStub:
+    def stub_for(self, tensor: VirtualTensor) -> _StorageStub:
         """The stub for a virtual tensor's storage."""
         self.tensors += 1
         dtype, cell = tensor.dtype, tensor.cell
@@ -184,7 +184,7 @@ class _Storages:
         self.label_bytes += len(labelled.encode()) - len(location.encode())
         return labelled
 
-    def tell(self, file: str) -> None:
+    def report_saved(self, file: str) -> None:
         """Report the tensors saved to the file, if origins are tracked."""
         if Origins.followed and not InternalWork.now:
             Origins.on_saved(file, self._described)
@@ -256,7 +256,7 @@ def _reduce_tensor(tensor: VirtualTensor, storages: _Storages) -> Any:
         state.pop("_is_param", None)
         return private_serialization.rebuild_parameter(_detach_parameter(tensor), tensor.requires_grad, hooks, state)
     function, arguments = private_serialization.rebuild_arguments(
-        tensor.dtype, storages.of_virtual(tensor), tensor.storage_offset(), tensor.shape, tensor.stride(),
+        tensor.dtype, storages.stub_for(tensor), tensor.storage_offset(), tensor.shape, tensor.stride(),
         tensor.requires_grad, hooks,
     )  # fmt: skip
     return private_serialization.rebuild_with_state(function, arguments, state) if state else (function, arguments)

@@ -49,7 +49,7 @@ class _TensorBytes:
         """``array.ctypes.data``."""
         return self
 
-    def known(self) -> bytes | None:
+    def known_bytes(self) -> bytes | None:
         """The bytes if they are known and few, else None."""
         tensor = self.tensor
         if isinstance(tensor, VirtualTensor):
@@ -179,7 +179,7 @@ def _ordered_layouts(tensor_dict: dict[str, Any]) -> list[_TensorLayout]:
         else:
             dtype, shape, data, length = spec["dtype"], list(spec["shape"]), spec["data"], len(spec["data"])
         if isinstance(data, _TensorBytes):
-            content = data.known()
+            content = data.known_bytes()
         elif isinstance(data, int):
             content = ctypes.string_at(data, length) if length else b""
         else:

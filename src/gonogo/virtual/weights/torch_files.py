@@ -44,7 +44,7 @@ class _MappedFileStorage:
             storage.gonogo_place = place
         return storage
 
-    def read(self, storage: Any) -> torch.Tensor:
+    def read_slice(self, storage: Any) -> torch.Tensor:
         """Read the bytes of a slice."""
         place = storage.gonogo_place
         with open(self.path, "rb") as file:
@@ -65,7 +65,7 @@ class _LoadState:
         self.bases: dict[int, torch.Tensor] = {}
         self.origins: dict[int, str | None] = {}
 
-    def note(self, storage: Any, location: Any) -> Any:
+    def record_location(self, storage: Any, location: Any) -> Any:
         """Passed to torch as ``map_location``: records the storage's target device, and returns it unchanged."""
         location, self.origins[storage._cdata] = split_location(location)
         unread = location.startswith(UNREAD_LOCATION_PREFIX)
@@ -86,7 +86,7 @@ class _LoadState:
             private_serialization.check_cuda_location(str(location))
         return location
 
-    def tensor(self, storage: Any, offset: int, size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
+    def make_tensor(self, storage: Any, offset: int, size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
         """A tensor on a storage; tensors on the same storage share memory."""
         untyped = getattr(storage, "_untyped_storage", storage)
         _, device, unread = self.places.get(untyped._cdata, (None, "cpu", False))
@@ -109,7 +109,7 @@ class _LoadState:
             return tensor_without_values((nbytes // dtype.itemsize,), dtype, device, mapped=self.mapped)
         with private.without_dispatch_modes():
             if in_file and self.file is not None:
-                value = self.file.read(untyped_storage).view(dtype)
+                value = self.file.read_slice(untyped_storage).view(dtype)
             else:
                 value = torch.empty(0, dtype=dtype, device="cpu").set_(untyped_storage)
         return tensor_with_values(value, device, mapped=self.mapped)
@@ -169,7 +169,12 @@ def install(patches: Patches, on_open: Callable[[str], None]) -> None:
             try:
                 with private.without_dispatch_modes():
                     result = original(
-                        source, loading.note, pickle_module, weights_only=weights_only, mmap=use_map, **arguments
+                        source,
+                        loading.record_location,
+                        pickle_module,
+                        weights_only=weights_only,
+                        mmap=use_map,
+                        **arguments,
                     )
             except FileNotFoundError as error:
                 error.filename = f
@@ -185,7 +190,7 @@ def install(patches: Patches, on_open: Callable[[str], None]) -> None:
         if loading is None:
             plain: torch.Tensor = rebuild(storage, storage_offset, size, stride)
             return plain
-        return loading.tensor(storage, storage_offset, size, stride, storage.dtype)
+        return loading.make_tensor(storage, storage_offset, size, stride, storage.dtype)
 
     def rebuild_tensor_v3(
         storage: Any, storage_offset: int, size: Any, stride: Any, requires_grad: bool, hooks: Any, dtype: Any,
@@ -197,7 +202,7 @@ def install(patches: Patches, on_open: Callable[[str], None]) -> None:
                 storage, storage_offset, size, stride, requires_grad, hooks, dtype, metadata
             )
             return plain
-        return loading.tensor(storage, storage_offset, size, stride, dtype).requires_grad_(requires_grad)
+        return loading.make_tensor(storage, storage_offset, size, stride, dtype).requires_grad_(requires_grad)
 
     from_file = torch.UntypedStorage.from_file
 
@@ -224,7 +229,7 @@ def install(patches: Patches, on_open: Callable[[str], None]) -> None:
         set_state(new_state)
 
     patches.set(torch.random, "set_rng_state", set_rng_state)
-    patches.everywhere([(original, load), (set_state, set_rng_state)], excluded_modules=[torch.random])
+    patches.replace_everywhere([(original, load), (set_state, set_rng_state)], excluded_modules=[torch.random])
 
 
 def _path_of(f: Any) -> str | None:

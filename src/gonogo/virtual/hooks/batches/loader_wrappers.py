@@ -37,13 +37,13 @@ def _skip_empty_passes(
         before = lifecycle.end.empty_passes
         batches = original(loader)
         try:
-            with lifecycle.reading_at_once(_batches_read_per_step(loader)):
+            with lifecycle.reading_several_batches(_batches_read_per_step(loader)):
                 first = next(batches)
         except StopIteration:
             return
         except Exception:
             # Ranks that don't read are told by the one that does, whose own failure says if there is no data at all.
-            if lifecycle.end.empty_passes == before and (_reads_data_itself(loader) or not lifecycle.enough):
+            if lifecycle.end.empty_passes == before and (_reads_data_itself(loader) or not lifecycle.has_made_steps):
                 raise
             first = None
         if first is None and (lifecycle.end.empty_passes > before or not _reads_data_itself(loader)):

@@ -50,12 +50,12 @@ class OddBatches:
     def __init__(self) -> None:
         self._most: dict[Measure, int] = {}
 
-    def saw(self, batch: Any) -> None:
+    def record_seen(self, batch: Any) -> None:
         """Note a batch that the program has seen."""
         for measure, value in measure_batch(batch).items():
             self._most[measure] = max(value, self._most.get(measure, value))
 
-    def among(self, batches: Iterable[Any]) -> list[int]:
+    def find_odd_indices(self, batches: Iterable[Any]) -> list[int]:
         """The indices of the odd batches, beginning with those that are odd in most measures."""
         holders: dict[Measure, int] = {}
         for place, batch in enumerate(batches):

@@ -15,12 +15,12 @@ class PassCosts:
         self._first: tuple[float, float] | None = None
         """When the first batch had been read, in processor time and by the clock."""
 
-    def note(self) -> None:
+    def record_batch_read(self) -> None:
         """Note that a batch has been read."""
         if self._first is None:
             self._first = time.process_time(), time.monotonic()
 
-    def affordable(self, batch_count: int, left: int) -> bool:
+    def is_affordable(self, batch_count: int, left: int) -> bool:
         """Whether ``left`` more batches fit the budget, judging by the first ``batch_count``."""
         if self._first is None or batch_count < 2:
             return False

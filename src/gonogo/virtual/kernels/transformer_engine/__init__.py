@@ -57,7 +57,7 @@ def install(
             if framework != "torch":
                 raise FileNotFoundError(f"Could not find shared object file for Transformer Engine {framework} lib.")
             assume(ASSUMED)
-            patches.item(sys.modules, NAME, module)
+            patches.set_item(sys.modules, NAME, module)
 
         patches.set(common, "load_framework_extension", load_framework_extension)
 
