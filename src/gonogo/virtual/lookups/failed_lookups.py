@@ -282,7 +282,8 @@ def _is_gonogo_frame(frame: FrameType | None) -> bool:
     """True if the write comes from gonogo itself or from a library on its behalf (a model's stand-in), not the
     program.
 
-    What gonogo writes on the program's behalf, as for ``torch.save``, is recorded by :meth:`FailedLookups.record_write`.
+    What gonogo writes on the program's behalf, as for ``torch.save``, is recorded by
+    :meth:`FailedLookups.record_write`.
     """
     while frame is not None:
         path = frame.f_code.co_filename
