@@ -259,7 +259,7 @@ def rehearsed_lacking(folder: Path, imported: dict[str, str]) -> RehearsalRecord
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     rank.failure = Failure(name, str(error), frames_of_traceback(error.__traceback__), "load", 0)
     rank.absent = absent
-    what = "an unknown number: 16 in one step, 1/16 in the next"
+    what = "a number computed from unknown values is 16 in one step, 1/16 in the next"
     rank.assumptions = [Assumption(what, where, kind="number") for where in assumptions]
     rank.imported = imported
     rank.confinement = "namespaces"

@@ -127,7 +127,7 @@ def test_objects(assumptions: list[str]) -> None:
     dist.all_gather_object(gathered, sent)
     assert gathered == [sent] * 8
     assert gathered[0] is not gathered[1]
-    assert assumptions == ["peer_objects: every rank sends the objects that this rank sends"]
+    assert assumptions == ["peer_objects: every rank sends the same objects as this rank"]
     broadcast = ["mine"]
     dist.broadcast_object_list(broadcast, src=1)
     assert len(assumptions) == 1  # this rank is the source: nothing was assumed

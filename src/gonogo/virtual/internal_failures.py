@@ -44,36 +44,37 @@ class InternalFailure(NamedTuple):
 
 _NETWORK = Reason(
     translated(
-        "it needs the network, which a rehearsal does not use, and gonogo could not generate what it "
-        "fetches: download that beforehand to where the program looks first (a cache, the data folder), or "
-        "turn off whatever only sends data (an upload, a tracker)"
+        "the program needs the network, which a rehearsal does not use, and gonogo could not "
+        "generate what it fetches: download that beforehand to where the program looks first (a "
+        "cache, the data folder), or turn off whatever only sends data (an upload, a tracker)"
     ),
     rehearse_again(purpose=Purpose.AFTER_CHANGE),
 )
 _HUB_FILE_MISSING = Reason(
     translated(
-        "it requests {file} of {name} from the hub, but the file is not on this machine, and a rehearsal does not "
-        "use the network: hf download {name} {file} (in place of a weights file, one with tensors of the same names "
-        "and shapes is enough)"
+        "the program requests {file} of {name} from the hub, but the file is not on this machine, "
+        "and a rehearsal does not use the network: hf download {name} {file} (in place of a weights"
+        " file, one with tensors of the same names and shapes is enough)"
     ),
     run_command("hf download {name} {file}"),
 )
 _UNKNOWN_HUB_MODEL = Reason(
     translated(
-        "it requests {name} from the hub, but that is neither on this machine nor in gonogo's table of published "
-        "models, and a rehearsal does not use the network: hf download {name}, or give the folder of a similar one"
+        "the program requests {name} from the hub, but that is neither on this machine nor in "
+        "gonogo's table of published models, and a rehearsal does not use the network: hf download "
+        "{name}, or give the folder of a similar one"
     ),
     run_command("hf download {name}"),
 )
 _STAND_IN_INCOMPLETE = Reason(
     translated(
-        "gonogo's stand-in for {package}, which is not installed here, lacks it: install the package itself if this "
-        "machine can (its Python code is enough), or report it"
+        "gonogo's stand-in for {package}, which is not installed here, lacks this name: install the"
+        " package itself if this machine can (its Python code is enough), or report it"
     ),
     rehearse_again(purpose=Purpose.AFTER_INSTALL, subject="{package}"),
 )
 _FACADE_INCOMPLETE = Reason(
-    translated("gonogo's stand-in for the accelerators lacks it: please report it with this line")
+    translated("gonogo's virtual accelerator lacks this function or attribute: please report it with this line")
 )
 _META_TENSOR_USED = Reason(
     translated(
@@ -81,9 +82,9 @@ _META_TENSOR_USED = Reason(
         "it with this line; reading that data in a DataLoader usually works around it"
     )
 )
-_GONOGO_FAULT = Reason(translated("a bug in gonogo itself: please report it with this line"))
+_GONOGO_FAULT = Reason(translated("this is a bug in gonogo itself: please report it with this line"))
 _REHEARSAL_FILE_FAULT = Reason(
-    translated("one of the rehearsal's own files, which the real run doesn't have: please report it with this line")
+    translated("the error is about a file that only the rehearsal has: please report it with this line")
 )
 _LIBRARY_NOT_LOADABLE = Reason(
     translated(
@@ -95,31 +96,32 @@ _LIBRARY_NOT_LOADABLE = Reason(
 )
 _CUDA_TOOLKIT_MISSING = Reason(
     translated(
-        "it looks for the CUDA toolkit, which this machine doesn't have: set CUDA_HOME to one, or build the kernel "
-        "beforehand"
+        "the program looks for the CUDA toolkit, which this machine doesn't have: set CUDA_HOME to "
+        "one, or build the kernel beforehand"
     ),
     rehearse_again(purpose=Purpose.AFTER_CHANGE),
 )
 _WEIGHTS_FILE_MISSING = Reason(
     translated(
-        "weights that the program looks for itself, which are not on this machine: copy the file here; one with "
-        "tensors of the same names and shapes is enough (torch.save of torch.zeros(()).expand(shape) takes no space)"
+        "the program opens a weights file that is not on this machine: copy the file here; one with"
+        " tensors of the same names and shapes is enough (torch.save of "
+        "torch.zeros(()).expand(shape) takes no space)"
     ),
     rehearse_again(purpose=Purpose.AFTER_COPY, subject="{path}"),
 )
 _CHECKPOINT_OF_FEWER_STEPS = Reason(
     translated(
-        "a rehearsal trains for fewer steps, and wrote {sibling} next to it: rehearse the same number of "
-        "steps with --steps, or load what was written last"
+        "the program opens a checkpoint of a later step; the rehearsal trained for fewer steps, and"
+        " wrote {sibling}: rehearse the same number of steps with --steps, or load the last "
+        "checkpoint"
     ),
     rehearse_again(purpose=Purpose.AFTER_CHANGE),
 )
-_CUDA_DRIVER_CALLED = Reason(translated("it called the real CUDA driver, which has no device here"))
+_CUDA_DRIVER_CALLED = Reason(translated("a library called the real CUDA driver, which has no device here"))
 
 _STRIDED_NESTED_UNSUPPORTED = Reason(
     translated(
-        "nested tensors in the strided layout, which C++ keeps in memory that a rehearsal doesn't have: use "
-        "layout=torch.jagged"
+        "nested tensors of the strided layout can't be rehearsed, since C++ reads their memory: use layout=torch.jagged"
     ),
     rehearse_again(purpose=Purpose.AFTER_CHANGE),
 )

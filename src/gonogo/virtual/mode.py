@@ -275,7 +275,10 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _check_strided(self, raw: torch.Tensor) -> None:
         if raw.layout is not torch.strided:
-            raise UnsupportedOperator(str(self.current), translated("its result is a sparse tensor"))
+            raise UnsupportedOperator(
+                str(self.current),
+                translated("the operator's result is a sparse tensor, which a rehearsal does not support"),
+            )
 
     def _run_without_meta_kernel(
         self, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor], error: NotImplementedError
@@ -299,9 +302,11 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return self.wrap_real(known, device)
         returns = operator.func._schema.returns
         if len(returns) == 1 and str(returns[0].type) == "bool":
-            return self.ledger.assume_branch(translated("{name} of unknown values").format(name=operator.name))
+            return self.ledger.assume_branch(
+                translated("the result of {name} for unknown values").format(name=operator.name)
+            )
         raise UnsupportedOperator(
-            str(operator.func), translated("its result's shape depends on values that are not known")
+            str(operator.func), translated("the shape of the operator's result depends on values that are not known")
         )
 
     # -- views -------------------------------------------------------------------------------------------------------
@@ -361,7 +366,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if tensor.cell.chosen:
                 self.ledger.assume(contents.CHOSEN_NUMBER, "chosen_number")
             return known
-        self.ledger.assume(translated("values that the program reads are zero"), "zeros")
+        self.ledger.assume(translated("unknown values that the program reads are zero"), "zeros")
         with private.without_dispatch_modes():
             return real.zeros(tensor.shape, dtype=tensor.dtype)
 

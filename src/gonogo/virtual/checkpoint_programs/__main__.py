@@ -58,11 +58,14 @@ def serve_with_vllm(words: list[str]) -> None:
     what = " ".join(["vllm serve", *words])
     for name in options:
         if name in _OTHER_READING:
-            raise UnsupportedOperator(what, translated("{option} changes how weights are read").format(option=name))
+            raise UnsupportedOperator(
+                what,
+                translated("{option} changes how vLLM reads weights, which gonogo does not model").format(option=name),
+            )
     model = next(iter(options.get("", []) + options.get("--model", [])), None)
     folder = model if model is None or os.path.isdir(model) else find_model_folder(model)
     if folder is None:
-        raise UnsupportedOperator(what, translated("it names no model that is here"))
+        raise UnsupportedOperator(what, translated("the command names no model that is on this machine"))
     adapters = [_parse_adapter(one) for one in options.get("--lora-modules", [])]
     if adapters and "--enable-lora" not in options:
         raise RuntimeError("LoRA is not enabled. Use --enable-lora to enable LoRA.")

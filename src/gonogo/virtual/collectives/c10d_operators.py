@@ -19,7 +19,7 @@ from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.values import contents, real
 
-_SAME_ON_EVERY_RANK_ASSUMPTION = translated("every rank sends what this rank sends")
+_SAME_ON_EVERY_RANK_ASSUMPTION = translated("every rank sends the same data as this rank")
 _POINT_TO_POINT = ("::send", "::recv_", "::recv_any_source_")
 _REDUCE_OPERATORS = {"allreduce_", "allreduce_coalesced_", "reduce_", "reduce_scatter_", "_reduce_scatter_base_",
              "reduce_scatter_tensor_coalesced_"}  # fmt: skip

@@ -33,8 +33,8 @@ from gonogo.virtual.values.assumptions import Assume
 rendezvous = importlib.import_module("torch.distributed.rendezvous")  # a function of the same name shadows the module
 _FileStore: Any = dist.FileStore  # type: ignore[attr-defined]
 
-_RECEIVED = translated("the objects received are those already in the list")
-_SAME_OBJECTS_ASSUMPTION = translated("every rank sends the objects that this rank sends")
+_RECEIVED = translated("the objects that another rank sends are those already in the receiving list")
+_SAME_OBJECTS_ASSUMPTION = translated("every rank sends the same objects as this rank")
 _KNOWN_BACKENDS = frozenset({"nccl", "gloo", "hccl", "ucc", "xccl", "fake", "undefined"})
 _NPU_BACKENDS = frozenset({"hccl", "lccl", "gloo", "fake", "undefined"})
 
@@ -328,7 +328,7 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
             object_list[:] = _pickled_copy(sent[0])
         else:
             assume(
-                translated("rank {root} broadcasts the objects that this rank has in their place").format(root=root),
+                translated("rank {root} broadcasts the objects that are already in this rank's list").format(root=root),
                 "peer_objects",
             )
 
@@ -352,7 +352,10 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
             scatter_object_output_list[0] = _pickled_copy(given[dist.get_rank(group)])
         elif given:
             assume(
-                translated("rank {root} scatters the objects that this rank would").format(root=root), "peer_objects"
+                translated("rank {root} scatters the objects that this rank passed to scatter_object_list").format(
+                    root=root
+                ),
+                "peer_objects",
             )
             scatter_object_output_list[0] = _pickled_copy(given[dist.get_rank(group)])
         else:

@@ -86,7 +86,7 @@ def _functional_collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any)
             return torch.ops.aten.alias(args[0])
     run = _COLLECTIVES.get(name.removesuffix("_coalesced").removesuffix("_coalesced_"))
     if run is None:
-        raise UnsupportedOperator(str(func), translated("a functional collective without a counterpart"))
+        raise UnsupportedOperator(str(func), translated("gonogo does not implement this functional collective"))
     group = private.resolve_process_group(given["group_name"])
     with mode:
         if "coalesced" in name:

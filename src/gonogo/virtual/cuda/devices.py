@@ -68,7 +68,11 @@ def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
         yield (
             torch.cuda.nccl,
             name,
-            _unsupported_call(cuda, f"torch.cuda.nccl.{name}", translated("it calls NCCL directly")),
+            _unsupported_call(
+                cuda,
+                f"torch.cuda.nccl.{name}",
+                translated("this function calls NCCL directly, which does not run in a rehearsal"),
+            ),
         )
     yield (
         torch.cuda.nvtx,

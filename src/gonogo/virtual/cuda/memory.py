@@ -108,7 +108,7 @@ def _control_functions(cuda: VirtualCuda) -> dict[str, Any]:
     def unsupported_function(feature: str) -> Any:
         def raise_unsupported(*args: Any, **kwargs: Any) -> Any:
             raise cuda.unsupported(
-                f"torch.{cuda.kind}.{feature}", translated("only PyTorch's own caching allocator is replayed")
+                f"torch.{cuda.kind}.{feature}", translated("a rehearsal replays only PyTorch's own caching allocator")
             )
 
         return raise_unsupported

@@ -74,7 +74,10 @@ def _graph_class(cuda: VirtualCuda) -> type:
 
         def __new__(cls, *args: Any, **kwargs: Any) -> Any:
             raise cuda.unsupported(
-                "torch.cuda.CUDAGraph", translated("a captured graph runs its kernels without Python")
+                "torch.cuda.CUDAGraph",
+                translated(
+                    "a captured CUDA graph replays its kernels without the Python code that a rehearsal follows"
+                ),
             )
 
     return CUDAGraph
@@ -183,7 +186,10 @@ def _classes(cuda: VirtualCuda) -> tuple[type, type, type]:
 
         @classmethod
         def from_ipc_handle(cls, device: Any, handle: Any) -> Any:
-            raise cuda.unsupported("torch.cuda.Event.from_ipc_handle", translated("no other process has the event"))
+            raise cuda.unsupported(
+                "torch.cuda.Event.from_ipc_handle",
+                translated("a rehearsal has no CUDA event of another process to open"),
+            )
 
         def record(self, stream: Any = None) -> None:
             stream = cuda.api.current_stream() if stream is None else stream
@@ -207,7 +213,9 @@ def _classes(cuda: VirtualCuda) -> tuple[type, type, type]:
             return max(float(end_event._recorded - self._recorded) * 1000.0, 1e-3)
 
         def ipc_handle(self) -> bytes:
-            raise cuda.unsupported("torch.cuda.Event.ipc_handle", translated("no other process could open the event"))
+            raise cuda.unsupported(
+                "torch.cuda.Event.ipc_handle", translated("another process can't open a CUDA event of a rehearsal")
+            )
 
         def __repr__(self) -> str:
             return f"<torch.{cuda.kind}.Event {'uninitialized' if self._recorded is None else hex(id(self))}>"

@@ -39,9 +39,10 @@ from gonogo.virtual.values.value_trace import ValueTrace
 _DECODING_METHODS = ("_sample", "_beam_search", "_greedy_search", "_contrastive_search")
 _PERIOD = 8
 """A layer's effect repeats after this many tokens."""
-_COUNTED_CALLS = translated("{counted} of {total} layer calls in generate")
+_COUNTED_CALLS = translated("{counted} of {total} decoder layer calls in generate()")
 _NOT_RUN_REASON = translated(
-    "counted, not run: each would do for its token what the calls before it did (use --every to run them)"
+    "these calls were counted but not run: each does the same work for its token as the calls "
+    "before it (--every runs them)"
 )
 
 

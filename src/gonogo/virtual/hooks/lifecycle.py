@@ -54,15 +54,16 @@ EVALUATION_BATCHES = 2
 _COMES_TO = translated("training continues until {counter} is {value}")
 
 
-_LATER_STEPS = translated("{place}: steps beyond the first {steps}")
+_LATER_STEPS = translated("{place}: training steps beyond the first {steps}")
 _LOOP_CUT_SHORT = translated(
-    "the program continues with them, but the rehearsal doesn't; the code after its loop was not run either"
+    "the program continues with these steps, but the rehearsal ends here; the code after the "
+    "training loop was not run either"
 )
 
 
 def _unreached_loop_note(one: AdvancedLoop) -> OmittedPart:
-    what = translated("{place}: {test}").format(place=one.place, test=one.text)
-    why = translated("the rehearsed steps don't reach it, and its condition tests more than a counter")
+    what = translated("{place}: the code under {test}").format(place=one.place, test=one.text)
+    why = translated("the rehearsed steps don't reach this code, and its condition depends on more than a counter")
     return OmittedPart(what.en, what.zh, why.en, why.zh)
 
 
@@ -338,7 +339,7 @@ class Lifecycle:
 
     def end_data(self, batch_count: int) -> None:
         """End the program's data after ``batch_count`` batches, although there is more."""
-        what = translated("the data, which a rehearsal ends after {given} batches").format(given=batch_count)
+        what = translated("the rehearsal ends the data after {given} batches").format(given=batch_count)
         self.ahead.was_ended = True
         self.data_ended = Assumption(what.en, self.ledger.current_place(), 1, what.zh)
 

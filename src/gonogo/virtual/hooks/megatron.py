@@ -19,13 +19,13 @@ _DATA_ASSUMPTION = translated("the first rank of the tensor-parallel group has t
 _SAMPLE_COUNTS = "get_train_valid_test_num_samples"
 _MAX_INDEXED_SAMPLES = 1 << 20
 _INDEX_ASSUMPTION = translated(
-    "the data index for {wanted} samples fits into host memory: it was built for {made} here, and its "
-    "memory is not counted"
+    "the data index for {wanted} samples fits into host memory: the rehearsal built it for "
+    "{made} samples, and does not count its memory"
 )
 _CHECKPOINT_VALIDATION = "megatron.core.dist_checkpointing.validation"
 _VALIDATE_PARTS = "validate_sharding_integrity"
 _PARTS_ASSUMPTION = translated(
-    "the ranks' parts of a checkpoint cover each tensor once: compared only where all ranks are rehearsed"
+    "the ranks' checkpoint shards cover each tensor exactly once: this is checked only if all ranks are rehearsed"
 )
 _SAVE_FUNCTIONS = ("save_checkpoint", "save_checkpoint_and_time")
 

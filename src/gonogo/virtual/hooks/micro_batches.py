@@ -38,8 +38,8 @@ _MIN_ACCUMULATION_STEPS = 4
 """With fewer micro-batches per step none can be skipped: the first, two equal ones, and the last are run."""
 _COUNTED_MICRO_BATCHES = translated("{counted} of {total} micro-batches of gradient accumulation")
 _NOT_RUN_REASON = translated(
-    "counted, not run: each would do what the one before it did, with the same shapes and the same memory (use --every "
-    "to run them)"
+    "these micro-batches were counted but not run: each has the same shapes and memory as the "
+    "one before it (--every runs them)"
 )
 
 

@@ -111,7 +111,7 @@ def install(assume: Assume) -> Callable[[], None]:
         for moved in _missing_names(folder):
             patches.set(importlib.import_module(moved.module), moved.name, moved.make())
             assume(
-                translated("{name}, which this DeepSpeed imports, exists as it did in older versions").format(
+                translated("{name} exists, as in older releases: this DeepSpeed imports it").format(
                     name=f"{moved.module}.{moved.name}"
                 )
             )

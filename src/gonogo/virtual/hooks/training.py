@@ -308,8 +308,10 @@ _MAX_BUFFERED_BYTES = 128 << 20
 """Bytes of batches that are prefetched."""
 _SKIPPED_TRAINING_BATCHES = translated("{place}: training batches beyond the first {given} of {total}")
 _GOES_ON = translated("training continues to the end of its data, all {total} batches")
-_ASSUMED_SIMILAR = translated("they are assumed to be like the first ones: their rows were not read")
-_UNKNOWN_DATASET_LENGTH = translated("the data set has no length: equal batch counts were checked for these ranks only")
+_ASSUMED_SIMILAR = translated("these batches are assumed to be like the first ones: their rows were not read")
+_UNKNOWN_DATASET_LENGTH = translated(
+    "the data set has no length: only up to here was it checked that all ranks get the same number of batches"
+)
 _SKIPPED_EVALUATION_BATCHES = translated("{place}: evaluation batches beyond the first {given} of {total}")
 _SKIPPED_BATCHES = translated("{place}: batches beyond the first {given} of {total}")
 _UNKNOWN_BATCH_COUNT = translated(
@@ -317,8 +319,8 @@ _UNKNOWN_BATCH_COUNT = translated(
     "not counted"
 )
 _LATER_BATCHES_ASSUMPTION = translated(
-    "they are assumed to be like the first ones; the growth of GPU memory from batch to batch is counted for all "
-    "of them, that of host memory is not"
+    "these batches are assumed to be like the first ones; growth from batch to batch is counted"
+    " for GPU memory, but not for host memory"
 )
 
 

@@ -30,12 +30,12 @@ from gonogo.virtual.patching.patches import Patches
 Written = Callable[[torch.Tensor], object]
 Unsupported = Callable[[str, Text], BaseException]
 _UNSUPPORTED_KERNEL_REASON = translated(
-    "it is a compiled DeepSpeed kernel that has no stand-in: turn off what requires it{setting} and rehearse "
-    "again, which covers all but this kernel"
+    "gonogo has no stand-in for this compiled DeepSpeed kernel: turn off the feature that uses "
+    "it{setting} and rehearse again, which covers all but this kernel"
 )
 _COMPILES_KERNEL = translated(
-    "it compiles its own kernel, which needs an accelerator to run: rehearse with the setting that disables it, "
-    "if the program has one"
+    "the program compiles its own kernel, which needs an accelerator to run: rehearse with the "
+    "setting that disables the kernel, if there is one"
 )
 _SETTING_HINTS = {
     "transformer_inference": translated(" (hybrid_engine in the configuration, such as --enable_hybrid_engine)"),

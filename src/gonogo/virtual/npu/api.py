@@ -17,7 +17,7 @@ from gonogo.virtual.npu.ascend_names import VirtualNpu
 from gonogo.virtual.npu.names import NPU_API
 
 _L2_CACHE_BYTES = 192 << 20
-_UNSUPPORTED_REASON = translated("torch_npu's stand-in does not have it")
+_UNSUPPORTED_REASON = translated("gonogo's stand-in for torch_npu does not have this name")
 
 
 def make_module() -> ModuleType:

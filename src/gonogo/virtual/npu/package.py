@@ -80,7 +80,7 @@ class _TorchNpuFinder(importlib.metadata.DistributionFinder, MetaPathFinder):
 
     def _refuse_module(self, module: ModuleType) -> None:
         raise self.unsupported(
-            f"import {module.__name__}", translated("torch_npu's stand-in does not have this module")
+            f"import {module.__name__}", translated("gonogo's stand-in for torch_npu does not have this module")
         )
 
 

@@ -62,10 +62,10 @@ def _read_scalar(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
             mode.ledger.assume(contents.CHOSEN_NUMBER, "chosen_number")
         return known.item()
     if tensor.dtype == torch.bool:
-        return mode.ledger.assume_branch(translated("a condition on unknown values"))
+        return mode.ledger.assume_branch(translated("a condition that depends on unknown values"))
     if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
-        return mode.ledger.assume_number(translated("an unknown number"))
-    mode.ledger.assume(translated("an unknown integer: 1"), "number")
+        return mode.ledger.assume_number(translated("a number computed from unknown values"))
+    mode.ledger.assume(translated("an integer computed from unknown values is 1"), "number")
     return 1
 
 
@@ -134,7 +134,7 @@ def _unique(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     args = _virtualise_arguments(mode, args)
     known = _run_on_real_values(mode, func, args, kwargs)
     if known is None:
-        mode.ledger.assume(translated("unknown elements are distinct"))
+        mode.ledger.assume(translated("elements with unknown values are distinct"))
         known = func(real.arange(args[0].numel()).reshape(args[0].shape).to(args[0].dtype), *args[1:], **kwargs)
     return mode.wrap_real(known, args[0]._device)
 
@@ -148,7 +148,7 @@ def _unique_counts(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     device = common_device(func, [a for a in args if isinstance(a, VirtualTensor)], args)
     known = _run_on_real_values(mode, func, args, kwargs)
     if known is None:
-        mode.ledger.assume(translated("unknown counts are one each"))
+        mode.ledger.assume(translated("each unknown count is one"))
         stand_in = real.ones if func is aten.repeat_interleave.Tensor else real.zeros
         args = [stand_in(a.shape, dtype=a.dtype) if isinstance(a, VirtualTensor) else a for a in args]
         known = func(*args, **kwargs)
@@ -272,7 +272,7 @@ def _compare_equal(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     known = _run_on_real_values(mode, func, (left, right), {})
     if known is not None:
         return known
-    mode.ledger.assume(translated("unknown tensors are equal"), "number")
+    mode.ledger.assume(translated("tensors with unknown values are equal"), "number")
     return True
 
 

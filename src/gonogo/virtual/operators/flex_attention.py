@@ -33,10 +33,12 @@ from gonogo.virtual.unsupported import UnsupportedOperator
 
 _MODULE = "torch.nn.attention.flex_attention"
 _WHAT = "torch's flex_attention"
-_UNCOMPILED = translated("called without torch.compile, it keeps all attention scores, which is not rehearsed")
-_OF_TENSOR_CLASS = translated("its operands are tensors of a class of their own")
+_UNCOMPILED = translated(
+    "without torch.compile, flex_attention keeps all attention scores, which a rehearsal does not cover"
+)
+_OF_TENSOR_CLASS = translated("flex_attention's operands are tensor subclasses, which a rehearsal does not cover")
 _ASSUMED = translated(
-    "flex_attention compiles to its fused kernel; which blocks a mask leaves out is unknown, and its function isn't run"
+    "flex_attention compiles to its fused kernel; its mask function isn't run, so the blocks that it skips are unknown"
 )
 _DEFAULT_BLOCK = 128
 

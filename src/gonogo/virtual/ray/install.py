@@ -157,10 +157,14 @@ class _RayApi:
                 f"'ignore_reinit_error=True' or by calling 'ray.shutdown()' prior to 'ray.init()'. ({known})"
             )
         if str(address or "").startswith("ray://"):
-            raise UnsupportedOperator(f"ray.init({address!r})", translated("Ray Client talks to another machine"))
+            raise UnsupportedOperator(
+                f"ray.init({address!r})",
+                translated("Ray Client connects to a cluster on another machine, which a rehearsal does not"),
+            )
         if options.get("local_mode"):
             raise UnsupportedOperator(
-                "ray.init(local_mode=True)", translated("gonogo's stand-in does not support tasks in local mode")
+                "ray.init(local_mode=True)",
+                translated("gonogo's stand-in for Ray does not support tasks in local mode"),
             )
         self.cluster.assume(_RAY_CLUSTER_ASSUMPTION)
         if self.cluster.driver is None:
@@ -256,7 +260,7 @@ class _RayApi:
 
     def cancel(self, *_: Any, **__: Any) -> None:
         """``ray.cancel``: running tasks continue."""
-        raise UnsupportedOperator("ray.cancel", translated("gonogo's stand-in for Ray does not have it"))
+        raise UnsupportedOperator("ray.cancel", translated("gonogo's stand-in for Ray does not have this function"))
 
     def timeline(self, filename: str | None = None) -> Any:
         """``ray.timeline``: always empty."""

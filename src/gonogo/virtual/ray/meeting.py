@@ -26,9 +26,9 @@ _ROUNDS, _SECONDS = 200, 30.0
 
 
 _DEADLOCK = translated(
-    "{come} of {count} ranks reached it, and no process is making progress anymore: whether the others "
-    "would reach it in a real run is not known. Print before it on each rank, or inspect a waiting rank "
-    "with py-spy"
+    "only {come} of {count} ranks reached this call, and no process is making progress anymore:"
+    " whether the others would reach it in a real run is not known. Print before it on each "
+    "rank, or inspect a waiting rank with py-spy"
 )
 
 

@@ -54,7 +54,9 @@ class CallRunner:
         """Create a call. Arguments are pickled at once, as in Ray."""
         several = options.get("num_returns")
         if several in ("streaming", "dynamic"):
-            raise UnsupportedOperator(f"ray: num_returns={several!r}", translated("Ray's generators have no stand-in"))
+            raise UnsupportedOperator(
+                f"ray: num_returns={several!r}", translated("gonogo's stand-in for Ray does not support generators")
+            )
         try:
             sent = self.cluster.pack((tuple(args or ()), dict(kwargs or {})))
         except (TypeError, AttributeError, ValueError) as error:

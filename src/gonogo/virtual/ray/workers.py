@@ -105,7 +105,8 @@ def _ray_executor_bundles(
         raise unsupported_error(
             "vLLM's workers on Ray",
             translated(
-                "{there} of {count} workers find {wanted} free in their bundles: the engine would wait for the others"
+                "only {there} of {count} engine workers find {wanted} free in their placement group's "
+                "bundles: the engine would wait for the others"
             ).format(there=len(places), count=count, wanted=str(wanted)),
         )
     return places

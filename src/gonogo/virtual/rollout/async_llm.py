@@ -43,10 +43,12 @@ class _Engines(LLM):
             if int(engine_args.get(name) or 1) > 1:
                 raise now.unsupported(
                     f"vLLM {name}={engine_args[name]}",
-                    translated("gonogo's stand-in does not support engines that are parallelized this way"),
+                    translated("gonogo's stand-in for vLLM does not support this kind of parallelism"),
                 )
         if engine_args.get("speculative_config"):
-            raise now.unsupported("vLLM speculative_config", translated("a draft model's memory is not known"))
+            raise now.unsupported(
+                "vLLM speculative_config", translated("gonogo does not know how much memory a draft model takes")
+            )
         tp = int(engine_args.get("tensor_parallel_size") or 1)
         backend = engine_args.get("distributed_executor_backend")
         found = now.workers(tp, backend, now.unsupported) if now.workers is not None else None
@@ -229,7 +231,7 @@ class AsyncLLM:
         if name.startswith("_"):
             raise AttributeError(name)
         raise self.of.rehearsal.unsupported(
-            f"vllm AsyncLLM.{name}", translated("gonogo's stand-in for the engine does not have it")
+            f"vllm AsyncLLM.{name}", translated("gonogo's stand-in for the vLLM engine does not have this name")
         )
 
 

@@ -23,8 +23,8 @@ from gonogo.virtual.rollout.ranks import EngineRanks
 from gonogo.virtual.rollout.uncertainty import BLOCK, CONTEXT_UNCERTAINTY_BYTES, PEAK_UNCERTAINTY
 
 _GIB = 1 << 30
-_SLEEPS = translated("the engine sleeps ({parts})")
-_TOO_CLOSE = translated("it is too close to tell whether the engine starts: {what}")
+_SLEEPS = translated("the engine is asleep ({parts})")
+_TOO_CLOSE = translated("the memory margin is too small to tell whether the engine starts: {what}")
 _REQUESTED_AND_FREE = translated("{asked} GiB requested, {free} GiB free")
 _CACHE_SHORTAGE = translated("{needed} GiB of cache needed, {left} GiB left")
 CUDA_GRAPH_BYTES_PER_LAYER = 10 << 20
@@ -92,7 +92,7 @@ class Engine:
         if backend != "external_launcher":
             raise self._unsupported(
                 f"vllm.LLM(distributed_executor_backend={backend!r})",
-                translated("such an engine starts processes of its own"),
+                translated("this engine would start processes of its own, which are not rehearsed"),
             )
         world = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
         if world % self.tp:

@@ -31,7 +31,9 @@ from gonogo.virtual.weights import skeleton
 
 _NOT_FOR_INFERENCE = ("training_args.bin", "optimizer.bin", "optimizer.pt", "scheduler.pt", "scaler.pt")
 _ADAPTER_FILES = ("adapter_model.safetensors", "adapter_model.bin", "adapter_model.pt")
-_OWN_CODE = translated("vLLM {release} reads {architecture} by code of its own")
+_OWN_CODE = translated(
+    "vLLM {release} reads {architecture} with code written for that model, which gonogo does not have"
+)
 
 Refuse = Callable[[str, Text], BaseException]
 """Makes the exception for what can't be rehearsed, of what and why."""
@@ -98,11 +100,11 @@ def read_engine_layout(folder: str, refuse: Refuse) -> tuple[EngineLayout, list[
     if row is None or model_class is None or text is not config:
         raise refuse(what, _OWN_CODE.format(release=vllm_table_release(), architecture=architecture or "?"))
     if getattr(config, "quantization_config", None) is not None:
-        raise refuse(what, translated("its weights are quantized"))
+        raise refuse(what, translated("the model's weights are quantized, which gonogo does not cover here"))
     with skeleton.isolated_model_build():
         model = skeleton.build_on_meta(model_class, config, folder)
         if any(weight.dim() > 2 for weight in model.parameters()):
-            raise refuse(what, translated("how vLLM names experts is not known"))
+            raise refuse(what, translated("gonogo does not know how vLLM names the experts' weights"))
         shapes = {name: tuple(weight.shape) for name, weight in model.state_dict(keep_vars=True).items()}
         dense = {name: one for name, one in model.named_modules() if isinstance(one, nn.Linear | nn.Embedding)}
         multiplied = {f"{name}.{own}" for name, one in dense.items() for own, _ in one.named_parameters(recurse=False)}
@@ -112,7 +114,10 @@ def read_engine_layout(folder: str, refuse: Refuse) -> tuple[EngineLayout, list[
 
 def _weight_files(folder: str, refuse: Refuse) -> list[str]:
     if glob.glob(os.path.join(folder, "consolidated*.safetensors")):
-        raise refuse(f"vllm serve {folder}", translated("it has files of Mistral's own format"))
+        raise refuse(
+            f"vllm serve {folder}",
+            translated("the folder has weights in Mistral's own format, which gonogo does not read"),
+        )
     for pattern in ("*.safetensors", "*.bin", "*.pt"):
         files = sorted(glob.glob(os.path.join(folder, pattern)))
         index = os.path.join(folder, "model.safetensors.index.json")

@@ -56,7 +56,9 @@ class LLM:
         now = self.rehearsal
         for name in asked:
             if name not in ENGINE:
-                raise now.unsupported(f"vllm.LLM({name}=…)", translated("no vLLM release known to gonogo has it"))
+                raise now.unsupported(
+                    f"vllm.LLM({name}=…)", translated("no vLLM release known to gonogo has this argument")
+                )
         with now.life.during("init", "vllm.LLM"):
             self._ranks = EngineRanks(now.peers, int(asked.get("tensor_parallel_size") or 1))
             self._engine = self._make_engine({"model": model, **asked})
@@ -191,14 +193,15 @@ class LLM:
         if isinstance(method, str) and method in known:
             return [known[method](*args, **(kwargs or {}))]
         raise self.rehearsal.unsupported(
-            f"vllm.LLM.collective_rpc({method!r})", translated("its workers are stand-ins")
+            f"vllm.LLM.collective_rpc({method!r})",
+            translated("the engine's workers are stand-ins, which do not have this method"),
         )
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
         raise self.rehearsal.unsupported(
-            f"vllm.LLM.{name}", translated("gonogo's stand-in for the engine does not have it")
+            f"vllm.LLM.{name}", translated("gonogo's stand-in for the vLLM engine does not have this name")
         )
 
 
@@ -281,7 +284,7 @@ class LLMEngine:
         if name.startswith("_"):
             raise AttributeError(name)
         raise self._llm.rehearsal.unsupported(
-            f"vllm.LLMEngine.{name}", translated("gonogo's stand-in for the engine does not have it")
+            f"vllm.LLMEngine.{name}", translated("gonogo's stand-in for the vLLM engine does not have this name")
         )
 
 

@@ -26,8 +26,8 @@ _WITHOUT_KV_CACHE = ("linear_attention", "mamba", "conv")
 """Layer types whose state does not grow with the number of tokens."""
 _BYTES_PER_4BIT_WEIGHT = 0.5 + 4 / 64
 """Bytes of a 4-bit weight and its share of the block's float32 scale, which the loader dequantizes if necessary."""
-_NAMES_UNKNOWN = translated("the names that vLLM uses for the parts of a multimodal model are not known")
-_WEIGHTS_UNKNOWN = translated("how much memory its weights take is not known")
+_NAMES_UNKNOWN = translated("gonogo does not know the names that vLLM uses for the parts of a multimodal model")
+_WEIGHTS_UNKNOWN = translated("gonogo does not know how much memory the model's weights take")
 
 
 class EngineModel:

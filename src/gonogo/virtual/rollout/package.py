@@ -26,7 +26,7 @@ _BUNDLES_ENGINE = "ms-swift"
 """A package with its own code for vLLM, whatever version the TRL installed beside it requires."""
 Names = Mapping[str, Mapping[str, tuple[Any, tuple[int, int], tuple[int, int]]]]
 """By module and name: the object, the first release that has it, and the first that no longer has it."""
-_WITHOUT = translated("gonogo's stand-in for vLLM does not have it")
+_WITHOUT = translated("gonogo's stand-in for vLLM does not have this name")
 ALWAYS, STILL = (0, 0), (1 << 16, 0)
 
 

@@ -257,7 +257,8 @@ class _PartialAnswer(dict[str, Any]):
 
     def __missing__(self, key: str) -> Any:
         raise self._refuse(
-            f"{key!r} of the rollout server's answer", translated("gonogo's stand-in for the server does not have it")
+            f"{key!r} of the rollout server's answer",
+            translated("gonogo's stand-in for the server does not send this field"),
         )
 
 

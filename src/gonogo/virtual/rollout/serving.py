@@ -137,7 +137,9 @@ class App:
         """ASGI."""
         if scope["type"] != "lifespan":
             path = str(scope.get("path"))
-            why = translated("{path} was requested over HTTP").format(path=path)
+            why = translated("the program requests {path} over HTTP, which gonogo's stand-in does not answer").format(
+                path=path
+            )
             raise self._rehearsal.unsupported("vLLM's HTTP server", why)
         while True:
             message = await receive()
@@ -159,7 +161,9 @@ def serving_names(rehearsal: EngineContext, llm: type[LLM]) -> dict[str, Any]:
         state.engine_client = engine_client
 
     def run_headless(args: Any) -> None:
-        raise rehearsal.unsupported("vllm.entrypoints.cli.serve.run_headless", translated("a multi-node engine"))
+        raise rehearsal.unsupported(
+            "vllm.entrypoints.cli.serve.run_headless", translated("an engine on several nodes is not rehearsed")
+        )
 
     class Platform:
         """Stand-in for vLLM's ``current_platform`` on CUDA."""

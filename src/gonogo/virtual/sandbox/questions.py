@@ -16,7 +16,7 @@ from gonogo.finding import translated
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.values.assumptions import Assume
 
-_LOCAL_FOLDER_ASSUMPTION = translated("the hub has no repository {name}, which is a folder here")
+_LOCAL_FOLDER_ASSUMPTION = translated("the hub has no repository {name}: that is a folder on this machine")
 _WEIGHTS_FILE = "model.safetensors"
 _PLACEHOLDER_COMMIT = "0" * 40
 """The commit hash of generated repositories."""

@@ -51,7 +51,7 @@ def batch_from_signature(located_model: LocatedModel, seq_len: int, micro_batch:
             raise _missing_processor_error(located_model, kind)
         if count is None or count % micro_batch:
             notes.record_assumption(
-                translated("the batch has no {kind}: how many tokens one takes could not be determined").format(
+                translated("the batch has no {kind}: gonogo could not determine how many tokens one takes").format(
                     kind=kind.name
                 )
             )

@@ -29,7 +29,9 @@ def build_processor_batch(located_model: LocatedModel, seq_len: int, rows: int) 
     except Exception as error:  # a missing tokenizer or library: fall back to the config
         first = str(error).strip().partition("\n")[0][:160]
         notes.record_assumption(
-            translated("inputs are built from the configuration: its processor fails with {first}").format(first=first)
+            translated(
+                "inputs are built from the model's configuration, because its processor fails with {first}"
+            ).format(first=first)
         )
         return None
     if made is None:

@@ -46,7 +46,9 @@ def _count_feature_rows(located_model: LocatedModel, kind: Modality, inputs: dic
     except (RuntimeError, TypeError, ValueError, AttributeError, LookupError) as error:
         first = str(error).strip().partition("\n")[0][:200]
         notes.record_assumption(
-            translated("{encoder} could not be probed: {first}").format(encoder=kind.encoders[0], first=first)
+            translated("{encoder} could not be run to count the tokens of its inputs: {first}").format(
+                encoder=kind.encoders[0], first=first
+            )
         )
         return None
 

@@ -53,7 +53,9 @@ class Ledger:
     def assume_branch(self, assumption: Text) -> bool:
         """The assumed truth of a condition on unknown values: True in the first step, False in the second, and so
         on."""
-        where = self.assume(translated("{what}: true in one step, false in the next").format(what=assumption), "number")
+        where = self.assume(
+            translated("{what} is true in one step, false in the next").format(what=assumption), "number"
+        )
         self._visits[(where, self.step)] += 1
         self.branches += 1
         flips = self._visits[(where, self.step)] // _FLIP_AFTER_VISITS
@@ -62,7 +64,7 @@ class Ledger:
     def assume_number(self, assumption: Text) -> float:
         """An assumed number: large in the first step, small in the second, so that both sides of a limit are
         covered."""
-        self.assume(translated("{what}: 16 in one step, 1/16 in the next").format(what=assumption), "number")
+        self.assume(translated("{what} is 16 in one step, 1/16 in the next").format(what=assumption), "number")
         self.made_numbers += 1
         return 16.0 if self.step % 2 == 0 else 0.0625
 

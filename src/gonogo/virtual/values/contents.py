@@ -40,7 +40,7 @@ class Uniform:
         self.scalar = scalar
 
 
-CHOSEN_NUMBER = translated("a number that was chosen by unknown scores (argmax, topk)")
+CHOSEN_NUMBER = translated("the program reads a number that was selected by unknown scores (argmax, topk)")
 
 
 def max_known_bytes(device: torch.device) -> int:
