@@ -13,7 +13,7 @@ from virtual_worker import answers
 
 from gonogo.virtual.weights.saving import _stream_path
 from gonogo.virtual.weights.torch_archive import (
-    Record,
+    ArchiveRecord,
     archive_records,
     names_in_archive,
     omitted_records,
@@ -311,7 +311,7 @@ def test_an_archive_is_as_long_as_torch_writes_it() -> None:
     with zipfile.ZipFile(real) as archive:
         pickled, data = archive.read("archive/data.pkl"), archive.read("archive/data/0")
     written = io.BytesIO()
-    records = archive_records(pickled, [Record("data/0", len(data), data)], names)
+    records = archive_records(pickled, [ArchiveRecord("data/0", len(data), data)], names)
     assert write_archive(written, "archive", records, sparse=True) == len(written.getvalue()) == len(real.getvalue())
     written.seek(0)
     assert torch.load(written)["a"].tolist() == list(range(8))
@@ -323,13 +323,13 @@ def test_archive_is_one_that_torch_reads(tmp_path: Path) -> None:
     torch.save({"a": torch.arange(10), "b": torch.ones(1000)}, path)
     with zipfile.ZipFile(path) as archive:
         records = [
-            Record(
+            ArchiveRecord(
                 name.partition("/")[2], archive.getinfo(name).file_size,
                 None if name.endswith("data/1") else archive.read(name),
             )
             for name in archive.namelist()
         ]  # fmt: skip
-    records.insert(1, Record("data/large", 5 << 30, None))
+    records.insert(1, ArchiveRecord("data/large", 5 << 30, None))
     with (tmp_path / "holes.pt").open("wb") as file:
         length = write_archive(file, "holes", records, sparse=True)
     assert length == (tmp_path / "holes.pt").stat().st_size > 5 << 30

@@ -201,7 +201,7 @@ def main_thread_stack() -> tuple[Frame, ...]:
 
 
 class AutogradOrigin:
-    """Autograd's anomaly output, from a run that repeats a failed one."""
+    """The forward call behind a failing autograd node, found by a second run in autograd's anomaly mode."""
 
     def __init__(self) -> None:
         self.frames: tuple[Frame, ...] = ()
@@ -209,7 +209,7 @@ class AutogradOrigin:
 
     @contextlib.contextmanager
     def recording_forward_calls(self) -> Iterator[None]:
-        """Make autograd report the forward call of each node."""
+        """Context in which autograd's anomaly mode reports the forward call of a failing node."""
         with warnings.catch_warnings(), torch.autograd.set_detect_anomaly(True, check_nan=False):
             show = warnings.showwarning
 

@@ -15,7 +15,7 @@ _ACCELERATORS: dict[int, str] = {}
 
 
 def register_generator(generator: Any, kind: str) -> None:
-    """Register ``generator`` as one of an accelerator of this kind, for as long as it lives."""
+    """Record the device type of an accelerator's random generator, for as long as it lives."""
     _ACCELERATORS[generator._cdata] = kind
 
 
@@ -25,7 +25,7 @@ def unregister_generator(generator: Any, _forget: Callable[..., object] = _ACCEL
 
 
 def generator_device_type(generator: Any) -> str:
-    """The device type of the generator."""
+    """The device type of a random generator."""
     return _ACCELERATORS.get(generator._cdata) or str(generator.device.type)
 
 

@@ -31,7 +31,7 @@ from gonogo.virtual.weights.model_folders import ModelNotDownloaded, model_not_c
 
 
 class InternalFailure(NamedTuple):
-    """Evidence of gonogo in an exception, and why this can't be rehearsed, with what to do."""
+    """Evidence that an exception is due to gonogo, and the reason to report for it."""
 
     what: str
     reason: Reason

@@ -96,12 +96,12 @@ def _run_collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any, record
     if python_groups.NEEDED:
         out = python_groups.completed_work(args[0])
     else:
-        rows_of = _no_rows if name == "allgather_" and _is_uneven(args) else _split_size_function(name)
+        rows_of = _zero_row_count if name == "allgather_" and _is_uneven(args) else _split_size_function(name)
         given = _replace_by_stand_ins((*args, *kwargs.values()), stand_ins, rows_of)
         out = func(*given[: len(args)], **dict(zip(kwargs, given[len(args) :], strict=True)))
         out = _with_completed_work(out, exchange.flatten_tensors(args[0]) if args else [])
     back = {id(stand_in): original for stand_in, original in stand_ins.values()}
-    operation = exchange.Operation(func, args, record.reduction)
+    operation = exchange.C10dCall(func, args, record.reduction)
     if record.peers is None and exchange.exchange_in_process(operation, mode):
         return _restore_tensors(out, back)
     if record.peers is None or not exchange.exchange_with_peers(record.peers, operation, mode):
@@ -167,7 +167,7 @@ def _sent_tensors(name: str, args: Any) -> list[torch.Tensor]:
 
 
 def _assume_identical_ranks(
-    mode: VirtualMode, operation: exchange.Operation, args: Any, record: CollectiveRecord
+    mode: VirtualMode, operation: exchange.C10dCall, args: Any, record: CollectiveRecord
 ) -> None:
     """Set the outputs as if all ranks had sent the same: values if the inputs are known, else unknown."""
     outputs = exchange.flatten_tensors(args[0]) if args else []
@@ -222,7 +222,7 @@ def _is_uneven(args: Any) -> bool:
     return mine is not None and mine.numel() == sent[0].numel() and any(one.numel() != mine.numel() for one in parts)
 
 
-def _no_rows(tensor: torch.Tensor) -> int:
+def _zero_row_count(tensor: torch.Tensor) -> int:
     return 0
 
 

@@ -86,7 +86,7 @@ def install(assume: Assume) -> Callable[[], None]:
 
     @functools.wraps(state_of)
     def reducer_free_state(self: Any) -> Any:
-        """What a copy or a pickle takes along: the copy's own reducer gets a hook of its own at its first forward."""
+        """The DDP module's state for a copy or a pickle, whose own reducer gets a hook at its first forward."""
         attributes = state_of(self)
         attributes.pop("gonogo_reduction", None)
         if hooks := attributes.get("_comm_hooks"):

@@ -31,7 +31,7 @@ _IN_PLACE = frozenset({"allreduce_", "allreduce_coalesced_", "reduce_", "broadca
                        "recv_any_source_"})  # fmt: skip
 
 
-class Operation:
+class C10dCall:
     """One call of a ``c10d`` operator, with its arguments by name."""
 
     def __init__(self, func: Any, args: Any, reduction: Any) -> None:
@@ -129,7 +129,7 @@ def group_key(group: Any, members: Sequence[int]) -> str:
     return f"{group.group_name}:{len(members)}:{members[0]}:{members[-1]}"
 
 
-def exchange_with_peers(peers: Peers, operation: Operation, mode: VirtualMode) -> bool:
+def exchange_with_peers(peers: Peers, operation: C10dCall, mode: VirtualMode) -> bool:
     """Send the operation to the other ranks and set its outputs accordingly; False if no other rank is rehearsed."""
     if operation.name in ("send", "recv_"):
         return _exchange_point_to_point(peers, operation, mode)
@@ -168,7 +168,7 @@ _SYMMETRIC_COLLECTIVES = frozenset({"allreduce_", "allgather_", "_allgather_base
 _COUNT_DTYPES = (torch.int64, torch.int32, torch.bool)
 
 
-def exchange_in_process(operation: Operation, mode: VirtualMode) -> bool:
+def exchange_in_process(operation: C10dCall, mode: VirtualMode) -> bool:
     """Exchange counts among ranks that are rehearsed in the same process, so that each gets the others' values.
 
     Only for integers and booleans, which control the program (positions, lengths, numbers of batches): there is no
@@ -197,7 +197,7 @@ def exchange_in_process(operation: Operation, mode: VirtualMode) -> bool:
     return bool(sent)
 
 
-def _exchange_point_to_point(peers: Peers, operation: Operation, mode: VirtualMode) -> bool:
+def _exchange_point_to_point(peers: Peers, operation: C10dCall, mode: VirtualMode) -> bool:
     assert operation.peer is not None
     other = operation.members[operation.peer]
     sending = operation.name == "send"
@@ -230,14 +230,14 @@ def _is_on_stack(function: str) -> bool:
     return False
 
 
-def _wait_mode(operation: Operation, payload: bytes | None, from_root: bool) -> WaitMode:
+def _wait_mode(operation: C10dCall, payload: bytes | None, from_root: bool) -> WaitMode:
     if operation.blocks:
         return WaitMode.YES
     known_maybe = payload is not None or (from_root and sum(operation.sizes) <= contents.EMPTY_LIMIT_BYTES)
     return WaitMode.IF_NEED_BE if known_maybe or operation.blocks is None else WaitMode.NO
 
 
-def _serialize_sent_tensors(operation: Operation) -> bytes | None:
+def _serialize_sent_tensors(operation: C10dCall) -> bytes | None:
     """The serialized tensors that this rank sends; None if not all values are known, or they are too large."""
     if not operation.inputs or operation.name in ("barrier", "monitored_barrier_", "allgather_coalesced_"):
         return None
@@ -253,7 +253,7 @@ def _serialize_sent_tensors(operation: Operation) -> bytes | None:
         return collective_values.pack_tensors([head, *(tensor for tensor in known if tensor is not None)])
 
 
-def _set_outputs(operation: Operation, received_payloads: list[bytes] | None, mode: VirtualMode) -> None:
+def _set_outputs(operation: C10dCall, received_payloads: list[bytes] | None, mode: VirtualMode) -> None:
     """Set the outputs to the result of the received values; unknown if those are unknown."""
     given = None
     if received_payloads is not None:

@@ -51,7 +51,7 @@ _DEFAULTED_ARGUMENTS = frozenset({"timeout", "sparse_indices", "device_ids", "as
 
 
 def install(patches: Patches) -> None:
-    """Make the backend ``fake`` create such groups."""
+    """Make the backend ``fake`` create process groups whose collectives run in Python."""
 
     def create_rehearsed_group(store: Any, rank: int, size: int, timeout: Any) -> Any:
         return _RehearsedProcessGroup(rank, size)

@@ -51,7 +51,7 @@ def cuda_version() -> str:
 
 
 def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
-    """(module, name, replacement) for each name that this file replaces."""
+    """Yield (module, attribute name, replacement) for the device functions of ``torch.cuda``."""
     for name, value in _device_functions(cuda).items():
         yield torch.cuda, name, value
     for name, value in _accelerator_functions(cuda).items():
@@ -293,8 +293,8 @@ def _blas_functions(cuda: VirtualCuda) -> dict[str, Any]:
         "_cuda_clearCublasWorkspaces": clear_cublas_workspaces,
         "_cuda_getCublasWorkspaceSize": lambda: cuda.blas.size if cuda.blas is not None else 0,
         "_cuda_setCublasWorkspaceSize": workspace_size_setter("size"),
-        "_cuda_getCublasLtWorkspaceSize": lambda: cuda.blas.lt_size if cuda.blas is not None else 0,
-        "_cuda_setCublasLtWorkspaceSize": workspace_size_setter("lt_size"),
+        "_cuda_getCublasLtWorkspaceSize": lambda: cuda.blas.cublaslt_size if cuda.blas is not None else 0,
+        "_cuda_setCublasLtWorkspaceSize": workspace_size_setter("cublaslt_size"),
     }
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
-    """(module, name, replacement) for each name that this file replaces."""
+    """Yield (module, attribute name, replacement) for the memory functions of ``torch.cuda``."""
     for name, value in {**_query_functions(cuda), **_control_functions(cuda)}.items():
         yield torch.cuda.memory, name, value
         if name in vars(torch.cuda):

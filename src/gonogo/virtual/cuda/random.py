@@ -17,7 +17,7 @@ _DEFAULT_SEED = 67280421310721
 
 
 def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
-    """(module, name, replacement) for each name that this file replaces."""
+    """Yield (module, attribute name, replacement) for the random number functions of ``torch.cuda``."""
     generator_class, generic_class = _generator_classes(cuda)
     generators = tuple(generator_class(index) for index in range(cuda.count))
     yield torch.cuda, "default_generators", generators

@@ -15,7 +15,7 @@ from gonogo.virtual.cuda.state import Replacement, VirtualCuda
 
 
 def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
-    """(module, name, replacement) for each name that this file replaces."""
+    """Yield (module, attribute name, replacement) for streams and events of ``torch.cuda``."""
     stream_class, external_class, event_class = _classes(cuda)
     private.register_stream_classes(stream_class, event_class)
     for module in (torch.cuda, torch.cuda.streams):

@@ -19,7 +19,7 @@ _ABSOLUTE_OFFSET_OPERATORS = {torch.ops.aten.as_strided.default}
 
 
 class ViewCache:
-    """A cache of known view layouts."""
+    """A cache of the sizes and strides of views, by operator and arguments."""
 
     def __init__(self) -> None:
         self._known: dict[Any, tuple[Spec, int]] = {}

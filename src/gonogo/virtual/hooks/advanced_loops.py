@@ -48,7 +48,7 @@ class _CounterTarget(NamedTuple):
 
 
 class LoopAdvancer:
-    """Advances the program's loops. ``led``: the advances made, ``unmet``: tests that can't be reached."""
+    """Advances loop counters so that tests such as ``step % 500 == 0`` hold. ``unmet``: tests that never hold."""
 
     def __init__(self) -> None:
         self.led: list[AdvancedLoop] = []
@@ -175,7 +175,7 @@ def _find_counter_value(frame: FrameType, test: LoopTest) -> _CounterTarget | st
 
 
 class _CounterSubstitution(ast.NodeTransformer):
-    """Replaces a counter by a name of gonogo's."""
+    """Replaces a loop counter in an expression by a variable that gonogo sets."""
 
     def __init__(self, counter: str) -> None:
         self._counter = counter

@@ -64,7 +64,7 @@ def _has_virtual(tensors: Any) -> bool:
 
 
 class _DeviceTransfers:
-    """torch's ``_scatter``, ``_gather``, ``_broadcast`` and ``_broadcast_coalesced``; streams have no effect."""
+    """Replaces torch's ``_scatter``, ``_gather``, ``_broadcast`` and ``_broadcast_coalesced`` for virtual tensors."""
 
     def __init__(self, device_type: str) -> None:
         self._type = device_type

@@ -30,7 +30,7 @@ LOADED_IN_TRAINING_PROCESS = translated("the data is loaded in the training proc
 
 
 def iterate_without_workers(loader: Any, make: Callable[[Any], Any], mode: VirtualMode) -> Any:
-    """The iterator that ``make`` returns for the loader without workers, with the restrictions of its workers.
+    """Iterate over the loader in this process, under the restrictions that its worker processes would have.
 
     Raises torch's RuntimeError from ``next`` if a forked worker would use the accelerator; and pickle's error if the
     data set can't be passed to a spawned worker.
@@ -115,7 +115,7 @@ def _is_caused_by_gonogo(error: BaseException) -> bool:
 def measure_loader_shared_memory(
     loader: Any, batch: Any, before: LoaderSharedMemory | None
 ) -> LoaderSharedMemory | None:
-    """What the workers keep in shared memory, judging by a batch as they would produce it; the maximum so far."""
+    """The most shared memory that the loader's workers keep, judging by a batch as they would produce it."""
     workers = getattr(loader, "num_workers", 0)
     if not workers:
         return before
@@ -155,6 +155,8 @@ def _fetch_in_fork(fetch: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _InForkedWorker(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Raises torch's error if a forked worker process uses an accelerator."""
+
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False

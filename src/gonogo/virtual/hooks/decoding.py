@@ -80,7 +80,7 @@ class _TensorTemplate:
 
 @dataclass
 class _LayerCall:
-    """A layer call that was run."""
+    """A recorded call of a decoder layer, with its arguments, results and effect."""
 
     number: int
     """The number of the token, from 1."""
@@ -121,7 +121,7 @@ class _GenerateCall:
 
 
 class Decoding:
-    """Decides which layer calls of a generating model are run.
+    """Decides which decoder layer calls of ``generate`` are run; the effects of the others are extrapolated.
 
     ``tallies``: the counters of the whole process; ``must_run_all``: whether every call is run.
     """
@@ -267,7 +267,7 @@ class Decoding:
     def _apply_skipped_call(
         self, now: _GenerateCall, layer: _LayerState, last: _LayerCall, expected_effect: _Effect
     ) -> Any:
-        """Apply the effect of a skipped call: tallies, a longer cache, results."""
+        """Apply the effect of a call that is not run: counters, a longer cache, results."""
         tallies = self._tallies()
         before, memory = [dict(one.numbers()) for one in tallies], self._live_bytes_by_device()
         for cache, args, kwargs in last.updates:
@@ -335,7 +335,7 @@ def _continues_pattern(before: _LayerCall, last: _LayerCall, number: int, argume
     """Whether a call with these arguments continues the pattern of the two recorded ones."""
     if last.number - before.number != _PERIOD or before.results != last.results or before.updates != last.updates:
         return False
-    is_steady = all(_is_steady(old, new) for old, new in zip(before.grown, last.grown, strict=True))
+    is_steady = all(_counts_match(old, new) for old, new in zip(before.grown, last.grown, strict=True))
     return is_steady and _continues_linearly(
         before.arguments, last.arguments, arguments, (number - last.number) // _PERIOD
     )
@@ -346,7 +346,7 @@ _COSTS_GROWING_WITH_LENGTH = ("flops", "memory_bytes", "long_seconds", "short_se
 _TOLERANCE = 0.01
 
 
-def _is_steady(before: Mapping[Any, float], last: Mapping[Any, float]) -> bool:
+def _counts_match(before: Mapping[Any, float], last: Mapping[Any, float]) -> bool:
     """Whether two calls counted the same, except for work that grows with the cache."""
     if before.keys() != last.keys():
         return False

@@ -16,7 +16,7 @@ _Position = tuple[CodeType, int]
 
 
 class EndedData:
-    """Where the rehearsal last ended data that the program was reading."""
+    """Where the rehearsal last raised StopIteration to end the program's data."""
 
     def __init__(self) -> None:
         self.exception: StopIteration | None = None
@@ -40,7 +40,7 @@ class EndedData:
         self._readers.clear()
 
     def is_end_of_data(self, error: BaseException, *, enough: bool) -> bool:
-        """Whether an exception is the end itself, or one that Python makes of it.
+        """Whether an exception is the StopIteration that ended the data, or one that Python made of it.
 
         A loop that counts its steps calls ``next`` and is ended by the StopIteration; if the program iterates through
         a generator of its own, Python raises a new StopIteration at the same call, or a RuntimeError.

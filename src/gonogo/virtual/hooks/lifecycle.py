@@ -221,7 +221,7 @@ class Lifecycle:
 
     @contextmanager
     def reading_several_batches(self, count: int) -> Iterator[None]:
-        """Within the block, a loader is opened of whose batches ``count`` make one of the program's."""
+        """Context in which ``count`` batches of a loader make one batch of the program."""
         before, self.batches_at_once = self.batches_at_once, count
         try:
             yield
@@ -309,7 +309,7 @@ class Lifecycle:
         return reads if everywhere and set(everywhere) == {int(reads)} else None
 
     def _advance_loop_at_end(self) -> bool:
-        """Whether a loop that doesn't iterate over a loader, and continues beyond the rehearsal, was advanced now."""
+        """Advance a loop that continues after the rehearsed steps and reads no loader; False if there is none."""
         if self._all_read is not False or self.data_ended is not None:
             return False
         before = len(self.loops.led)

@@ -18,7 +18,7 @@ from gonogo.virtual.tensor import VirtualTensor, local_tensors
 
 
 class StorageOwners:
-    """Tensors and their owners, grouped by storage: a view of a buffer owns its range of the buffer."""
+    """The modules that own tensors, grouped by storage: a view of a buffer owns its range of the buffer."""
 
     def __init__(self, memory: MemoryRecord) -> None:
         self._memory = memory

@@ -44,7 +44,7 @@ _NOT_RUN_REASON = translated(
 
 
 class Tally(Protocol):
-    """Something that is counted while a program runs."""
+    """A set of counters that grow while the program runs, such as FLOPs by operator."""
 
     def numbers(self) -> Mapping[Any, float]:
         """All counts, by key."""
@@ -88,7 +88,7 @@ class NumbersTally:
 
 
 @dataclass
-class _LossTemplate:
+class _UnknownLoss:
     """The result of a training step: a tensor with one unknown number."""
 
     spec: Spec
@@ -106,7 +106,7 @@ class _RecordedMicroBatch:
     """Shapes and storage places of its tensors, and everything else in it."""
     before: tuple[object, ...]
     trace: ValueTrace
-    loss: _LossTemplate
+    loss: _UnknownLoss
     counts: list[tuple[Tally, dict[Any, float]]]
     only_in_step: int | None
     """The only step for which it is representative; None: any step."""
@@ -115,7 +115,7 @@ class _RecordedMicroBatch:
 
 
 class MicroBatches:
-    """Decides which micro-batches of transformers' Trainer are run.
+    """Decides which micro-batches of transformers' Trainer are run, and counts repeated ones without running them.
 
     ``tallies``: the counters of the whole process; ``must_run_all``: whether every micro-batch is run;
     ``all_ranks_agree``: whether all ranks that are rehearsed together say that this one repeats, given this rank's
@@ -141,7 +141,7 @@ class MicroBatches:
 
     @contextmanager
     def skipping_repeats(self, trainer: Any) -> Iterator[None]:
-        """Within the block, handle the micro-batches of ``trainer``."""
+        """Context in which repeated micro-batches of ``trainer`` are counted instead of run."""
         accumulates = getattr(trainer.args, "gradient_accumulation_steps", 1) >= _MIN_ACCUMULATION_STEPS
         if self._every() or not accumulates or "training_step" in vars(trainer):
             yield
@@ -257,11 +257,11 @@ def count_differences(before: Mapping[Any, float], after: Mapping[Any, float]) -
     return {name: value - before.get(name, 0) for name, value in after.items() if value != before.get(name, 0)}
 
 
-def _to_loss_template(result: Any) -> _LossTemplate | None:
+def _to_loss_template(result: Any) -> _UnknownLoss | None:
     if type(result) is not VirtualTensor or result.numel() != 1 or result.requires_grad or contents.is_known(result):
         return None
     cell = result.cell
-    return _LossTemplate(result.spec, cell.nbytes, cell.holding.category, cell.holding.owner, cell.nonnegative)
+    return _UnknownLoss(result.spec, cell.nbytes, cell.holding.category, cell.holding.owner, cell.nonnegative)
 
 
 def _batch_signature(value: Any, reals: list[torch.Tensor]) -> Hashable:

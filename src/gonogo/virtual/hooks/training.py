@@ -42,7 +42,7 @@ def install(mode: VirtualMode, lifecycle: Lifecycle, modules: ModuleTracker) -> 
     patches = Patches()
     patches.on_undo(modules.install())
     patches.on_undo(foreach.install())
-    modules.on_enter_root = functools.partial(_enter_root, lifecycle, modules)
+    modules.on_enter_root = functools.partial(_note_root_forward, lifecycle, modules)
     modules.on_embedding = functools.partial(_record_embedding, lifecycle)
     _follow_backward(patches, lifecycle, modules)
     _follow_optimizers(patches, lifecycle, modules)
@@ -52,7 +52,8 @@ def install(mode: VirtualMode, lifecycle: Lifecycle, modules: ModuleTracker) -> 
     return patches.undo
 
 
-def _enter_root(lifecycle: Lifecycle, modules: ModuleTracker, root: nn.Module) -> None:
+def _note_root_forward(lifecycle: Lifecycle, modules: ModuleTracker, root: nn.Module) -> None:
+    """Note that a top-level module begins a forward: training, evaluation, or recomputation in backward."""
     if lifecycle.in_backward:
         lifecycle.seen.record_recompute(root)
         return
@@ -388,7 +389,7 @@ class BatchIterator:
             and not self._should_read_further()
         ):
             anew = isinstance(sys.exc_info()[1], StopIteration)
-            if not (self._reads_other_data() if self._given else life.should_repeat_data(anew=anew)):
+            if not (self._should_continue_unseen_data() if self._given else life.should_repeat_data(anew=anew)):
                 self._record_unread()
                 life.read_beyond = None
                 raise self._end_iteration()
@@ -448,8 +449,8 @@ class BatchIterator:
             return len(self._iterator)
         return None
 
-    def _reads_other_data(self) -> bool:
-        """Whether to continue a pass after the last step that makes no step, over data that was not trained on.
+    def _should_continue_unseen_data(self) -> bool:
+        """Whether to continue a pass over data that was not trained on, begun after the last optimizer step.
 
         A callback that looks at a held-out batch at the end of training may do so without switching to evaluation.
         """

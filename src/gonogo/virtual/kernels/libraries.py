@@ -47,7 +47,7 @@ def install(
     count_flops: Computed,
     missing_modules: Collection[str] = (),
 ) -> Callable[[], None]:
-    """Install all of them; returns the undo. ``namespaces``: the dispatch mode's handlers by operator namespace.
+    """Install stand-ins of all kernel libraries; returns the undo. ``namespaces``: the dispatch mode's handlers.
 
     ``count_flops`` is called with the work of each kernel; ``missing_modules``: packages that the run certainly
     lacks.

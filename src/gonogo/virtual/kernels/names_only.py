@@ -80,15 +80,15 @@ class NamesOnlyFinder:
         return __getattr__
 
     def make_class(self, module: str, name: str, metaclass: type[UnimplementedClass] = UnimplementedClass) -> Any:
-        """What stands for a class."""
+        """The placeholder for a class that the stand-in does not implement."""
         return metaclass(name, (), {"__module__": module, "__reason__": self.reason})
 
     def make_function(self, module: str, name: str) -> Any:
-        """What stands for a function."""
+        """The placeholder for a function that the stand-in does not implement."""
         return unimplemented_function(f"{module}.{name}", self.reason)
 
     def make_value(self, module: str, name: str) -> Any:
-        """What stands for any other object."""
+        """The placeholder for any other object that the stand-in does not implement."""
         return self.make_function(module, name)
 
     def _real_object(self, module: str, name: str, where: str) -> Any:

@@ -32,7 +32,9 @@ _MAX_HELD_VALUES = 100_000
 """Largest list or dict of an object that is searched for the averages."""
 
 
-class _Average(NamedTuple):
+class _TrackedAverage(NamedTuple):
+    """A range of a storage that the program updates like a weight average (EMA)."""
+
     cell: weakref.ref[Cell]
     start: int
     end: int
@@ -56,7 +58,7 @@ class _Average(NamedTuple):
 
 
 class Averages:
-    """The averages, detected again after each step; for the second life, also their state before its first update."""
+    """Detects weight averages (EMA) after each optimizer step, and records their state."""
 
     def __init__(self, *, labels: bool) -> None:
         self._labels = labels
@@ -66,8 +68,8 @@ class Averages:
         self._parameters: list[StateTensor] = []
         self._unused: list[StateTensor] = []
         self._created_since_step: set[int] = set()
-        self._found: dict[tuple[int, int], tuple[_Average, HeldState | None]] = {}
-        self._current: tuple[_Average, ...] = ()
+        self._found: dict[tuple[int, int], tuple[_TrackedAverage, HeldState | None]] = {}
+        self._current: tuple[_TrackedAverage, ...] = ()
         self.at_first_update: tuple[HeldState, ...] = ()
         """Before the first update of this life."""
         self.counters_at_first_update: tuple[StateCounter, ...] = ()
@@ -78,7 +80,7 @@ class Averages:
     # -- from one step to the next forward ------------------------------------------------------------
 
     def start_detection(self, held: Iterable[StateTensor]) -> None:
-        """Open the window after an optimizer step with this state."""
+        """Start to look for updates of averages, after an optimizer step that left this state."""
         states = list(held)
         self._state_cells = {id(state.tensor.cell) for state in states}
         self._parameters = [state for state in states if state.kind == "parameter"]
@@ -86,7 +88,7 @@ class Averages:
         self._created_since_step, self._found, self._is_open = set(), {}, True
 
     def end_detection(self) -> None:
-        """Close the window: the next forward begins."""
+        """Stop looking for updates of averages: the next forward begins."""
         if not self._is_open:
             return
         self._is_open = False
@@ -109,15 +111,15 @@ class Averages:
                 yield state
 
     def update_counters(self) -> Iterator[StateCounter]:
-        """Whole numbers of the object that holds the averages which grew by one since the previous update."""
+        """Integer attributes of the averages' owner that grew by one since the previous update."""
         for name, value in self._owner_numbers().items():
             if self._known_averages() and self._numbers.get(name) == value - 1:
                 yield self._update_counter(name, value)
 
-    def _known_averages(self) -> tuple[_Average, ...]:
+    def _known_averages(self) -> tuple[_TrackedAverage, ...]:
         return tuple(average for average, _ in self._updated_averages()) or self._current
 
-    def _updated_averages(self) -> list[tuple[_Average, HeldState | None]]:
+    def _updated_averages(self) -> list[tuple[_TrackedAverage, HeldState | None]]:
         """What was updated after this step, if it covers enough parameters to be an average of the weights."""
         trained = sum(parameter.trained for parameter in self._parameters)
         found = [pair for pair in self._found.values() if pair[0].cell() is not None]
@@ -127,7 +129,7 @@ class Averages:
         owner = self._owner() if self._owner is not None else None
         return StateCounter("average", f"{type(owner).__name__}.{name}", value)
 
-    def _label_averages(self, averages: Iterable[_Average]) -> None:
+    def _label_averages(self, averages: Iterable[_TrackedAverage]) -> None:
         for average in averages if self._labels else ():
             cell = average.cell()
             if cell is not None:
@@ -145,7 +147,7 @@ class Averages:
             if not self._may_be_average(written, read):
                 continue
             if self._owner is None or self._owner() is None:
-                owner = _find_owner(written, sys._getframe(1))
+                owner = _find_holding_object(written, sys._getframe(1))
                 self._owner = weakref.ref(owner) if owner is not None else None
             if not copies or not any(map(self._is_parameter, read)):  # an average begins as a copy of the weights
                 self._record_average(written)
@@ -194,7 +196,7 @@ class Averages:
         self._unused.remove(parameter)
         dtype = str(tensor.dtype).removeprefix("torch.")
         part = parameter.part if tensor.shape == parameter.tensor.shape else ""
-        average = _Average(weakref.ref(tensor.cell), start, end, parameter.shape, dtype, parameter.name, part)
+        average = _TrackedAverage(weakref.ref(tensor.cell), start, end, parameter.shape, dtype, parameter.name, part)
         self._found[key] = average, average.current_state() if not self.at_first_update else None
 
     # -- counters ------------------------------------------------------------
@@ -216,7 +218,7 @@ def _whole_number(value: Any) -> float | None:
     return None
 
 
-def _find_owner(tensor: VirtualTensor, frame: FrameType | None) -> Any:
+def _find_holding_object(tensor: VirtualTensor, frame: FrameType | None) -> Any:
     """The object whose method updates the tensor and which holds it, directly or in a list, dict or module."""
     for _ in range(_MAX_FRAMES):
         if frame is None:

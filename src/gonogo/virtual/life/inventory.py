@@ -64,7 +64,7 @@ def _origins_of(tensor: VirtualTensor) -> Iterator[StateOrigin]:
 
 
 def origins_of_pieces(pieces: Iterable[Piece], nbytes: int) -> Iterator[StateOrigin]:
-    """The pieces of so many bytes, label by label."""
+    """The origins of a tensor of ``nbytes`` bytes, one per label of its pieces."""
     sums: dict[Label, int] = {}
     for start, end, label in pieces:
         sums[label] = sums.get(label, 0) + end - start

@@ -50,12 +50,12 @@ _ALLOCATOR: Callable[..., CachingAllocator] = PLAIN.allocator
 
 
 def recording_components(recorder: LifeRecorder) -> ComponentFactories:
-    """The session components that record a run's life."""
+    """Session components that record which state a run saves, and which state it resumes from."""
     return ComponentFactories(OriginMode, ModuleTracker, functools.partial(_RecordedLifecycle, recorder), _ALLOCATOR)
 
 
 class LifeRecorder:
-    """Records one life of a run: its state at save and at start, its batches and random states."""
+    """Records the state that a run saves or resumes from, its batches and its random states."""
 
     def __init__(self, part: LifePart) -> None:
         self.record = RankLife(part, began=time.time())
@@ -73,13 +73,13 @@ class LifeRecorder:
         self._mode, self._life = mode, lifecycle
         self._inventory = StateInventory(modules)
         undo = [self._inventory.install(), random_states.install(self._record_random_read, self._record_random_set)]
-        sys.addaudithook(self._on_audit)
+        sys.addaudithook(self._record_file_event)
         Origins.followed = True
         mode.mixed_kinds = _MIXED_IN_RESULTS if self._is_afterwards else _MIXED_IN_LOADING
         mode.averages = None if self._is_afterwards else self._averages
-        Origins.on_saved, Origins.on_read = self._on_saved, self._on_read
-        Origins.on_unlabelled, Origins.on_omitted = self._on_unlabelled, self._on_omitted
-        Origins.wants_sample, Origins.on_sampled = self._wants_sample, self._on_sampled
+        Origins.on_saved, Origins.on_read = self._record_saved_file, self._record_read_file
+        Origins.on_unlabelled, Origins.on_omitted = self._record_unlabelled_file, self._record_omitted_bytes
+        Origins.wants_sample, Origins.on_sampled = self._has_no_sample, self._record_sample
         if self._is_first:
             lifecycle.goes_on_after_save = True
         on_root, told_of_batch = modules.on_enter_root, lifecycle.on_batch
@@ -115,7 +115,7 @@ class LifeRecorder:
     # -- what the program does ------------------------------------------------------------
 
     def on_forward(self) -> None:
-        """Record the state at the first forward: in the first life its labels, in the second what was resumed."""
+        """Record the state at the first forward: its labels in the first run, what was resumed in the second."""
         if self._is_first:
             if self._saved_since_step and not self.record.save_peaks:
                 self.record.save_peaks = self._window_peak_bytes()
@@ -133,7 +133,7 @@ class LifeRecorder:
             self.record.at_start = self._describe_state(self._life.trained_root, continues_training=True)
 
     def on_backward(self) -> None:
-        """Kill the first life once training continues after a save: by then it has read the next batch."""
+        """End the first run once training continues after a save: by then it has read the next batch."""
         self._averages.end_detection()  # where no training forward was seen: what backward writes are gradients
         if self._is_first and self._saved_since_step and self._life.step:
             self.record.killed = True
@@ -180,7 +180,7 @@ class LifeRecorder:
 
     # -- files ------------------------------------------------------------
 
-    def _on_saved(self, file: str, tensors: list[Described]) -> None:
+    def _record_saved_file(self, file: str, tensors: list[Described]) -> None:
         if self._is_afterwards:
             self._record_saved_tensors(file, tensors)
             return
@@ -204,9 +204,10 @@ class LifeRecorder:
             holds = tuple((label[0], label[1], label[2]) for label in states)
             if holds or any(label[0] == "rank" for _, _, label in pieces):
                 self.record.saved.append(SavedTensor(file, key, shape, dtype.removeprefix("torch."), holds))
-                self._on_read(file)
+                self._record_read_file(file)
 
-    def _on_audit(self, event: str, args: Any) -> None:
+    def _record_file_event(self, event: str, args: Any) -> None:
+        """An audit hook: record files that the program writes, renames or deletes."""
         if event not in _FILE_EVENTS:  # it is called for each id() and sys._getframe(), too
             return
         counts = Origins.followed and (self._life.step or self._is_afterwards)
@@ -228,21 +229,21 @@ class LifeRecorder:
                 FileEvent(time.time(), name, collectives=self.collectives_done(), is_removed=True)
             )
 
-    def _on_omitted(self, nbytes: int) -> None:
+    def _record_omitted_bytes(self, nbytes: int) -> None:
         if self._is_first and self._life.step:
             self.record.omitted_bytes += nbytes
 
-    def _on_unlabelled(self, file: str) -> None:
+    def _record_unlabelled_file(self, file: str) -> None:
         if file not in self.record.unlabelled and os.path.exists(file):
             self.record.unlabelled[file] = os.stat(file).st_mtime
 
-    def _wants_sample(self, file: str, key: str) -> bool:
+    def _has_no_sample(self, file: str, key: str) -> bool:
         return key not in self.record.samples.get(real_path(file), ())
 
-    def _on_sampled(self, file: str, key: str, sample: TensorSample) -> None:
+    def _record_sample(self, file: str, key: str, sample: TensorSample) -> None:
         self.record.samples.setdefault(real_path(file), {})[key] = sample
 
-    def _on_read(self, file: str) -> None:
+    def _record_read_file(self, file: str) -> None:
         if file not in self.record.files:
             self.record.files.append(file)
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from gonogo.virtual import origins
-from gonogo.virtual.collectives.exchange import Operation, flatten_tensors
+from gonogo.virtual.collectives.exchange import C10dCall, flatten_tensors
 from gonogo.virtual.life.averages import Averages
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.tensor import VirtualTensor
@@ -142,7 +142,7 @@ def _random_operators() -> frozenset[Any]:
 
 
 def _label_random_result(out: Any) -> None:
-    """Label a result as drawn: alone, since what it was before counts no more."""
+    """Label a result as drawn at random, and remove its earlier labels."""
     for result in _virtual_tensors([out]):
         start, end = origins.span_of(result)
         if origins.is_dense(result):
@@ -225,7 +225,7 @@ def _gather_copy_in(func: Any, args: Any, kwargs: Any, out: Any) -> None:
 
 # -- collectives ------------------------------------------------------------
 
-_SentPieces = tuple[Operation, list[list[origins.Piece]]]
+_SentPieces = tuple[C10dCall, list[list[origins.Piece]]]
 _GATHER_OPERATORS = frozenset(
     {"allgather_", "_allgather_base_", "allgather_coalesced_", "allgather_into_tensor_coalesced_"}
 )
@@ -237,7 +237,7 @@ def _labels_before_collective(func: Any, args: Any) -> _SentPieces | None:
     if name not in _GATHER_OPERATORS and name not in ("broadcast_", "scatter_", "gather_", "recv_", "alltoall_base_"):
         return None
     try:
-        operation = Operation(func, args, None)
+        operation = C10dCall(func, args, None)
     except KeyError:
         return None
     return operation, [origins.pieces_in(tensor) for tensor in _virtual_tensors(operation.inputs)]
@@ -273,12 +273,12 @@ _FLAT_GATHERS = ("_allgather_base_", "allgather_into_tensor_coalesced_")
 
 
 def _state_part(label: origins.Label) -> origins.Label:
-    """What of a label tells states apart; contents of the model's own files are no states."""
+    """The part of a label by which states are told apart; contents of the model's own files have none."""
     return label[:1] if label[0] == "base" else label[:3]
 
 
 def _set_slot_origins(
-    operation: Operation, outputs: list[VirtualTensor], pieces_by_rank: list[list[origins.Piece]]
+    operation: C10dCall, outputs: list[VirtualTensor], pieces_by_rank: list[list[origins.Piece]]
 ) -> None:
     """If a buffer mixes several states, only this rank's slot is known; the rest is labelled as sent by other
     ranks."""

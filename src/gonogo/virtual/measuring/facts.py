@@ -51,7 +51,7 @@ def collect_model_facts(arguments: tuple[str, ...]) -> Facts:
         vocabulary=int(getattr(text, "vocab_size", None) or 0),
         largest_parameter=max(sizes.values(), default=0),
         weight_bytes=weight_bytes,
-        engine=engine_facts(given.model, "bfloat16", hasattr(found.config, "auto_map")) if given.engine else (),
+        engine=measure_engine(given.model, "bfloat16", hasattr(found.config, "auto_map")) if given.engine else (),
         stored_class=stored.model_class.__name__,
         beside_parameters=0 if given.beside is None else _count_parameters(given.beside),
     )
@@ -91,7 +91,7 @@ def _last_layer_parameters(sizes: dict[str, int], depth: int) -> int:
     return max((layers[depth - 1] for layers in fitting), default=0)
 
 
-def engine_facts(folder: str, dtype: str, trust_remote_code: bool) -> tuple[EngineFacts, ...]:
+def measure_engine(folder: str, dtype: str, trust_remote_code: bool) -> tuple[EngineFacts, ...]:
     """The engine's memory for each tensor-parallel size that divides the heads; empty if the engine can't load the
     model.
 

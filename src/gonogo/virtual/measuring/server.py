@@ -26,8 +26,7 @@ from gonogo.virtual.measuring.jobs import JobEnded, Measured, MeasurementJob, Ph
 
 
 class PhasePeaks:
-    """Tracks the peak of each phase on a device: a ``tracking.DeviceRecord``, with the ``lifecycle`` that knows the
-    phase."""
+    """Tracks the peak memory of each phase on one device."""
 
     def __init__(self, device: Any, lifecycle: Any) -> None:
         self._device = device

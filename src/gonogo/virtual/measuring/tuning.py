@@ -13,7 +13,7 @@ _CONNECTOR_NAME_PARTS = ("merger", "project", "connector", "adapter")
 
 
 def quantize_to_4bit(located_model: Any, arguments: Any) -> Any:
-    """The model with 4-bit linear layers, loaded by ``from_pretrained`` as the generated script does."""
+    """The model with 4-bit linear layers, loaded by ``from_pretrained`` as the generated script loads it."""
     import torch
     from transformers import BitsAndBytesConfig
 

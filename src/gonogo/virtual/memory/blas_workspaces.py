@@ -90,15 +90,15 @@ class BlasWorkspaces:
         self._size = nbytes
 
     @property
-    def lt_size(self) -> int:
+    def cublaslt_size(self) -> int:
         """Size of a cuBLASLt workspace in bytes."""
         if self._lt_size is None:
             said = self._environment.get("CUBLASLT_WORKSPACE_SIZE", "").strip()
             self._lt_size = (int(said) if re.fullmatch(r"[0-9]+", said) else _DEFAULT_LT_WORKSPACE_KIB) * _KIB
         return min(self._lt_size, self.size) if self._shares_lt_workspace else self._lt_size
 
-    @lt_size.setter
-    def lt_size(self, nbytes: int) -> None:
+    @cublaslt_size.setter
+    def cublaslt_size(self, nbytes: int) -> None:
         self._lt_size = nbytes
 
     def _config_workspace_bytes(self) -> int:
@@ -129,7 +129,7 @@ class BlasWorkspaces:
         if not (by_lt and not keeps):
             self._allocate_workspace(False, index, self.size, keep_alive=keeps)
         if by_lt and not self._shares_lt_workspace:
-            self._allocate_workspace(True, index, self.lt_size, keep_alive=keeps and self._release >= _LT_KEPT)
+            self._allocate_workspace(True, index, self.cublaslt_size, keep_alive=keeps and self._release >= _LT_KEPT)
 
     def _allocate_workspace(self, is_cublaslt: bool, index: int, nbytes: int, *, keep_alive: bool) -> None:
         if not nbytes:

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
 from gonogo.virtual.memory.blocks import ADDRESS_BITS, ADDRESS_MASK, Block, BlockPool, Stat, Totals
-from gonogo.virtual.memory.driver import Driver
+from gonogo.virtual.memory.driver import MemoryDriver
 from gonogo.virtual.memory.expandable_segments import ExpandableSegments
 from gonogo.virtual.memory.fixed_segments import SMALL_SEGMENT, SMALL_SIZE, FixedSegments
 
@@ -61,7 +61,7 @@ class CachingAllocator:
         self._all = self.totals["all"]
         self._pools: dict[int, tuple[BlockPool, BlockPool]] = {}
         self._live: dict[int, Block] = {}
-        self._driver = Driver(capacity_bytes, int(capacity_bytes * self.settings.memory_fraction), self._all)
+        self._driver = MemoryDriver(capacity_bytes, int(capacity_bytes * self.settings.memory_fraction), self._all)
         self._max_split = self.settings.max_split_bytes
         self._rounds_to_512_only = not self.settings.roundup_divisions
         self._to_next_512 = 511 + self.settings.padding_bytes

@@ -11,7 +11,7 @@ PAGE = 2 << 20
 """Alignment of segments."""
 
 
-class Driver:
+class MemoryDriver:
     """Provides the memory of one device, and counts what each pool has reserved."""
 
     def __init__(self, capacity_bytes: int, limit: int, every: Totals) -> None:

@@ -7,13 +7,13 @@ Source: c10/cuda/CUDACachingAllocator.cpp, ``ExpandableSegment``, ``find_expanda
 from __future__ import annotations
 
 from gonogo.virtual.memory.blocks import ADDRESS_MASK, Block, BlockPool
-from gonogo.virtual.memory.driver import Driver
+from gonogo.virtual.memory.driver import MemoryDriver
 
 
 class ExpandableSegments:
     """The expandable segments of one allocator."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: MemoryDriver) -> None:
         self._driver = driver
 
     def best_fit(self, pool: BlockPool, index: int) -> int:

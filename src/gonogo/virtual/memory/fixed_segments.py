@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
 from gonogo.virtual.memory.blocks import Block, BlockPool, Stat
-from gonogo.virtual.memory.driver import PAGE, Driver
+from gonogo.virtual.memory.driver import PAGE, MemoryDriver
 
 SMALL_SIZE = 1 << 20
 SMALL_SEGMENT = 2 << 20
@@ -20,7 +20,7 @@ MIN_LARGE_ALLOCATION = 10 << 20
 class FixedSegments:
     """The segments of one allocator."""
 
-    def __init__(self, driver: Driver, settings: AllocatorSettings) -> None:
+    def __init__(self, driver: MemoryDriver, settings: AllocatorSettings) -> None:
         self._driver = driver
         self._settings = settings
         self._max_split = settings.max_split_bytes

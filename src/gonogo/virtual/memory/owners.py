@@ -14,7 +14,7 @@ from itertools import accumulate
 
 @dataclass(frozen=True, slots=True)
 class OwnerRanges:
-    """Consecutive ranges of a flat buffer: (bytes, module), with None for padding."""
+    """The owners of a flat buffer: consecutive ranges of (bytes, module path), with None for padding."""
 
     ranges: tuple[tuple[int, str | None], ...]
 

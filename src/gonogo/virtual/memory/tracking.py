@@ -58,7 +58,7 @@ class Holding:
 
 
 class Cell:
-    """One storage. It lives as long as a tensor uses it, and frees its bytes when it is deleted."""
+    """The storage behind virtual tensors: counts its bytes until it is deleted."""
 
     __slots__ = (
         "__weakref__",

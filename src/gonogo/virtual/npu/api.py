@@ -29,8 +29,8 @@ def make_module() -> ModuleType:
     return module
 
 
-def fill(module: ModuleType, npu: VirtualNpu) -> None:
-    """Add the remaining functions and classes, and those that raise an unsupported error."""
+def fill_npu_module(module: ModuleType, npu: VirtualNpu) -> None:
+    """Fill ``torch_npu.npu`` with its functions and classes; unsupported ones raise when called."""
     for name, value in {
         **_device_functions(npu),
         **_context_managers(npu),

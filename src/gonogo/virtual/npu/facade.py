@@ -67,7 +67,7 @@ def install_npu(
                     replaced.append((original, value))
                 patches.set(owner, name, value)
     patches.replace_everywhere(replaced)
-    api.fill(module, npu)
+    api.fill_npu_module(module, npu)
     patches.on_undo(_register_module(module))
     tensors.install(npu, make_pinned_copy)
     _extend_classes(npu)

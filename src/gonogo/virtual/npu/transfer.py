@@ -37,7 +37,7 @@ _done = False
 
 
 def transfer(npu: ModuleType) -> None:
-    """Apply the patches for the rest of the process. ``npu`` is ``torch_npu.npu``."""
+    """Redirect calls of ``torch.cuda`` to the NPU from now on, as torch_npu's ``transfer_to_npu`` does."""
     global _done
     if _done:
         return

@@ -23,7 +23,7 @@ def _copy(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
         return mode.run(mode.operator(func), args, kwargs)
     # The result of a collective is copied from real tensors.
     has_values = contents.is_known(source) if isinstance(source, VirtualTensor) else source.device.type == "cpu"
-    becomes_known = has_values and not contents.is_known(target) and contents.covers_storage(target)
+    becomes_known = has_values and not contents.is_known(target) and contents.spans_whole_storage(target)
     if becomes_known and target.cell.nbytes <= contents.max_known_bytes(target._device):
         contents.set_uniform(target, 0)
     return mode.run(mode.operator(func), args, kwargs)
@@ -34,7 +34,7 @@ def _fill(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     target = args[0]
     number = 0 if func is aten.zero_.default else args[1]
     if type(target) is VirtualTensor and not isinstance(number, torch.Tensor):
-        if contents.covers_storage(target):
+        if contents.spans_whole_storage(target):
             contents.set_uniform(target, number)
             return target
         if target.cell.values is None:

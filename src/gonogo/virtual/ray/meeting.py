@@ -33,7 +33,7 @@ _DEADLOCK = translated(
 
 
 def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
-    """Answer such exchanges between the workers of the cluster."""
+    """Answer exchanges of Python objects between the worker processes of the cluster."""
     sent: dict[Any, bytes] = {}
     gathered: dict[Any, dict[int, bytes]] = {}
     counts: dict[Any, int] = {}

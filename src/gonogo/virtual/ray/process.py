@@ -61,7 +61,7 @@ _SHARED_TYPES = (ModuleType, FunctionType, BuiltinFunctionType, type)
 
 
 class ClusterDevices:
-    """The devices of all nodes, and the switching of processes."""
+    """The devices of all nodes, and the state that is swapped when another process's turn begins."""
 
     def __init__(self, memory: MemoryRecord, lifecycle: Lifecycle, cuda: VirtualCuda | None, per_node: int) -> None:
         self.memory = memory
@@ -113,7 +113,7 @@ class ClusterDevices:
         process.restore(self)
 
     def register_new_modules(self) -> None:
-        """Register the variables of newly imported modules."""
+        """Register the variables of modules that were imported since the last call."""
         there = len(sys.modules), len(self.packages)
         if there == self._looked:
             return
@@ -128,7 +128,7 @@ class ClusterDevices:
                     one for one in _attribute_snapshot(module) if isinstance(one, type) and one.__module__ == name
                 ]
                 self.of_classes.update(_class_attributes(classes))
-                self.of_defaults += [(one, list(one)) for one in _default_lists([module, *classes])]
+                self.of_defaults += [(one, list(one)) for one in _list_default_arguments([module, *classes])]
 
     def initial_variables(self) -> dict[str, Values]:
         """The variables of all stateful modules, as a new process finds them."""
@@ -193,7 +193,8 @@ def _attribute_snapshot(owner: Any) -> list[Any]:
     return list(vars(owner).values())
 
 
-def _default_lists(owners: list[Any]) -> list[list[Any]]:
+def _list_default_arguments(owners: list[Any]) -> list[list[Any]]:
+    """The lists among the default arguments of the owners' functions, which processes must not share."""
     functions = [one for owner in owners for one in _attribute_snapshot(owner) if isinstance(one, FunctionType)]
     return [value for one in functions for value in one.__defaults__ or () if type(value) is list]
 

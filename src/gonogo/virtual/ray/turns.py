@@ -24,7 +24,7 @@ class RehearsalEnded(BaseException):
 
 
 def must_keep_turn() -> bool:
-    """True if the process can't hand over its turn: inside ``zero.Init`` DeepSpeed has torch's classes patched."""
+    """Whether the process can't hand over its turn: inside ``zero.Init``, DeepSpeed has torch's classes patched."""
     module = sys.modules.get("deepspeed.runtime.zero.partition_parameters")
     return bool(getattr(module, "zero_init_context", 0))
 

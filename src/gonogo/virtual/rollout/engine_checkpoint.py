@@ -40,7 +40,7 @@ Refuse = Callable[[str, Text], BaseException]
 
 
 class EngineWeights(nn.Module):
-    """The weights that an engine has, by transformers' names, and the layers of its adapters."""
+    """The weights that a vLLM engine loads, by transformers' names, and the layers of its adapters."""
 
     def __init__(self) -> None:
         super().__init__()

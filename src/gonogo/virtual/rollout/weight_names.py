@@ -40,7 +40,7 @@ def loader_row(architecture: str) -> dict[str, Any] | None:
 
 
 def vllm_table_release() -> str:
-    """vLLM's release that the table is of."""
+    """The vLLM release from which the table of weight loaders was made."""
     return str(_loader_table()["release"])
 
 
@@ -108,7 +108,7 @@ def read_weights(layout: EngineLayout, tensors: Iterable[tuple[str, Shape]]) -> 
 
 
 def _stacked_shape(shapes: list[Shape]) -> Shape:
-    """Of weights that are stacked along their first dimension."""
+    """The shape of weights of these shapes when stacked along their first dimension."""
     return shapes[0] if len(shapes) == 1 else (sum(shape[0] for shape in shapes), *shapes[0][1:])
 
 
@@ -224,7 +224,7 @@ def check_adapter_config(config: Mapping[str, Any], max_lora_rank: int) -> None:
 
 
 def read_adapter(layout: EngineLayout, folder: str, names: Iterable[str], linear: Collection[str]) -> ReadWeights:
-    """Put an adapter's tensors to the model's layers, ``linear`` being those that multiply a matrix, by name.
+    """Match an adapter's tensors with the model's layers by name; ``linear``: the names of linear layers.
 
     Raises vLLM's ValueError for names that it doesn't know. A layer that the model lacks gets none of them, unnoticed.
     """

@@ -11,7 +11,7 @@ from torch import nn
 
 from gonogo.evidence.rehearsal.record import Phase
 from gonogo.evidence.rehearsal.trace import NONE
-from gonogo.virtual.collectives.exchange import Operation
+from gonogo.virtual.collectives.exchange import C10dCall
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.modules import ModuleTracker
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
@@ -61,16 +61,16 @@ class _TracedMode(VirtualMode):  # type: ignore[no-untyped-call]
             number = self._numbers[id(func)] = recorder.intern_name(str(func))
         track, detail = OPERATORS, NONE
         if func.namespace == "c10d":
-            track, detail = COLLECTIVES, _detail_of(recorder, func, args)
+            track, detail = COLLECTIVES, _collective_detail(recorder, func, args)
         try:
             return _virtual_dispatch(self, func, types, args, kwargs)
         finally:
             recorder.spans.extend((track, began, recorder.clock, number, detail))
 
 
-def _detail_of(recorder: Recorder, func: Any, args: Any) -> int:
+def _collective_detail(recorder: Recorder, func: Any, args: Any) -> int:
     try:
-        operation = Operation(func, args, None)
+        operation = C10dCall(func, args, None)
     except KeyError:  # an operator without a group
         return NONE
     tensors = operation.inputs or operation.outputs

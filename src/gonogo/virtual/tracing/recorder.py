@@ -46,11 +46,11 @@ class Recorder:
         return threading.get_ident() != self.thread
 
     def intern_name(self, text: str) -> int:
-        """The number of an interned name."""
+        """The number under which a name is stored in the trace."""
         return self._names.setdefault(text, len(self._names))
 
     def intern_detail(self, **what: int | str) -> int:
-        """The number of an interned detail."""
+        """The number under which an event's details are stored in the trace."""
         return self._details.setdefault(tuple(what.items()), len(self._details))
 
     # -- phases and modules -------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gonogo.evidence.environment.hardware import Speed
 from gonogo.evidence.rehearsal.work import PhaseWork, collective_key
 from gonogo.virtual import private
-from gonogo.virtual.collectives.exchange import Operation
+from gonogo.virtual.collectives.exchange import C10dCall
 from gonogo.virtual.kernels.flops import CAUSAL_SHARE
 from gonogo.virtual.tracing.operator_time import LAUNCH_SECONDS, operator_seconds
 
@@ -48,7 +48,7 @@ _watched: list[_WorkMode] = []
 
 
 def count_session_work(session: Any) -> None:
-    """Count the work of a session (:class:`gonogo.virtual.ranks.session.Session`). Call once per process."""
+    """Count FLOPs, memory traffic and collectives of a session. Call once per process."""
     speed = session.plan.accelerator.speed
     if speed is not None:
         _watched.append(_WorkMode(session.life, speed, session.plan.local_world_size))
@@ -176,7 +176,7 @@ def _is_causal(func: Any, args: Any, kwargs: Any) -> bool:
 def _count_collective(work: _PhaseCounters, func: Any, args: Any, ranks_per_node: int) -> None:
     operator = func._schema.name.removeprefix("c10d::")
     try:
-        call = Operation(func, args, None)
+        call = C10dCall(func, args, None)
         nodes = {rank // max(ranks_per_node, 1) for rank in call.members}
         spans, goes_on = len(nodes) > 1, call.blocks is False
         operator = collective_key(operator, len(call.members), spans_nodes=spans, is_async=goes_on)

@@ -1,8 +1,8 @@
 """Values without memory: small tensors carry their real values, so that the program's conditions are exact.
 
 Values belong to the storage (:attr:`Cell.values`), so that views and in-place writes stay consistent: they are either
-real bytes or :class:`Uniform`, one number for a storage of any size. Writing something unknown discards the storage's
-values.
+real bytes or :class:`UniformValues`, one number for a storage of any size. Writing something unknown discards the
+storage's values.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _UNIFORM_REDUCTIONS = {
 }  # fmt: skip
 
 
-class Uniform:
+class UniformValues:
     """A storage whose elements all have the same known value."""
 
     __slots__ = ("scalar",)
@@ -66,7 +66,7 @@ def peek_values(tensor: VirtualTensor) -> torch.Tensor | None:
     values = tensor.cell.values
     if values is None:
         return None
-    if type(values) is Uniform:
+    if type(values) is UniformValues:
         number = values.scalar.to(tensor.dtype)
         if number is not values.scalar:
             _trace_copy(number, values.scalar)
@@ -84,14 +84,14 @@ def forget_values(tensor: VirtualTensor) -> None:
     tensor.cell.values = None
 
 
-def covers_storage(tensor: VirtualTensor) -> bool:
+def spans_whole_storage(tensor: VirtualTensor) -> bool:
     """True if the tensor covers its whole storage."""
     return tensor.numel() * tensor.element_size() == tensor.cell.nbytes and tensor.is_contiguous()
 
 
 def set_uniform(tensor: VirtualTensor, number: Any) -> None:
     """Set every element of the tensor's whole storage to ``number``."""
-    tensor.cell.values = Uniform(real.full((), number, dtype=tensor.dtype))
+    tensor.cell.values = UniformValues(real.full((), number, dtype=tensor.dtype))
 
 
 def set_values(tensor: VirtualTensor, known: torch.Tensor) -> None:
@@ -100,7 +100,7 @@ def set_values(tensor: VirtualTensor, known: torch.Tensor) -> None:
         known = known.as_subclass(torch.Tensor)
     uniform = known.numel() > 1 and not any(known.stride())
     if uniform:
-        tensor.cell.values = Uniform(scalar := known[(0,) * known.dim()].clone())
+        tensor.cell.values = UniformValues(scalar := known[(0,) * known.dim()].clone())
         _trace_copy(scalar, known[(0,) * known.dim()])
     elif tensor.cell.nbytes > max_known_bytes(tensor._device):
         tensor.cell.values = None
@@ -125,7 +125,7 @@ def expand_for_write(tensor: VirtualTensor) -> bool:
 def expand_uniform(tensor: VirtualTensor, most: int | None = None) -> bool:
     """Expand a uniform storage to real bytes. Returns False if the values are unknown or larger than ``most``."""
     cell = tensor.cell
-    if type(cell.values) is not Uniform:
+    if type(cell.values) is not UniformValues:
         return cell.values is not None
     if cell.nbytes > (max_known_bytes(tensor._device) if most is None else most):
         return False
@@ -149,8 +149,8 @@ def compute_values(func: Any, args: Any, kwargs: Any, out_numel: int, tensors: l
     returns the number itself.
     """
     biggest = max([out_numel, *(t.numel() for t in tensors)])
-    if biggest > (8 << 20) and any(type(t.cell.values) is Uniform for t in tensors):
-        if not all(type(t.cell.values) is Uniform or t.dim() == 0 for t in tensors):
+    if biggest > (8 << 20) and any(type(t.cell.values) is UniformValues for t in tensors):
+        if not all(type(t.cell.values) is UniformValues or t.dim() == 0 for t in tensors):
             return None
         if func in _UNIFORM_REDUCTIONS:
             collapsed = _map_tensors(args, lambda t: _collapse_to_scalar(t).reshape((1,) * t.dim()))
@@ -176,7 +176,7 @@ def compute_values(func: Any, args: Any, kwargs: Any, out_numel: int, tensors: l
     except RuntimeError as error:
         if _NO_CPU_KERNEL_PATTERN.search(str(error)):
             return None
-        if not any(type(t.cell.values) is Uniform for t in tensors):
+        if not any(type(t.cell.values) is UniformValues for t in tensors):
             raise
         return _traced_call(
             func, _map_tensors(args, _known_strided), _map_values(kwargs, _known_strided)
@@ -198,7 +198,7 @@ def _known_strided(tensor: VirtualTensor) -> torch.Tensor:
 
 
 def _collapse_to_scalar(tensor: VirtualTensor) -> torch.Tensor:
-    if type(tensor.cell.values) is Uniform:
+    if type(tensor.cell.values) is UniformValues:
         scalar: torch.Tensor = tensor.cell.values.scalar
         number = scalar.to(tensor.dtype)
         if number is not scalar:

@@ -54,7 +54,7 @@ _NONNEGATIVE_PRESERVING_OPERATORS = {
 
 
 def record_sign(name: str, args: Any, tensors: list[VirtualTensor], out: Any) -> None:
-    """Set the fact on an operator's small unknown results."""
+    """Record on an operator's unknown results whether they are known to be non-negative."""
     if name in _MAKES:
         fact = True
     elif name in _NONNEGATIVE_PRESERVING_OPERATORS:

@@ -18,7 +18,7 @@ from gonogo.virtual.origins import Origins
 
 @dataclass(frozen=True)
 class GeneratedWeights:
-    """Where weights are generated, and who is notified."""
+    """Generates the weights that a model's folder lacks, and reports what was generated."""
 
     scratch: str
     """A folder of gonogo's shared by the ranks."""

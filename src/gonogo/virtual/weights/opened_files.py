@@ -27,7 +27,7 @@ _folders_in_progress: set[str] = set()
 
 
 def generate_if_weights_file(generated_weights: GeneratedWeights, name: str, folder: str, file: str) -> str:
-    """Generate a model's weights if ``file`` is one of them and the class in its config is known.
+    """Generate a model's weights if ``file`` is one of its weight files.
 
     Returns the folder to look in: the model's own, or a copy of it. If they can't be generated, the file is not
     found, as before.

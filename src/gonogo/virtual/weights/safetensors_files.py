@@ -31,7 +31,7 @@ class Slice:
         self._opened, self._name, self._original = safe_file, name, original
 
     def get_shape(self) -> list[int]:
-        """Like safetensors'."""
+        """The tensor's shape, as in safetensors."""
         return list(self._original.get_shape())
 
     def get_dtype(self) -> str:
@@ -78,7 +78,7 @@ class SafeOpen:
         return getattr(self._file, name)
 
     def keys(self) -> Any:
-        """Like safetensors'."""
+        """The names of all tensors, as in safetensors."""
         return self._file.keys()
 
     def metadata(self) -> dict[str, str] | None:
@@ -87,7 +87,7 @@ class SafeOpen:
         return metadata and {key: value for key, value in metadata.items() if key not in (UNREAD_KEY, ORIGINS)}
 
     def get_slice(self, name: str) -> Any:
-        """Like safetensors'."""
+        """A :class:`Slice` of a tensor, as in safetensors."""
         original = self._file.get_slice(name)
         return Slice(self, name, original) if self._torch else original
 

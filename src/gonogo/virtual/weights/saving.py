@@ -33,7 +33,7 @@ from gonogo.virtual.weights.file_tensors import tensor_without_values
 from gonogo.virtual.weights.saving_safetensors import replace_writers
 from gonogo.virtual.weights.torch_archive import (
     UNREAD_LOCATION_PREFIX,
-    Record,
+    ArchiveRecord,
     archive_records,
     names_in_archive,
     write_archive,
@@ -189,7 +189,7 @@ class _Storages:
         if Origins.followed and not InternalWork.now:
             Origins.on_saved(file, self._described)
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[ArchiveRecord]:
         """The records of all storages, with holes for those without values."""
         found = []
         for number, owner in self._by_identity.values():
@@ -197,7 +197,7 @@ class _Storages:
             nbytes = owner.nbytes if isinstance(owner, Cell) else owner.nbytes()
             if isinstance(owner, Cell) and owner.freed_by.name != "cpu":  # torch copies storages one at a time
                 tensor_without_values((nbytes,), torch.uint8, "cpu", mapped=False)
-            found.append(Record(f"data/{number}", nbytes, data))
+            found.append(ArchiveRecord(f"data/{number}", nbytes, data))
         return found
 
 
@@ -218,7 +218,7 @@ def _known_bytes(cell: Cell, limit: int) -> bytes | None:
         return None
     with private.without_dispatch_modes():
         held = cell.values
-        if isinstance(held, contents.Uniform):
+        if isinstance(held, contents.UniformValues):
             scalar = held.scalar.reshape(1)
             held = scalar.expand(cell.nbytes // scalar.element_size()).clone().untyped_storage()
         return _storage_contents(held, cell.nbytes)

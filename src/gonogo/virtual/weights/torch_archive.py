@@ -23,7 +23,7 @@ _AFTER_STORAGES = (("version", b"3\n"), (".data/serialization_id", b"0" * 40))
 _ZIP64_LIMIT = 0xFFFFFFFF
 
 
-class Record(NamedTuple):
+class ArchiveRecord(NamedTuple):
     """One record of an archive; ``data`` is None for a hole of ``nbytes``."""
 
     name: str
@@ -31,11 +31,11 @@ class Record(NamedTuple):
     data: bytes | None
 
 
-def archive_records(pickled: bytes, storages: Iterable[Record], names: frozenset[str]) -> list[Record]:
+def archive_records(pickled: bytes, storages: Iterable[ArchiveRecord], names: frozenset[str]) -> list[ArchiveRecord]:
     """All records of an archive, in torch's order; ``names`` are those that this torch writes."""
-    before = [Record(name, len(data), data) for name, data in _BEFORE_STORAGES if name in names]
-    after = [Record(name, len(data), data) for name, data in _AFTER_STORAGES if name in names]
-    return [Record("data.pkl", len(pickled), pickled), *before, *storages, *after]
+    before = [ArchiveRecord(name, len(data), data) for name, data in _BEFORE_STORAGES if name in names]
+    after = [ArchiveRecord(name, len(data), data) for name, data in _AFTER_STORAGES if name in names]
+    return [ArchiveRecord("data.pkl", len(pickled), pickled), *before, *storages, *after]
 
 
 def names_in_archive(archive: Any) -> frozenset[str]:
@@ -84,7 +84,7 @@ def _directory_entry(name: bytes, nbytes: int, crc: int, header_offset: int) -> 
     )  # fmt: skip
 
 
-def write_archive(file: Any, prefix: str, records: Iterable[Record], *, sparse: bool) -> int:
+def write_archive(file: Any, prefix: str, records: Iterable[ArchiveRecord], *, sparse: bool) -> int:
     """Write the records to a binary file; returns the archive's length, which with ``sparse`` is mostly holes.
 
     Without ``sparse`` (a stream), records without data are omitted and listed.
@@ -95,7 +95,7 @@ def write_archive(file: Any, prefix: str, records: Iterable[Record], *, sparse: 
         records = [record for record in records if record.data is not None]
         if left_out:
             listed = json.dumps(left_out).encode()
-            records.append(Record(_OMITTED_RECORD, len(listed), listed))
+            records.append(ArchiveRecord(_OMITTED_RECORD, len(listed), listed))
     start = file.tell() if sparse else 0
     at = 0
     directory = []
@@ -141,8 +141,8 @@ def restore_holes(source: Any, target: str, omitted_sizes: dict[str, int]) -> No
         names = [name for name in archive.namelist() if not name.endswith("/" + _OMITTED_RECORD)]
         prefix = names[0].partition("/")[0]
         records = [
-            Record(name.partition("/")[2], archive.getinfo(name).file_size, archive.read(name)) for name in names
+            ArchiveRecord(name.partition("/")[2], archive.getinfo(name).file_size, archive.read(name)) for name in names
         ]
-    records += [Record(name, nbytes, None) for name, nbytes in omitted_sizes.items()]
+    records += [ArchiveRecord(name, nbytes, None) for name, nbytes in omitted_sizes.items()]
     with open(target, "wb") as file:
         write_archive(file, prefix, records, sparse=True)

@@ -26,7 +26,7 @@ _MEMORY_GROWTH_ASSUMPTION = translated(
 
 
 class EvaluationGrowth:
-    """The memory that one evaluation pass keeps per batch."""
+    """Measures how much memory an evaluation pass keeps per batch."""
 
     def __init__(self, lifecycle: Lifecycle) -> None:
         self._life = lifecycle
@@ -60,7 +60,7 @@ class EvaluationGrowth:
         return found
 
     def allocate_remaining(self, left: int | None) -> None:
-        """Allocate what the ``left`` remaining batches would keep, when the evaluation is ended here."""
+        """Allocate what the ``left`` remaining batches would keep, when the evaluation is ended early."""
         self.record_memory()
         for device, each in self._growth_per_batch(_MIN_GROWTH_STEPS).items() if left else ():
             record = self._life.memory.device(torch.device(device))

@@ -18,7 +18,7 @@ _WRAPPERS = ("DataLoaderShard", "DataLoaderDispatcher")
 
 
 def patch_loader_wrappers(patches: Patches, lifecycle: Lifecycle) -> None:
-    """Let the wrappers hand out nothing in a pass in which the rehearsal gives no batch."""
+    """Make wrappers of data loaders yield nothing in a pass for which the rehearsal reads no batch."""
 
     def patch_wrapper_classes(module: Any) -> None:
         for name in _WRAPPERS:
@@ -62,7 +62,7 @@ def _reads_data_itself(loader: Any) -> bool:
 
 
 def _batches_read_per_step(loader: Any) -> int:
-    """How many batches a wrapper reads for one that it hands out."""
+    """How many batches of its loader a wrapper reads for each batch that it yields."""
     if not hasattr(loader, "split_batches") or loader.split_batches or getattr(loader, "submesh_tp", None):
         return 1
     return int(loader.state.num_processes)

@@ -20,7 +20,7 @@ Measure = tuple[str, str]
 
 
 def measure_batch(batch: Any) -> dict[Measure, int]:
-    """By tensor and kind: maximum and minimum number of elements, and the largest and smallest integer."""
+    """By tensor: the number of elements, and the largest and smallest integer."""
     found: dict[Measure, int] = {}
     for place, (name, tensor) in enumerate(_tensors_in(batch, "")):
         if place >= _MAX_TENSORS:
@@ -45,7 +45,7 @@ def _tensors_in(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 class OddBatches:
-    """Measures of the batches that the program has seen, and a search for later batches that exceed them."""
+    """Finds batches whose sizes or values exceed those of all batches that the program has seen."""
 
     def __init__(self) -> None:
         self._most: dict[Measure, int] = {}
@@ -56,7 +56,7 @@ class OddBatches:
             self._most[measure] = max(value, self._most.get(measure, value))
 
     def find_odd_indices(self, batches: Iterable[Any]) -> list[int]:
-        """The indices of the odd batches, beginning with those that are odd in most measures."""
+        """The indices of batches that exceed those seen, beginning with those that do so in most measures."""
         holders: dict[Measure, int] = {}
         for place, batch in enumerate(batches):
             for measure, value in measure_batch(batch).items():

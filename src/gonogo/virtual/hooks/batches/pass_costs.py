@@ -8,7 +8,7 @@ from gonogo.virtual.hooks.lifecycle import Lifecycle, affordable_repetitions
 
 
 class PassCosts:
-    """Measures the seconds per batch, including the forward. All passes of a program share one budget."""
+    """Measures the seconds per batch of passes without training; all of them share one time budget."""
 
     def __init__(self, lifecycle: Lifecycle) -> None:
         self._life = lifecycle

@@ -27,6 +27,8 @@ def _pad_head_dim(tensor: Any) -> Any:
 
 
 class _Settings(NamedTuple):
+    """The options of one attention call, as the kernels take them."""
+
     lengths: Any
     """None, or (cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k) of a packed batch."""
     dropout_p: float
@@ -86,6 +88,7 @@ class _Attention(torch.autograd.Function):
 
 
 def _attend(tensors: tuple[Any, ...], *settings: Any) -> Any:
+    """Apply the autograd function of attention with these settings."""
     keeps = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     return _Attention.apply(_Settings(*settings), keeps, *tensors)  # type: ignore[no-untyped-call]
 

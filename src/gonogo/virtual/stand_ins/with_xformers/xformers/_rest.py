@@ -14,7 +14,7 @@ _WHY = translated(
 
 
 def missing_name_getattr(module: str, names: Iterable[str]) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a module that is written out in part."""
+    """The ``__getattr__`` of a module of which the stand-in implements only some names."""
     known = frozenset(names)
 
     def __getattr__(name: str) -> Any:
@@ -26,7 +26,7 @@ def missing_name_getattr(module: str, names: Iterable[str]) -> Callable[[str], A
 
 
 class _UnimplementedName(type):
-    """A class, or a function, whose name is all there is."""
+    """A class or function of xFormers that exists by name only."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         raise UnsupportedOperator(f"{cls.__module__}.{cls.__name__}", _WHY)

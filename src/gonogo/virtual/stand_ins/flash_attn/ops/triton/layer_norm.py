@@ -13,6 +13,8 @@ __getattr__ = module_getattr(__name__)
 
 
 class _Norm(torch.autograd.Function):
+    """LayerNorm or RMSNorm, optionally with a residual added first."""
+
     @staticmethod
     def forward(ctx: Any, x: Any, weight: Any, bias: Any, residual: Any, prenorm: bool, fp32: bool, of: Any) -> Any:
         if residual is not None:
@@ -64,7 +66,7 @@ def rms_norm_fn(
 
 
 class RMSNorm(nn.Module):
-    """The norm as a module."""
+    """RMSNorm as a module, optionally with dropout and a zero-centered weight."""
 
     def __init__(
         self, hidden_size: int, eps: float = 1e-5, dropout_p: float = 0.0, zero_centered_weight: bool = False,
@@ -78,7 +80,7 @@ class RMSNorm(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Ones; zeros, where the weight is around zero."""
+        """Set the weight to ones, or to zeros if it is zero-centered."""
         (nn.init.zeros_ if self.zero_centered_weight else nn.init.ones_)(self.weight)
 
     def forward(self, x: Any, residual: Any = None, prenorm: bool = False, residual_in_fp32: bool = False) -> Any:

@@ -43,12 +43,12 @@ def unbind(x: torch.Tensor, dim: int) -> tuple[torch.Tensor, ...]:
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor | None, eps: float = 1e-6) -> torch.Tensor:
-    """The norm by the root mean square over the last dimension."""
+    """RMSNorm over the last dimension."""
     return F.rms_norm(x, (x.shape[-1],), weight, eps)
 
 
 class RMSNorm(torch.nn.Module):
-    """The norm with a weight."""
+    """RMSNorm with a weight, as a module."""
 
     def __init__(self, dim: int, include_weight: bool = True, eps: float = 1e-6) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ def swiglu(x: torch.Tensor, w1: Any, b1: Any, w2: Any, b2: Any, w3: Any, b3: Any
 
 
 class SwiGLU(torch.nn.Module):
-    """The layer, its first two weights in one as DINOv2's checkpoints have them."""
+    """The SwiGLU layer, its first two weights stored as one, as in DINOv2's checkpoints."""
 
     def __init__(
         self,
