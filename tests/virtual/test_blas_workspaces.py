@@ -154,7 +154,7 @@ def test_the_newest_keep_none(linear: tuple[Any, Any]) -> None:
     workspaces = Workspaces(release="2.15.0")
     workspaces.allocate_for_operator("mm", linear[0][1:], linear[1])
     assert (workspaces.record.live, workspaces.record.peak) == (0, 32 * MIB)
-    assert workspaces.record.as_device().peak_reserved_bytes == 32 * MIB
+    assert workspaces.record.as_device_memory().peak_reserved_bytes == 32 * MIB
 
 
 def test_a_thread_that_has_ended_leaves_its_handle_to_the_next(linear: tuple[Any, Any]) -> None:

@@ -31,7 +31,7 @@ def test_what_a_save_gathers_is_the_saves_even_while_it_lingers() -> None:
     with life.during("save"):
         gathered = life.memory.new_cell("cpu", 1000)
     life.enter("step")
-    record = host.as_host()
+    record = host.as_host_memory()
     assert (record.peak_bytes, record.peak_phase, record.steady_peak_bytes) == (1100, "save", 100)
     del gathered, trained
     assert host.live == 0

@@ -127,7 +127,7 @@ def test_its_cache_fills_the_share_of_the_card_and_sleep_gives_it_back(session: 
     assert reserved() - before == pytest.approx(taken, rel=0.02)
     record = session.memory.device(session.device)
     assert [entry for entry in record.peak_breakdown() if entry[1] == "vLLM: KV cache"]
-    generated = next(peak for peak in record.as_device().phases if peak.phase == "generate")
+    generated = next(peak for peak in record.as_device_memory().phases if peak.phase == "generate")
     assert generated.by_category["rollout"] > 0.47 * total
 
 

@@ -114,7 +114,7 @@ def describe_failure(
         module=module,
         module_class=module_class,
         reading=_file_being_read(error),
-        cause=_first_cause(error),
+        cause=_describe_first_cause(error),
         traceback=_with_device_type_names(_format_user_traceback(error)),
         origin=origin,
     )
@@ -125,7 +125,7 @@ def _type_name(error: BaseException) -> str:
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _first_cause(error: BaseException) -> str:
+def _describe_first_cause(error: BaseException) -> str:
     """The innermost cause of the exception; a worker process's traceback given as text doesn't count."""
     first, seen = error, {id(error)}
     while (cause := first.__cause__) is not None and id(cause) not in seen and not _is_remote_traceback(cause):

@@ -100,7 +100,7 @@ def _device_functions(cuda: VirtualCuda) -> dict[str, Any]:
     capability = cuda.accelerator.compute_capability
 
     def set_device(device: Any) -> None:
-        index = cuda.index_to_set(device)
+        index = cuda.device_index_to_set(device)
         if index >= 0:
             cuda.current_device = index
 
@@ -113,7 +113,7 @@ def _device_functions(cuda: VirtualCuda) -> dict[str, Any]:
 
     def get_device_properties(device: Any = None) -> _CudaDeviceProperties:
         cuda.initialise()
-        index = cuda.index_of(device)
+        index = cuda.device_index(device)
         if not 0 <= index < cuda.count:
             raise AssertionError("Invalid device id")
         return _device_properties(cuda, index)
@@ -134,7 +134,7 @@ def _device_functions(cuda: VirtualCuda) -> dict[str, Any]:
         function()
 
     def can_access_peer(device: Any, peer_device: Any) -> bool:
-        first, second = cuda.index_of(device), cuda.index_of(peer_device)
+        first, second = cuda.device_index(device), cuda.device_index(peer_device)
         if not 0 <= first < cuda.device_count():
             raise AssertionError("Invalid device id")
         if not 0 <= second < cuda.device_count():
@@ -175,7 +175,7 @@ def _device_functions(cuda: VirtualCuda) -> dict[str, Any]:
         "can_device_access_peer": can_access_peer,
         "get_arch_list": lambda: list(architectures),
         "get_gencode_flags": lambda: " ".join(f"-gencode compute=compute_{a[3:]},code={a}" for a in architectures),
-        "synchronize": lambda device=None: cuda.check_ordinal(cuda.index_of(device)),
+        "synchronize": lambda device=None: cuda.check_ordinal(cuda.device_index(device)),
         "ipc_collect": lambda: None,
         "_sleep": lambda cycles: None,
         "cudart": cudart,
@@ -193,7 +193,7 @@ def _device_functions(cuda: VirtualCuda) -> dict[str, Any]:
 
 
 def _used_bytes(cuda: VirtualCuda, device: Any) -> int:
-    return cuda.accelerator.allowance_bytes + cuda.allocator_of(cuda.index_of(device)).reserved
+    return cuda.accelerator.allowance_bytes + cuda.allocator_of(cuda.device_index(device)).reserved
 
 
 def _device_properties(cuda: VirtualCuda, index: int) -> _CudaDeviceProperties:

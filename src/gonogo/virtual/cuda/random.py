@@ -25,22 +25,22 @@ def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
     for name, function in _rng_functions(cuda, generators).items():
         yield torch.cuda.random, name, function
         yield torch.cuda, name, function
-    yield torch.cuda, "_get_generator", lambda device: generators[cuda.index_of(device)]
-    yield torch.cuda, "_get_rng_state_offset", lambda device=None: generators[cuda.index_of(device)].offset
+    yield torch.cuda, "_get_generator", lambda device: generators[cuda.device_index(device)]
+    yield torch.cuda, "_get_rng_state_offset", lambda device=None: generators[cuda.device_index(device)].offset
     yield (
         torch.cuda,
         "_set_rng_state_offset",
-        lambda offset, device=None: generators[cuda.index_of(device)].set_offset(offset),
+        lambda offset, device=None: generators[cuda.device_index(device)].set_offset(offset),
     )
 
 
 def _rng_functions(cuda: VirtualCuda, generators: tuple[Any, ...]) -> dict[str, Any]:
     def get_rng_state(device: Any = None) -> torch.Tensor:
-        state: torch.Tensor = generators[cuda.index_of(device)].get_state()
+        state: torch.Tensor = generators[cuda.device_index(device)].get_state()
         return state
 
     def set_rng_state(new_state: torch.Tensor, device: Any = None) -> None:
-        generators[cuda.index_of(device)].set_state(new_state)
+        generators[cuda.device_index(device)].set_state(new_state)
 
     def get_rng_state_all() -> list[torch.Tensor]:
         return [get_rng_state(index) for index in range(cuda.device_count())]
@@ -155,8 +155,8 @@ def _generator_classes(cuda: VirtualCuda) -> tuple[Any, type]:
         def __new__(cls, device: Any = "cpu") -> Any:
             where = torch.device(cuda.kind, device) if isinstance(device, int) else torch.device(device)
             if where.type == cuda.kind:
-                cuda.check_ordinal(cuda.index_of(where))
-                return CudaGenerator(cuda.index_of(where))
+                cuda.check_ordinal(cuda.device_index(where))
+                return CudaGenerator(cuda.device_index(where))
             return CpuGenerator(where)
 
     return CudaGenerator, Generator

@@ -65,7 +65,7 @@ def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
 
 def _device_index(cuda: VirtualCuda, device: Any) -> int:
     cuda.initialise()
-    return cuda.index_of(device)
+    return cuda.device_index(device)
 
 
 def _graph_class(cuda: VirtualCuda) -> type:
@@ -96,7 +96,7 @@ def _classes(cuda: VirtualCuda) -> tuple[type, type, type]:
         def __new__(cls, device: Any = None, priority: int = 0, **kwargs: Any) -> Any:
             cuda.initialise()
             index = kwargs.get("device_index")
-            index = cuda.index_of(device) if index is None else index
+            index = cuda.device_index(device) if index is None else index
             cuda.check_ordinal(index)
             number = kwargs.get("stream_id", kwargs.get("stream_ptr"))
             number = next(numbers) if number is None else number

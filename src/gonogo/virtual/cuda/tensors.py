@@ -37,15 +37,15 @@ def _replace_device_moves(cuda: VirtualCuda) -> None:
             first = args[0]
             if isinstance(first, torch.Tensor):  # C++ would read the underlying device
                 return to(self, first.device, first.dtype, *args[1:], **kwargs)
-            args = (cuda.with_index(first), *args[1:])
+            args = (cuda.with_device_index(first), *args[1:])
         if kwargs.get("device") is not None:
-            kwargs["device"] = cuda.with_index(kwargs["device"])
+            kwargs["device"] = cuda.with_device_index(kwargs["device"])
         return real_to(self, *args, **kwargs)
 
     def move_to_accelerator(
         self: torch.Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = torch.preserve_format
     ) -> Any:
-        where = torch.device(cuda.kind, cuda.index_of(device))
+        where = torch.device(cuda.kind, cuda.device_index(device))
         return self.to(where, non_blocking=non_blocking, memory_format=memory_format)
 
     def type_(self: torch.Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
@@ -93,7 +93,7 @@ def _replace_tensor_constructors(cuda: VirtualCuda) -> None:
         """The CUDA device for the new tensor, explicit or by default; None for any other device."""
         if device is None:
             device = _default_device()
-        where = cuda.with_index(device)
+        where = cuda.with_device_index(device)
         return where if isinstance(where, torch.device) and where.type == cuda.kind else None
 
     def tensor(
@@ -200,7 +200,7 @@ def _legacy_type(cuda: VirtualCuda, name: str, dtype: torch.dtype) -> type:
             return isinstance(instance, torch.Tensor) and instance.device.type == cuda.kind and instance.dtype == dtype
 
         def __call__(cls, *args: Any, device: Any = None) -> Any:
-            where = torch.device(cuda.kind, cuda.index_of(device))
+            where = torch.device(cuda.kind, cuda.device_index(device))
             if not args or all(isinstance(size, int) for size in args) or isinstance(args[0], torch.Size):
                 shape = args[0] if args and isinstance(args[0], torch.Size) else args or (0,)
                 return torch.empty(shape, dtype=dtype, device=where)

@@ -46,7 +46,7 @@ def install(lifecycle: Lifecycle, modules: ModuleTracker, facts: dict[str, Any])
             lambda module: _categorise_gathered_parameters(patches, module, lifecycle, modules),
         )
     )
-    pipeline = functools.partial(_follow_pipeline, patches, lifecycle, modules)
+    pipeline = functools.partial(_track_pipeline_engine, patches, lifecycle, modules)
     patches.on_undo(after_import("deepspeed.runtime.pipe.engine", pipeline))
     for file, name, category in _REDUCER_CLASSES:
         follow = functools.partial(_categorise_reduction_buckets, patches, lifecycle, name, category)
@@ -61,7 +61,7 @@ def _patch_engine(
     init, step = engine_class.__init__, engine_class.step
 
     @functools.wraps(init)
-    def init_and_follow(engine: Any, *args: Any, **kwargs: Any) -> None:
+    def init_and_track(engine: Any, *args: Any, **kwargs: Any) -> None:
         lifecycle.has_engine = True
         try:
             with lifecycle.during("init", "deepspeed.initialize"):
@@ -78,7 +78,7 @@ def _patch_engine(
         assign_buffer_owners(engine, modules)
 
     @functools.wraps(step)
-    def step_and_follow(engine: Any, *args: Any, **kwargs: Any) -> None:
+    def step_and_track(engine: Any, *args: Any, **kwargs: Any) -> None:
         boundary = engine.is_gradient_accumulation_boundary()
         if boundary:
             assign_buffer_owners(engine, modules)
@@ -92,21 +92,21 @@ def _patch_engine(
 
     # The weights that an engine moves to the device count as parameters, even if its creation fails later.
     _wrap_with_memory_category(patches, engine_class, "_configure_distributed_model", lifecycle.memory, "parameters")
-    patches.set(engine_class, "__init__", init_and_follow)
-    patches.set(engine_class, "step", step_and_follow)
+    patches.set(engine_class, "__init__", init_and_track)
+    patches.set(engine_class, "step", step_and_track)
     _wrap_in_phase(patches, engine_class, "backward", lifecycle, "backward")
     for name in ("save_checkpoint", "save_16bit_model", "save_fp16_model", "_zero3_consolidated_16bit_state_dict"):
         if hasattr(engine_class, name):
             _wrap_in_phase(patches, engine_class, name, lifecycle, "save")
 
 
-def _follow_pipeline(patches: Patches, lifecycle: Lifecycle, modules: ModuleTracker, module: Any) -> None:
+def _track_pipeline_engine(patches: Patches, lifecycle: Lifecycle, modules: ModuleTracker, module: Any) -> None:
     """Wrap the optimizer step of a pipeline engine, which is an instruction of its schedule instead of ``step``."""
     owner = module.PipelineEngine
     step = owner._exec_optimizer_step
 
     @functools.wraps(step)
-    def step_and_follow(engine: Any, *args: Any, **kwargs: Any) -> None:
+    def step_and_track(engine: Any, *args: Any, **kwargs: Any) -> None:
         assign_buffer_owners(engine, modules)
         with lifecycle.during("step", "engine.train_batch"):
             step(engine, *args, **kwargs)
@@ -114,14 +114,15 @@ def _follow_pipeline(patches: Patches, lifecycle: Lifecycle, modules: ModuleTrac
             assign_buffer_owners(engine, modules)
         lifecycle.on_optimizer_step(engine)
 
-    patches.set(owner, "_exec_optimizer_step", step_and_follow)
+    patches.set(owner, "_exec_optimizer_step", step_and_track)
     for instruction, function in owner._INSTRUCTION_MAP.items():
         if function is step:
-            patches.set_item(owner._INSTRUCTION_MAP, instruction, step_and_follow)
+            patches.set_item(owner._INSTRUCTION_MAP, instruction, step_and_track)
             break
 
 
 def _wrap_in_phase(patches: Patches, owner: Any, name: str, lifecycle: Lifecycle, phase: Any) -> None:
+    """Wrap a method so that the lifecycle is in ``phase`` while it runs."""
     original = getattr(owner, name)
 
     @functools.wraps(original)
@@ -133,6 +134,7 @@ def _wrap_in_phase(patches: Patches, owner: Any, name: str, lifecycle: Lifecycle
 
 
 def _wrap_with_memory_category(patches: Patches, owner: Any, name: str, memory: MemoryRecord, category: str) -> None:
+    """Wrap a method so that its allocations count under a memory category."""
     original = getattr(owner, name, None)
     if original is None:
         return
@@ -146,6 +148,7 @@ def _wrap_with_memory_category(patches: Patches, owner: Any, name: str, memory: 
 
 
 def _wrap_outside_modules(patches: Patches, owner: Any, name: str, memory: MemoryRecord) -> None:
+    """Wrap a method so that its allocations are attributed to no module."""
     original = getattr(owner, name)
 
     @functools.wraps(original)

@@ -228,7 +228,7 @@ class Lifecycle:
         finally:
             self.batches_at_once = before
 
-    def expect(self, *phases: Phase) -> None:
+    def expect_phases(self, *phases: Phase) -> None:
         """Expect that a real run, as configured, reaches these phases."""
         self.expected += [phase for phase in phases if phase not in self.expected]
 

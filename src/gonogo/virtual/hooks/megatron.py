@@ -36,7 +36,7 @@ def install(lifecycle: Lifecycle, *, all_ranks_rehearsed: bool = True) -> Callab
     if not all_ranks_rehearsed:
         patches.on_undo(after_import(_CHECKPOINT_VALIDATION, functools.partial(_skip_checkpoint_validation, patches)))
     patches.on_undo(after_import("megatron.training.training", functools.partial(_patch_train, patches, lifecycle)))
-    buffers = functools.partial(_count_buffers, patches, lifecycle)
+    buffers = functools.partial(_categorise_buffers, patches, lifecycle)
     patches.on_undo(after_import("megatron.core.distributed.param_and_grad_buffer", buffers))
     return patches.undo
 
@@ -69,7 +69,7 @@ def _patch_train(patches: Patches, lifecycle: Lifecycle, module: Any) -> None:
             settings.eval_iters = min(settings.eval_iters, EVALUATION_BATCHES)
             lifecycle.counts_evaluation = True  # each iteration reads as many batches as a step has micro-batches
         if getattr(settings, "save", None):
-            lifecycle.expect("save")
+            lifecycle.expect_phases("save")
         return train(*args, **kwargs)
 
     patches.set(module, "train", train_until_target)
@@ -155,7 +155,7 @@ def _wrap_in_phase(lifecycle: Lifecycle, phase: Any, original: Callable[..., Any
     return run_in_phase
 
 
-def _count_buffers(patches: Patches, lifecycle: Lifecycle, module: Any) -> None:
+def _categorise_buffers(patches: Patches, lifecycle: Lifecycle, module: Any) -> None:
     buffer = getattr(module, "_ParamAndGradBuffer", None)
     if buffer is None:
         return

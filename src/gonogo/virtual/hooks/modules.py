@@ -112,7 +112,7 @@ class ModuleTracker:
             for name, buffer in root.named_buffers():
                 yield name.removeprefix("module."), "buffer", buffer
 
-    def numbered_parameters(self) -> dict[int, str]:
+    def parameter_names_by_ds_id(self) -> dict[int, str]:
         """The names of the parameters by their ``ds_id`` from DeepSpeed."""
         return {
             number: name

@@ -33,6 +33,8 @@ _ELASTIC = "torch.distributed.elastic.agent.server.api"
 
 
 class _MovedName(NamedTuple):
+    """A name that DeepSpeed imports and newer torch releases no longer have, and how to make it."""
+
     importer: str
     """The file of DeepSpeed that imports the name."""
     module: str

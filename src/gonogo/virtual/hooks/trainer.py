@@ -35,9 +35,9 @@ def _patch_trainer(patches: Patches, module: Any, lifecycle: Lifecycle, micro_ba
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             self.has_saved = False
             if _is_strategy_enabled(args, "eval_strategy", "evaluation_strategy"):
-                lifecycle.expect("evaluate")
+                lifecycle.expect_phases("evaluate")
             if _is_strategy_enabled(args, "save_strategy"):
-                lifecycle.expect("save")
+                lifecycle.expect_phases("save")
                 lifecycle.goes_on_with_data = lifecycle.goes_on_after_save
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:

@@ -44,10 +44,10 @@ def install(mode: VirtualMode, lifecycle: Lifecycle, modules: ModuleTracker) -> 
     patches.on_undo(foreach.install())
     modules.on_enter_root = functools.partial(_note_root_forward, lifecycle, modules)
     modules.on_embedding = functools.partial(_record_embedding, lifecycle)
-    _follow_backward(patches, lifecycle, modules)
-    _follow_optimizers(patches, lifecycle, modules)
+    _track_backward(patches, lifecycle, modules)
+    _track_optimizers(patches, lifecycle, modules)
     _make_parameters_virtual(patches, mode)
-    _follow_data(patches, lifecycle, mode)
+    _track_data_loading(patches, lifecycle, mode)
     lifecycle.ahead.track_schedulers(patches)
     return patches.undo
 
@@ -68,7 +68,7 @@ def _note_root_forward(lifecycle: Lifecycle, modules: ModuleTracker, root: nn.Mo
             lifecycle.left_on_cpu = modules.tensors_left_on_cpu(root)
             lifecycle.trained_root = root
             if not lifecycle.has_engine:
-                _count_parameters(root, lifecycle)
+                _categorise_parameters(root, lifecycle)
             assign_model_owners(root, modules)
         modules.watch_gradients(root)
         lifecycle.enter("forward")
@@ -95,7 +95,7 @@ def _record_embedding(lifecycle: Lifecycle, module: Any, inputs: Any) -> None:
         lifecycle.seen.record_embedding(module, inputs)
 
 
-def _follow_backward(patches: Patches, lifecycle: Lifecycle, modules: ModuleTracker) -> None:
+def _track_backward(patches: Patches, lifecycle: Lifecycle, modules: ModuleTracker) -> None:
     followed = functools.partial(_run_backward, lifecycle, modules)
     original = torch.autograd.backward
 
@@ -122,7 +122,7 @@ def _run_backward(
     finally:
         lifecycle.in_backward -= 1
         if not lifecycle.in_backward:
-            _count_gradients(lifecycle, modules)
+            _categorise_gradients(lifecycle, modules)
             modules.memory.module = None
 
 
@@ -143,14 +143,15 @@ class _AutogradEngine:
         return getattr(self._engine, name)
 
 
-def _count_parameters(root: nn.Module, lifecycle: Lifecycle) -> None:
+def _categorise_parameters(root: nn.Module, lifecycle: Lifecycle) -> None:
     """Count the parameters in their current form, which FSDP may have created during its setup."""
     for parameter in root.parameters():
         for tensor in local_tensors(parameter):
             lifecycle.memory.recategorise(tensor.cell, "parameters")
 
 
-def _count_gradients(lifecycle: Lifecycle, modules: ModuleTracker) -> None:
+def _categorise_gradients(lifecycle: Lifecycle, modules: ModuleTracker) -> None:
+    """Count the gradients of the largest live model as gradient memory."""
     for root in modules.roots()[:1]:
         for parameter in root.parameters():
             gradient = parameter.grad if parameter.is_leaf else None
@@ -159,7 +160,7 @@ def _count_gradients(lifecycle: Lifecycle, modules: ModuleTracker) -> None:
         assign_model_owners(root, modules)
 
 
-def _follow_optimizers(patches: Patches, lifecycle: Lifecycle, modules: ModuleTracker) -> None:
+def _track_optimizers(patches: Patches, lifecycle: Lifecycle, modules: ModuleTracker) -> None:
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
     def before_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -225,32 +226,33 @@ def _make_parameters_virtual(patches: Patches, mode: VirtualMode) -> None:
         patches.set(type(nn.Parameter), "__instancecheck__", is_one)
 
 
-def _follow_data(patches: Patches, lifecycle: Lifecycle, mode: VirtualMode) -> None:
+def _track_data_loading(patches: Patches, lifecycle: Lifecycle, mode: VirtualMode) -> None:
     from torch.utils.data import DataLoader
     from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
     train = nn.Module.train
 
     @functools.wraps(train)
-    def train_and_follow(module: Any, mode: bool = True) -> Any:
+    def train_and_track(module: Any, mode: bool = True) -> Any:
         if not _is_incidental_train_call(module) and (mode or _is_trained(module)):
             lifecycle.model_in_eval_mode, lifecycle.mode_chosen = not mode, True
         return train(module, mode)
 
-    _follow_loader(patches, DataLoader, _SingleProcessDataLoaderIter, lifecycle, mode)
-    patches.set(nn.Module, "train", train_and_follow)
+    _patch_loader(patches, DataLoader, _SingleProcessDataLoaderIter, lifecycle, mode)
+    patches.set(nn.Module, "train", train_and_track)
 
     def patch_stateful_loader(module: Any) -> None:  # replaces DataLoader's iteration by its own
         owner = module.StatefulDataLoader
-        _follow_loader(patches, owner, owner._get_iterator, lifecycle, mode)
+        _patch_loader(patches, owner, owner._get_iterator, lifecycle, mode)
 
     patches.on_undo(after_import("torchdata.stateful_dataloader.stateful_dataloader", patch_stateful_loader))
     patch_loader_wrappers(patches, lifecycle)
 
 
-def _follow_loader(
+def _patch_loader(
     patches: Patches, owner: Any, make_iterator: Callable[[Any], Any], lifecycle: Lifecycle, mode: VirtualMode
 ) -> None:
+    """Replace a data loader class's iterator by :class:`BatchIterator`."""
     original = owner.__iter__
 
     def make_batch_iterator(loader: Any) -> Any:

@@ -47,12 +47,12 @@ class OriginMode(VirtualMode):  # type: ignore[no-untyped-call]
         out = _virtual_dispatch(self, func, types, args, kwargs)
         if out is NotImplemented:
             return out
-        self._follow_origins(func, args, kwargs, out, sent)
+        self._propagate_origins(func, args, kwargs, out, sent)
         if self.averages is not None:
             self.averages.after_operator(func, args, out)
         return out
 
-    def _follow_origins(self, func: Any, args: Any, kwargs: Any, out: Any, sent: _SentPieces | None) -> None:
+    def _propagate_origins(self, func: Any, args: Any, kwargs: Any, out: Any, sent: _SentPieces | None) -> None:
         if sent is not None:
             _label_received(func, args, sent)
             return

@@ -339,7 +339,7 @@ class DeviceRecord:
             for module, nbytes in divide_among_modules(holding.owner, total)
         ]
 
-    def as_device(self) -> DeviceMemory:
+    def as_device_memory(self) -> DeviceMemory:
         """The record of an accelerator."""
         self.save_peak()
         assert self.allocator is not None
@@ -365,7 +365,7 @@ class DeviceRecord:
             return ()
         return tuple(PhaseMemory(phase, live, categories_of(held)) for phase, (live, held) in self.phase_peaks.items())
 
-    def as_host(self) -> HostMemory:
+    def as_host_memory(self) -> HostMemory:
         """The record of the host."""
         self.save_peak()
         return HostMemory(

@@ -50,7 +50,7 @@ class CompiledRegion:
         return cls.of_modules or cls._depth > 0
 
     @classmethod
-    def around(cls, function: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap_function(cls, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function, as the code of a region."""
 
         @functools.wraps(function)
@@ -99,7 +99,7 @@ def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[]
             if isinstance(model, nn.Module):
                 CompiledRegion.of_modules = True
             elif model is not None and not options.get("disable"):
-                return CompiledRegion.around(result)
+                return CompiledRegion.wrap_function(result)
             # With the compiler disabled it is the bare module; in a real run it is wrapped (names with _orig_mod).
             return wrapped(model) if isinstance(model, nn.Module) and result is model else result
 
@@ -116,7 +116,7 @@ def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[]
                 else compile_once()(*args, **kwargs)
             )
 
-        return CompiledRegion.around(call_compiled)
+        return CompiledRegion.wrap_function(call_compiled)
 
     patches.set(torch, "compile", compile_)
     return patches.undo

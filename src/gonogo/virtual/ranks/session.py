@@ -104,7 +104,7 @@ class Session:
         self.ledger = Ledger(os.path.dirname(torch.__file__))
         self.recorder = Recorder(plan.rank) if plan.trace else None
         self.of_life = LifeRecorder(plan.life) if plan.life else None
-        parts = self._parts = self._select_parts()
+        parts = self._parts = self._select_components()
         self.mode = parts.mode(self.memory, self.ledger)
         self.modules = parts.modules(self.memory)
         self.life = parts.life(plan.steps, self.memory, self.ledger)
@@ -139,7 +139,7 @@ class Session:
         self._undo: list[Callable[[], None]] = []
         self._ray: ray.RayInstallation | None = None
 
-    def _select_parts(self) -> ComponentFactories:
+    def _select_components(self) -> ComponentFactories:
         if self.of_life is not None:
             return recording_components(self.of_life)
         return traced_components(self.recorder) if self.recorder is not None else PLAIN
@@ -208,7 +208,7 @@ class Session:
         undo.append(fsdp.install(self.mode))
         undo.append(data_parallel.install(self.plan.accelerator.device_type))
         undo.append(trainer.install(self.life, self._micro_batches()))
-        undo.append(Decoding(self.life, self.memory, self._tallies, self._should_run_every).install())
+        undo.append(Decoding(self.life, self.memory, self._tallies, self._should_run_all_micro_batches).install())
         undo.append(megatron.install(self.life, all_ranks_rehearsed=together or self.plan.world_size == 1))
         self.life.ahead.is_made = prepared.has_rows(self.plan.prepared)
         undo.append(defer_compile_passes())
@@ -309,10 +309,10 @@ class Session:
         if self._diverged is not None:
             record.stopped_by = self._diverged.stopped_by
         if self.peers is not None:
-            record.parameter_names = self.modules.numbered_parameters()
+            record.parameter_names = self.modules.parameter_names_by_ds_id()
         return record
 
-    def _should_run_every(self) -> bool:
+    def _should_run_all_micro_batches(self) -> bool:
         """True if repeated micro-batches are run as well, as always when events are traced."""
         return self.plan.every or self.recorder is not None
 
@@ -325,7 +325,7 @@ class Session:
             answers = self.peers.exchange_answers(_REPEATS_QUESTION, b"%d" % repeats)
             return answers is not None and set(answers) == {b"1"}
 
-        return MicroBatches(self.life, self.memory, self._tallies, self._should_run_every, all_ranks_agree)
+        return MicroBatches(self.life, self.memory, self._tallies, self._should_run_all_micro_batches, all_ranks_agree)
 
     def _tallies(self) -> list[Tally]:
         """The counters that have to be scaled when micro-batches are skipped."""
@@ -388,7 +388,7 @@ class Session:
         records, workers = (
             self._ray.devices_and_processes(self.memory.devices) if self._ray is not None else (self.memory.devices, [])
         )
-        devices = [record.as_device() for device, record in records.items() if device != CPU]
+        devices = [record.as_device_memory() for device, record in records.items() if device != CPU]
         if outcome == "completed" and any(device.shortage is not None for device in devices):
             outcome = "out-of-memory"
         root = self.life.trained_root
@@ -409,7 +409,7 @@ class Session:
             last_activity=self.life.describe(self.modules.current_path),
             failure=failure,
             devices=[d for d in devices if d.peak_allocated_bytes or d.device == str(self.device)],
-            host=self.memory.device(CPU).as_host(),
+            host=self.memory.device(CPU).as_host_memory(),
             timelines=[record.as_timeline() for record in records.values()],
             collectives=self.collectives.totals_by_operator(),
             assumptions=[*self.ledger.entries(), *self.started_processes.assumptions()],

@@ -11,7 +11,7 @@ _RAY_METHODS = ("__ray_ready__", "__ray_call__", "__ray_terminate__")
 
 
 class Method:
-    """``handle.method``: ``remote`` and ``options``."""
+    """A method of an actor handle, with ``remote`` and ``options``."""
 
     def __init__(self, runner: CallRunner, actor: Actor, name: str, options: dict[str, Any]) -> None:
         self._runner = runner

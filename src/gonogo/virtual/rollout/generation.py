@@ -29,7 +29,7 @@ class CompletionWriter:
         self._eos = eos_token_id
         self._batches = self._requests = 0
 
-    def next_batch(self, count: int) -> list[float]:
+    def next_batch_shares(self, count: int) -> list[float]:
         """The length of each completion of the next batch, as a share of its limit from 1 to 0."""
         first = self._batches % 2 if count == 1 else 0
         self._batches += 1

@@ -93,7 +93,7 @@ class LLM:
             self._engine.check_awake()
             read = [self._read_prompt(one) for one in (prompts if isinstance(prompts, list | tuple) else [prompts])]
             asked = _params_per_prompt(sampling_params, len(read))
-            shares = iter(self._writer.next_batch(sum(one.n for one in asked)))
+            shares = iter(self._writer.next_batch_shares(sum(one.n for one in asked)))
             now.assume(generation.ASSUMED)
             self._ranks.step([ids for _, ids in read], sum(one.n for one in asked))
             return [self._make_request_output(prompt, one, shares) for prompt, one in zip(read, asked, strict=True)]

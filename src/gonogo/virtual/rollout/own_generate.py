@@ -41,7 +41,10 @@ def install(patches: Patches, mode: VirtualMode, lifecycle: Lifecycle) -> None:
             writer = writers[vocabulary]
             least = max(config.min_new_tokens or 0, (config.min_length or 0) - input_ids.shape[-1])
             limit = max(most - input_ids.shape[-1], 1)
-            rows = [writer.write_completion(share, limit, least)[0] for share in writer.next_batch(input_ids.shape[0])]
+            rows = [
+                writer.write_completion(share, limit, least)[0]
+                for share in writer.next_batch_shares(input_ids.shape[0])
+            ]
             before, mode.next_tokens = mode.next_tokens, _StepTokens(rows, mode)
             try:
                 return original(model, input_ids, *args, **kwargs)

@@ -107,7 +107,7 @@ class RolloutServer:
         most = int(body.get("max_tokens") or 16)
         self._assume(generation.ASSUMED)
         with self._life.during("generate", "the rollout server"):
-            shares = iter(self._writer.next_batch(each * len(prompts)))
+            shares = iter(self._writer.next_batch_shares(each * len(prompts)))
             least, whole = int(body.get("min_tokens") or 0), bool(body.get("ignore_eos"))
             return [
                 (ids, *self._writer.write_completion(next(shares), most, least, whole))

@@ -22,7 +22,7 @@ _PLACEHOLDER_COMMIT = "0" * 40
 """The commit hash of generated repositories."""
 
 
-class _Names(Protocol):
+class _ServedNames(Protocol):
     """The names that are served (``prepared.PreparedNames``)."""
 
     assume: Assume
@@ -34,7 +34,7 @@ class _Names(Protocol):
     def note_missing(self, kind: str | None, name: Any) -> None: ...
 
 
-def patch_hub_queries(names: _Names, patches: Patches, module: ModuleType) -> None:
+def patch_hub_queries(names: _ServedNames, patches: Patches, module: ModuleType) -> None:
     """Answer queries about prepared names; all others go to the hub client, and are recorded if they fail."""
     answers: dict[str, Callable[..., Any]] = {
         "file_exists": lambda folder, name, kind, filename, **_: os.path.exists(
@@ -59,7 +59,7 @@ def patch_hub_queries(names: _Names, patches: Patches, module: ModuleType) -> No
                 patches.set(module, name, method.__get__(module.api))
 
 
-def _wrap_method(names: _Names, original: Any, answer: Callable[..., Any]) -> Any:
+def _wrap_method(names: _ServedNames, original: Any, answer: Callable[..., Any]) -> Any:
     usual = "dataset" if original.__name__ == "dataset_info" else None
 
     @functools.wraps(original)

@@ -37,7 +37,7 @@ attached: list[AttachedAdapter] = []
 def install(patches: Patches, generated_weights: GeneratedWeights) -> None:
     """Patch the loading of adapters in peft and in transformers."""
 
-    def follow_peft(module: ModuleType) -> None:
+    def patch_peft(module: ModuleType) -> None:
         owner: Any = module.PeftModel
         if not (hasattr(owner, "load_adapter") and hasattr(module, "load_peft_weights")):
             return  # peft 0.2, which only loads adapters in from_pretrained
@@ -63,7 +63,7 @@ def install(patches: Patches, generated_weights: GeneratedWeights) -> None:
         patches.set(owner, "load_adapter", load_adapter_and_track)
         patches.set(module, "load_peft_weights", load_peft_weights)
 
-    def follow_transformers(module: ModuleType) -> None:
+    def patch_transformers(module: ModuleType) -> None:
         owner: Any = module.PeftAdapterMixin
         load_adapter = owner.load_adapter
 
@@ -86,8 +86,8 @@ def install(patches: Patches, generated_weights: GeneratedWeights) -> None:
 
         patches.set(owner, "load_adapter", load_prepared_adapter)
 
-    patches.on_undo(after_import("peft.peft_model", follow_peft))
-    patches.on_undo(after_import("transformers.integrations.peft", follow_transformers))
+    patches.on_undo(after_import("peft.peft_model", patch_peft))
+    patches.on_undo(after_import("transformers.integrations.peft", patch_transformers))
 
 
 def _attached_adapter(model: Any, adapter: str, load_kwargs: dict[str, Any]) -> AttachedAdapter | None:

@@ -40,7 +40,7 @@ def install(patches: Patches, generated_weights: GeneratedWeights, opened_files:
     """Patch every ``from_pretrained`` of transformers, including the auto classes."""
     patches.set_item(os.environ, "HF_DEACTIVATE_ASYNC_LOAD", "1")  # loads in order, for reproducible records
 
-    def follow_models(module: ModuleType) -> None:
+    def patch_models(module: ModuleType) -> None:
         owner: Any = module.PreTrainedModel
         original = owner.from_pretrained.__func__
 
@@ -70,7 +70,7 @@ def install(patches: Patches, generated_weights: GeneratedWeights, opened_files:
 
         patches.set(owner, "from_pretrained", classmethod(from_pretrained))
 
-    def follow_auto_classes(module: ModuleType) -> None:
+    def patch_auto_classes(module: ModuleType) -> None:
         owner: Any = module._BaseAutoModelClass
         original = owner.from_pretrained.__func__
 
@@ -81,8 +81,8 @@ def install(patches: Patches, generated_weights: GeneratedWeights, opened_files:
 
         patches.set(owner, "from_pretrained", classmethod(from_pretrained))
 
-    patches.on_undo(after_import("transformers.modeling_utils", follow_models))
-    patches.on_undo(after_import("transformers.models.auto.auto_factory", follow_auto_classes))
+    patches.on_undo(after_import("transformers.modeling_utils", patch_models))
+    patches.on_undo(after_import("transformers.models.auto.auto_factory", patch_auto_classes))
 
 
 def _only_first_rank_reads(module: ModuleType) -> bool:

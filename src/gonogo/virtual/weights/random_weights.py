@@ -12,7 +12,7 @@ import msgspec
 from gonogo.evidence.rehearsal.record import LoadedWeights
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.stack import frames_of_call
-from gonogo.virtual.weights.safetensors_files import names_in
+from gonogo.virtual.weights.safetensors_files import tensor_names_in
 
 
 class _RandomTensor(NamedTuple):
@@ -53,7 +53,7 @@ class RandomWeights:
     def record_missing(self, model: Any, missing_names: Sequence[str], source: str, files: Sequence[Any]) -> None:
         """Record the weights that ``from_pretrained`` reported as randomly initialized, compared with the ``files``
         it read."""
-        stored = names_in(files)
+        stored = tensor_names_in(files)
         sizes = {name: _full_numel(parameter) for name, parameter in model.named_parameters()}
         tensors = _tensors(model)
         drawn = {

@@ -101,7 +101,7 @@ class SafeOpen:
 
     def _read(self, name: str, shape: list[int], dtype: torch.dtype) -> torch.Tensor:
         """Read a small tensor's real values."""
-        self._offsets = self._offsets or _offsets(self._path)
+        self._offsets = self._offsets or _byte_ranges(self._path)
         begin, end = self._offsets[name]
         with open(self._path, "rb") as file:
             file.seek(begin)
@@ -120,7 +120,7 @@ class SafeOpen:
     def _record_sample(self, name: str, original: Any) -> None:
         """Read a few bytes of a tensor, by which it can be told from another file's."""
         if Origins.wants_sample(str(self._path), name):
-            self._offsets = self._offsets or _offsets(self._path)
+            self._offsets = self._offsets or _byte_ranges(self._path)
             begin, end = self._offsets[name]
             code, shape = original.get_dtype(), tuple(original.get_shape())
             with private.without_dispatch_modes():
@@ -142,12 +142,12 @@ class SafeOpen:
         return tensor_without_values(shape, dtype, self._device, mapped=self._mapped)
 
 
-def names_in(paths: Iterable[Any]) -> set[str]:
+def tensor_names_in(paths: Iterable[Any]) -> set[str]:
     """The names of all tensors in several files."""
-    return {name for path in set(paths) for name in _offsets(path)}
+    return {name for path in set(paths) for name in _byte_ranges(path)}
 
 
-def _offsets(path: Any) -> dict[str, tuple[int, int]]:
+def _byte_ranges(path: Any) -> dict[str, tuple[int, int]]:
     """The byte range of each tensor in the file."""
     with open(path, "rb") as file:
         length = int.from_bytes(file.read(8), "little")
