@@ -27,7 +27,7 @@ from gonogo.trials.plan.solve import Unknown, solve
 from gonogo.trials.plan.strategy import Family, Strategy
 from gonogo.trials.plan.task.rollout import RolloutChoice, memory_of, shares, with_engine
 from gonogo.trials.plan.task.settings import TaskOptions, TaskSettings
-from gonogo.virtual.measuring.jobs import Facts, PhasePeak
+from gonogo.virtual.measuring.jobs import ModelFacts, PhasePeak
 from gonogo.virtual.measuring.post_training import make_word_tokenizer, sample_vocabulary_size, synthetic_rows
 
 GIB = 1 << 30
@@ -44,7 +44,7 @@ def asked(tmp_path: Path, gpus: str = "8xH100-80G", **given: Any) -> PlanRequest
 class Meter(FakeMeter):
     """Of a model whose engine's figures are known."""
 
-    def facts(self) -> Facts:
+    def facts(self) -> ModelFacts:
         return FACTS
 
 

@@ -175,7 +175,7 @@ def test_one_stream_is_cleared_alone(linear: tuple[Any, Any]) -> None:
     workspaces = Workspaces()
     for workspaces.stream in (0, 7):
         workspaces.allocate_for_operator("mm", linear[0][1:], linear[1])
-    workspaces.clear(7)
+    workspaces.free_workspaces(7)
     assert workspaces.record.live == 32 * MIB
-    workspaces.clear()
+    workspaces.free_workspaces()
     assert workspaces.record.live == 0

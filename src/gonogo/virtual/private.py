@@ -37,7 +37,7 @@ get_data: Callable[[torch.Tensor], torch.Tensor] = _data.__get__
 set_data: Callable[[torch.Tensor, torch.Tensor], None] = _data.__set__
 
 
-def make_wrapper(
+def make_wrapper_subclass(
     cls: type, shape: Any, strides: Any, dtype: torch.dtype, reported_device: torch.device, requires_grad: bool
 ) -> Any:
     """A wrapper subclass tensor with its own storage, which C++ sees on ``reported_device``."""
@@ -317,7 +317,7 @@ def missing_private_interfaces() -> list[str]:
     """Names of the private interfaces that this torch lacks or that behave unexpectedly; empty if all are fine."""
     moved = []
     probes: dict[str, Callable[[], object]] = {
-        "torch.Tensor._make_wrapper_subclass": lambda: make_wrapper(
+        "torch.Tensor._make_wrapper_subclass": lambda: make_wrapper_subclass(
             _Probe, (2,), (1,), torch.float32, torch.device("meta", 1), False
         ),
         "torch.Tensor._make_subclass": lambda: make_alias(_Probe, torch.empty(1, device="meta")),

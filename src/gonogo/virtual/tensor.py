@@ -344,7 +344,7 @@ def new_virtual(
     shape: Any, strides: Any, dtype: torch.dtype, device: torch.device, requires_grad: bool = False
 ) -> VirtualTensor:
     """A virtual tensor with a new storage; the caller has to set its cell."""
-    tensor: VirtualTensor = private.make_wrapper(
+    tensor: VirtualTensor = private.make_wrapper_subclass(
         VirtualTensor, shape, strides, dtype, meta_device(device), requires_grad
     )
     tensor._device = device

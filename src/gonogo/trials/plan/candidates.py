@@ -18,7 +18,7 @@ from gonogo.trials.plan.strategy import Family, Strategy, families, micro_batche
 from gonogo.trials.plan.task.kinds import Reference
 from gonogo.trials.plan.task.rollout import RolloutChoice, Where
 from gonogo.virtual.measuring.depth import measurement_depths
-from gonogo.virtual.measuring.jobs import Facts, Measured
+from gonogo.virtual.measuring.jobs import Measured, ModelFacts
 
 
 class StrategyGroup(NamedTuple):
@@ -42,7 +42,7 @@ _RECOMPUTE_FACTOR = 4 / 3
 class Candidates:
     """The strategies to choose from; estimates improve with each rehearsal."""
 
-    def __init__(self, request: PlanRequest, facts: Facts, meter: Meter) -> None:
+    def __init__(self, request: PlanRequest, facts: ModelFacts, meter: Meter) -> None:
         self.request = request
         self.facts = facts
         self.meter = meter

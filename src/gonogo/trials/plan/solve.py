@@ -25,7 +25,7 @@ from gonogo.trials.plan.sizing import engine_layouts
 from gonogo.trials.plan.sizing.batches import generations, global_batch, min_micro_batch
 from gonogo.trials.plan.strategy import Strategy
 from gonogo.virtual.measuring.depth import max_positions
-from gonogo.virtual.measuring.jobs import Facts
+from gonogo.virtual.measuring.jobs import ModelFacts
 
 Unknown = Literal["micro-batch", "seq-len", "gpus", "generations"]
 UNKNOWNS: tuple[Unknown, ...] = ("micro-batch", "seq-len", "gpus", "generations")
@@ -56,7 +56,7 @@ class SolveResult(msgspec.Struct, frozen=True):
 
     unknown: Unknown
     request: PlanRequest
-    facts: Facts
+    facts: ModelFacts
     solutions: tuple[Solution, ...]
     too_large: tuple[Choice, ...]
     """Choices that do not fit even at the easiest value."""

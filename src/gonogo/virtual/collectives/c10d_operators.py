@@ -236,7 +236,7 @@ def _split_size_function(name: str) -> Callable[[torch.Tensor], int]:
 def _replace_by_stand_ins(
     arguments: Any, stand_ins: dict[int, tuple[torch.Tensor, Any]], count_rows: Callable[[torch.Tensor], int]
 ) -> Any:
-    """Replace tensors by ones without memory for the fake backend, which only looks at how many rows to split."""
+    """Replace tensors by ones without memory for the fake backend, which only looks at the number of rows to split."""
     out = []
     for value in arguments:
         if isinstance(value, torch.Tensor):
@@ -251,6 +251,7 @@ def _replace_by_stand_ins(
 
 
 def _restore_tensors(out: Any, originals: dict[int, Any]) -> Any:
+    """Put the original tensors back in place of their stand-ins."""
     if isinstance(out, torch.Tensor):
         return originals.get(id(out), out)
     if isinstance(out, list | tuple):

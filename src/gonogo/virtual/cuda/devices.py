@@ -97,6 +97,7 @@ def _unsupported_call(cuda: VirtualCuda, feature: str, reason: Text) -> Callable
 
 
 def _device_functions(cuda: VirtualCuda) -> dict[str, Any]:
+    """Functions of ``torch.cuda`` that select or describe devices."""
     capability = cuda.accelerator.compute_capability
 
     def set_device(device: Any) -> None:

@@ -44,6 +44,8 @@ def nested_stats(allocator: CachingAllocator) -> dict[str, Any]:
 
 
 def _query_functions(cuda: VirtualCuda) -> dict[str, Any]:
+    """Functions of ``torch.cuda`` that report memory."""
+
     def device_allocator(device: Any) -> CachingAllocator:
         return cuda.allocator_of(cuda.device_index(device))
 
@@ -76,6 +78,8 @@ def _query_functions(cuda: VirtualCuda) -> dict[str, Any]:
 
 
 def _control_functions(cuda: VirtualCuda) -> dict[str, Any]:
+    """Functions of ``torch.cuda`` that free, limit or reset memory."""
+
     def empty_cache() -> None:
         if cuda.initialized:
             for index in range(cuda.count):

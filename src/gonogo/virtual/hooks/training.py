@@ -168,14 +168,14 @@ def _track_optimizers(patches: Patches, lifecycle: Lifecycle, modules: ModuleTra
             lifecycle.enter("step")
         assign_state_owners(optimizer, lifecycle.memory)
         has_closure = bool(args[1:] or kwargs.get("closure"))  # args[0] is the optimizer
-        lifecycle.seen.before_step(
+        lifecycle.seen.record_stepping_optimizer(
             optimizer, has_gradients=has_closure or modules.has_any_gradient(_optimizer_parameters(optimizer))
         )
 
     def after_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> None:
         categorise_optimizer_states(optimizer, lifecycle)
         assign_state_owners(optimizer, lifecycle.memory)
-        lifecycle.seen.after_step(optimizer)
+        lifecycle.seen.record_optimizer_states(optimizer)
         if not lifecycle.has_engine:
             lifecycle.on_optimizer_step(optimizer)
 
@@ -375,7 +375,7 @@ class BatchIterator:
             if (
                 self._given >= EVALUATION_BATCHES * self._at_once
                 and not life.counts_evaluation
-                and not self._must_continue()
+                and not self._must_not_end_data()
                 and not self._growth.should_read_more(self._given)
                 and not self._should_read_whole_pass()
             ):
@@ -387,7 +387,7 @@ class BatchIterator:
             life.has_made_steps
             and not life.goes_on_with_data
             and not life.needs_loop_batch
-            and not self._must_continue()
+            and not self._must_not_end_data()
             and not self._should_read_further()
         ):
             anew = isinstance(sys.exc_info()[1], StopIteration)
@@ -488,7 +488,7 @@ class BatchIterator:
         why = _UNKNOWN_BATCH_COUNT if left is None else _LATER_BATCHES_ASSUMPTION
         self._life.cut.setdefault(place, OmittedPart(what.en, what.zh, why.en, why.zh))
 
-    def _must_continue(self) -> bool:
+    def _must_not_end_data(self) -> bool:
         """Whether the data must not be ended here, because the rehearsed ranks have different amounts left."""
         life = self._life
         if self._goes_on is None:

@@ -84,7 +84,7 @@ class TrainingFacts:
             self.accumulation.add(self.backwards)
         self.backwards = 0
 
-    def before_step(self, optimizer: Any, *, has_gradients: bool) -> None:
+    def record_stepping_optimizer(self, optimizer: Any, *, has_gradients: bool) -> None:
         """Record an optimizer that is about to step; of nested optimizers, the inner one is recorded last."""
         if has_gradients:
             self.with_gradient += 1
@@ -95,7 +95,7 @@ class TrainingFacts:
         for tensor in _optimizer_tensors(optimizer):
             self.masters[_dtype_name(tensor)] += tensor.numel()
 
-    def after_step(self, optimizer: Any) -> None:
+    def record_optimizer_states(self, optimizer: Any) -> None:
         """Record the devices of an optimizer's states. ZeRO steps its sub-groups one by one."""
         for state in optimizer.state.values():
             if isinstance(state, Mapping):
@@ -122,8 +122,8 @@ def describe_run(
         parameters=total,
         trainable=trainable,
         quantized=quantized,
-        weights=_names_by_count(weights),
-        weights_on=("nvme",) if "offload_param" in on_nvme else _names_by_count(training_facts.weights_on or where),
+        weights=_names_by_frequency(weights),
+        weights_on=("nvme",) if "offload_param" in on_nvme else _names_by_frequency(training_facts.weights_on or where),
         samples=_min_and_max(training_facts.samples),
         tokens=_min_and_max(training_facts.tokens),
         accumulation=_min_and_max(training_facts.accumulation),
@@ -133,9 +133,9 @@ def describe_run(
         strategy=describe_strategy(training_facts.stage, root, wrappers),
         stage=training_facts.stage,
         optimizer=training_facts.optimizer,
-        masters=next(iter(_names_by_count(training_facts.masters)), ""),
+        masters=next(iter(_names_by_frequency(training_facts.masters)), ""),
         idle=training_facts.without_gradient > 0 and not training_facts.with_gradient and training_facts.stage is None,
-        states_on=("nvme",) if "offload_optimizer" in on_nvme else _names_by_count(training_facts.states),
+        states_on=("nvme",) if "offload_optimizer" in on_nvme else _names_by_frequency(training_facts.states),
         unquantized=_unquantized_modules(root, inner) if quantized else (),
         asked=_configured_settings(training_facts, root, inner, list(argv)),
         experts=moe_settings(inner, expert_parallel_ranks(root)) or UNSET,
@@ -147,7 +147,7 @@ def _min_and_max(numbers: set[int]) -> tuple[int, int] | None:
     return (min(numbers), max(numbers)) if numbers else None
 
 
-def _names_by_count(counts: Counter[str]) -> tuple[str, ...]:
+def _names_by_frequency(counts: Counter[str]) -> tuple[str, ...]:
     return tuple(name for name, count in counts.most_common() if count)
 
 

@@ -232,15 +232,15 @@ def _find_holding_object(tensor: VirtualTensor, frame: FrameType | None) -> Any:
 
 def _holds_tensor(owner: Any, tensor: VirtualTensor) -> bool:
     if isinstance(owner, nn.Module):
-        return any(_has_cell(parameter, tensor) for parameter in owner.parameters())
+        return any(_shares_cell(parameter, tensor) for parameter in owner.parameters())
     for value in list(vars(owner).values()):
         values = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-        if len(values) < _MAX_HELD_VALUES and any(_has_cell(one, tensor) for one in values):
+        if len(values) < _MAX_HELD_VALUES and any(_shares_cell(one, tensor) for one in values):
             return True
     return False
 
 
-def _has_cell(value: Any, tensor: VirtualTensor) -> bool:
+def _shares_cell(value: Any, tensor: VirtualTensor) -> bool:
     return isinstance(value, torch.Tensor) and any(one.cell is tensor.cell for one in local_tensors(value))
 
 

@@ -43,7 +43,7 @@ class StateTensor(NamedTuple):
         return self.kind, self.slot, self.name, self.part
 
     def to_held_state(self, *, randomly_initialized: bool, initial: tuple[StateOrigin, ...] = ()) -> HeldState:
-        """The form that is stored in the record."""
+        """Convert to the form that the rank's record stores."""
         return HeldState(
             self.kind, self.name, self.shape, str(self.tensor.dtype).removeprefix("torch."), self.slot, self.trained,
             randomly_initialized, tuple(_origins_of(self.tensor)), self.part, initial,

@@ -11,7 +11,7 @@ import torch
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.virtual.measuring.depth import layer_count, layer_period
-from gonogo.virtual.measuring.jobs import EngineFacts, Facts
+from gonogo.virtual.measuring.jobs import EngineFacts, ModelFacts
 from gonogo.virtual.measuring.program import parse
 from gonogo.virtual.measuring.tuning import bytes_of_weights, freeze_untuned
 from gonogo.virtual.rollout.engine import GRAPHS_IN_BUDGET_SINCE, cuda_graph_bytes, forward_bytes, sampler_bytes
@@ -27,7 +27,7 @@ _TENSOR_PARALLEL_SIZES = (1, 2, 4, 8)
 _LAYER_PATTERN = re.compile(r"(.*?\.(?:layers|h|blocks|block|layer))\.(\d+)\.(.*)")
 
 
-def collect_model_facts(arguments: tuple[str, ...]) -> Facts:
+def collect_model_facts(arguments: tuple[str, ...]) -> ModelFacts:
     """Facts about the model that ``gonogo.virtual.measuring.program`` would train with these arguments."""
     given = parse(list(arguments))
     stored = read_model(given.model)
@@ -40,7 +40,7 @@ def collect_model_facts(arguments: tuple[str, ...]) -> Facts:
     config = found.config.to_dict()
     depth = layer_count(config)
     text = found.config.get_text_config() if hasattr(found.config, "get_text_config") else found.config
-    return Facts(
+    return ModelFacts(
         model_class=found.model_class.__name__,
         parameters=sum(sizes.values()),
         trainable=sum(p.numel() for p in model.parameters() if p.requires_grad),

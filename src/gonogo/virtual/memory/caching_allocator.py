@@ -211,7 +211,9 @@ class CachingAllocator:
         if not self._takes_best_fit:
             index = self._find_admissible_block(pool, size, index)
         found = index < len(keys)
-        block = pool.free.pop(keys.pop(index) & ADDRESS_MASK) if found else self._grow(pool, size, nbytes)
+        block = (
+            pool.free.pop(keys.pop(index) & ADDRESS_MASK) if found else self._allocate_segment_block(pool, size, nbytes)
+        )
         return self._take_from_block(pool, block, size, nbytes)
 
     def _find_admissible_block(self, pool: BlockPool, size: int, index: int) -> int:
@@ -301,7 +303,7 @@ class CachingAllocator:
                 every.split_bytes.add(size)
         pool.insert(block)
 
-    def _grow(self, pool: BlockPool, size: int, nbytes: int) -> Block:
+    def _allocate_segment_block(self, pool: BlockPool, size: int, nbytes: int) -> Block:
         """``malloc`` if no free block was found: allocate a new segment, releasing cached ones if necessary."""
         if self._collects:
             limit = min(self._driver.limit, self.capacity_bytes)

@@ -321,7 +321,7 @@ class DeviceRecord:
             self.peak_pinned = max(self.peak_pinned, self.pinned)
 
     def state(self) -> tuple[object, ...]:
-        """The current holdings; on an accelerator together with the allocator's state."""
+        """The bytes of each category and owner; on an accelerator, also the allocator's state."""
         held = {(one.category, owner): one.live for by in self._holdings for owner, one in by.items() if one.live}
         return (held, self.pinned, self.allocator.state() if self.allocator is not None else ())
 

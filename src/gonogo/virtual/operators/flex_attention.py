@@ -111,7 +111,7 @@ def _block_mask(module: Any, given: dict[str, Any]) -> Any:
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, computed: Computed, query: Any, key: Any, value: Any, *mask: torch.Tensor) -> Any:
-        out, sums, maxima = _selectively_checkpointed(computed, query, key, value)
+        out, sums, maxima = _run_under_selective_checkpointing(computed, query, key, value)
         ctx.computed = computed
         ctx.mark_non_differentiable(maxima)
         ctx.set_materialize_grads(False)
@@ -128,7 +128,7 @@ class _Attention(torch.autograd.Function):
         return (None, *grads, *([None] * (len(others) - 1)))
 
 
-def _selectively_checkpointed(computed: Computed, *operands: torch.Tensor) -> Any:
+def _run_under_selective_checkpointing(computed: Computed, *operands: torch.Tensor) -> Any:
     """Run the kernel as the innermost mode of selective checkpointing wants it: saved, taken, or run again."""
     kernel = _make_kernel_operator(computed)
     modes: list[Any] = [mode for mode in private.dispatch_modes() if isinstance(mode, _CHECKPOINTING)]

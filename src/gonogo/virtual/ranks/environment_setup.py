@@ -74,7 +74,7 @@ def install(
     wrote: Callable[[str, int, int], None],
     missed: Callable[[MissingInput], None],
 ) -> InstalledEnvironment:
-    """Install everything.
+    """Install a worker's virtual accelerators, sandbox and stand-ins for compiled packages.
 
     ``note`` is called with noteworthy facts, ``wrote`` for each save (path, bytes, tensors), ``missed`` for Hub names
     that were not found.

@@ -56,7 +56,7 @@ def attach(folder: str) -> None:
     network.install()
     trackers.install()
     hub.install(lambda note: None)
-    prepared.install(plan.prepared, assume, shared.record_missing_input, functools.partial(_generated_weights, plan))
+    prepared.install(plan.prepared, assume, shared.record_missing_input, functools.partial(_generate_weights, plan))
     addresses.install(plan.prepared, assume, shared.record_missing_input)
     metrics.install(assume)
     torchvision_datasets.install(assume)
@@ -82,7 +82,7 @@ def _innermost_place(*packages: str) -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def _generated_weights(plan: WorkerPlan, name: str, folder: str, file: str) -> str:
+def _generate_weights(plan: WorkerPlan, name: str, folder: str, file: str) -> str:
     from gonogo.virtual.weights import opened_files
     from gonogo.virtual.weights.generated_weights import GeneratedWeights
 

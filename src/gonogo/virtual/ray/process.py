@@ -88,7 +88,7 @@ class ClusterDevices:
                 cuda.blas.process = lambda: self.current
             cuda.physical = lambda index: index if self.current is None else self.current.gpu_at(index)
 
-    def record_of(self, gpu: int) -> DeviceRecord:
+    def gpu_record(self, gpu: int) -> DeviceRecord:
         """The record of a GPU by its cluster-wide number."""
         record = self._records.get(gpu)
         if record is None:
@@ -100,7 +100,7 @@ class ClusterDevices:
         kind, _, index = name.partition(":")
         if kind == "cpu" or self.current is None:
             return self._made(name)
-        return self.record_of(self.current.gpu_at(int(index or 0)))
+        return self.gpu_record(self.current.gpu_at(int(index or 0)))
 
     def switch_to(self, process: RayProcess) -> None:
         """Switch to a process at the start of its turn."""

@@ -66,7 +66,9 @@ class LLM:
         self._numbers = itertools.count()
         self._name = str(asked.get("tokenizer") or self._engine.model.folder)
         self._tokenizer: Any = None
-        tokens, eos = generation.plain_tokens(self.get_tokenizer(), getattr(self._engine.model.text, "vocab_size", 0))
+        tokens, eos = generation.ordinary_token_ids(
+            self.get_tokenizer(), getattr(self._engine.model.text, "vocab_size", 0)
+        )
         self._writer = generation.CompletionWriter(tokens, eos)
         self._logprobs = SyntheticLogprobs(tokens)
         self.llm_engine = LLMEngine(self)
@@ -93,7 +95,7 @@ class LLM:
             self._engine.check_awake()
             read = [self._read_prompt(one) for one in (prompts if isinstance(prompts, list | tuple) else [prompts])]
             asked = _params_per_prompt(sampling_params, len(read))
-            shares = iter(self._writer.next_batch_shares(sum(one.n for one in asked)))
+            shares = iter(self._writer.next_length_fractions(sum(one.n for one in asked)))
             now.assume(generation.ASSUMED)
             self._ranks.step([ids for _, ids in read], sum(one.n for one in asked))
             return [self._make_request_output(prompt, one, shares) for prompt, one in zip(read, asked, strict=True)]
@@ -106,7 +108,9 @@ class LLM:
             read = self._read_prompt(prompt)
             now.assume(generation.ASSUMED)
             answer = self._make_request_output(
-                read, sampling_params, iter([self._writer.next_request_share() for _ in range(sampling_params.n)])
+                read,
+                sampling_params,
+                iter([self._writer.next_request_length_fraction() for _ in range(sampling_params.n)]),
             )
             answer.request_id = request_id
             return answer

@@ -107,7 +107,7 @@ class RolloutServer:
         most = int(body.get("max_tokens") or 16)
         self._assume(generation.ASSUMED)
         with self._life.during("generate", "the rollout server"):
-            shares = iter(self._writer.next_batch_shares(each * len(prompts)))
+            shares = iter(self._writer.next_length_fractions(each * len(prompts)))
             least, whole = int(body.get("min_tokens") or 0), bool(body.get("ignore_eos"))
             return [
                 (ids, *self._writer.write_completion(next(shares), most, least, whole))
@@ -118,7 +118,7 @@ class RolloutServer:
     def _completion_token_ids(self, prompts: list[list[int]], body: Answer) -> tuple[list[int], int | None]:
         """The tokens used in completions, and EOS; taken from the prompts if there is no tokenizer."""
         if self._life.seen.processing is not None:
-            return generation.plain_tokens(self._life.seen.processing, 0)
+            return generation.ordinary_token_ids(self._life.seen.processing, 0)
         ends = [int(one) for one in body.get("stop_token_ids") or ()]
         return sorted({token for ids in prompts for token in ids} - set(ends)) or [0], next(iter(ends), None)
 

@@ -40,7 +40,7 @@ def tensor_sample(
 
 def have_same_weights(folder: str, other: str) -> bool | None:
     """Whether two folders have the same weights, by samples of the tensors in both; None if contents are missing."""
-    ours, theirs = _tensors_in(folder), _tensors_in(other)
+    ours, theirs = _tensor_locations(folder), _tensor_locations(other)
     common = [key for key in ours if key in theirs]
     if not common:
         return None
@@ -48,7 +48,7 @@ def have_same_weights(folder: str, other: str) -> bool | None:
     return all(are_alike(one, another) for one, another in samples)
 
 
-def _tensors_in(folder: str) -> dict[str, tuple[str, int, int, tuple[int, ...], torch.dtype]]:
+def _tensor_locations(folder: str) -> dict[str, tuple[str, int, int, tuple[int, ...], torch.dtype]]:
     """Where each tensor of a folder's safetensors files is; none of files without contents."""
     found = {}
     for name in sorted(os.listdir(folder)):

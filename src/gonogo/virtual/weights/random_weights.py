@@ -39,7 +39,7 @@ class RandomWeights:
             incompatible = original(module, state_dict, *args, **kwargs)
             if self._loads:
                 self._remove_initialized(
-                    {id(tensor) for name, tensor in _tensors(module).items() if name in state_dict}
+                    {id(tensor) for name, tensor in _tensors_by_name(module).items() if name in state_dict}
                 )
             return incompatible
 
@@ -55,7 +55,7 @@ class RandomWeights:
         it read."""
         stored = tensor_names_in(files)
         sizes = {name: _full_numel(parameter) for name, parameter in model.named_parameters()}
-        tensors = _tensors(model)
+        tensors = _tensors_by_name(model)
         drawn = {
             name: _RandomTensor(weakref.ref(tensors[name]), sizes.get(name, 0))
             for name in missing_names
@@ -97,7 +97,7 @@ def _remaining_load(
     )
 
 
-def _tensors(module: Any) -> dict[str, Any]:
+def _tensors_by_name(module: Any) -> dict[str, Any]:
     """Parameters and buffers by all of their names; tied ones have several."""
     return dict([*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)])
 

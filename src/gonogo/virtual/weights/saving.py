@@ -59,8 +59,8 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
     original = torch.save
 
     @functools.cache
-    def record_names() -> frozenset[str]:
-        """What this torch writes into an archive."""
+    def archive_record_names() -> frozenset[str]:
+        """Names of the records that this torch writes into an archive."""
         written = io.BytesIO()
         with private.without_dispatch_modes():
             original({}, written)
@@ -80,7 +80,7 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
         if Origins.followed:
             _name_tensors(obj, "", stored.names)
         data = _pickle_object(obj, stored, pickle_module, pickle_protocol)
-        records = archive_records(data, stored.records(), record_names())
+        records = archive_records(data, stored.records(), archive_record_names())
         if isinstance(f, str | os.PathLike):
             path = os.fspath(f)
             with open(path, "wb") as file:

@@ -22,7 +22,7 @@ Measure = tuple[str, str]
 def measure_batch(batch: Any) -> dict[Measure, int]:
     """By tensor: the number of elements, and the largest and smallest integer."""
     found: dict[Measure, int] = {}
-    for place, (name, tensor) in enumerate(_tensors_in(batch, "")):
+    for place, (name, tensor) in enumerate(_named_tensors(batch, "")):
         if place >= _MAX_TENSORS:
             break
         found[name, "most"], found[name, "fewest"] = tensor.numel(), -tensor.numel()
@@ -32,16 +32,16 @@ def measure_batch(batch: Any) -> dict[Measure, int]:
     return found
 
 
-def _tensors_in(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
+def _named_tensors(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
     if isinstance(value, torch.Tensor):
         if type(value) is torch.Tensor and value.device.type == "cpu" and value.layout == torch.strided:
             yield name, value
     elif isinstance(value, Mapping):
         for key, one in value.items():
-            yield from _tensors_in(one, f"{name}.{key}")
+            yield from _named_tensors(one, f"{name}.{key}")
     elif isinstance(value, list | tuple):
         for place, one in enumerate(value):
-            yield from _tensors_in(one, f"{name}.{place}")
+            yield from _named_tensors(one, f"{name}.{place}")
 
 
 class OddBatches:

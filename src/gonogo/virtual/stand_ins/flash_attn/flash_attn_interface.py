@@ -87,7 +87,7 @@ class _Attention(torch.autograd.Function):
         return (None, None, *(gradient[..., :size] for gradient in gradients))
 
 
-def _attend(tensors: tuple[Any, ...], *settings: Any) -> Any:
+def _apply_attention(tensors: tuple[Any, ...], *settings: Any) -> Any:
     """Apply the autograd function of attention with these settings."""
     keeps = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     return _Attention.apply(_Settings(*settings), keeps, *tensors)  # type: ignore[no-untyped-call]
@@ -99,7 +99,7 @@ def flash_attn_func(
     return_attn_probs: bool = False,
 ) -> Any:  # fmt: skip
     """(batch, length, heads, size) each; keys and values may have fewer heads."""
-    return _attend((q, k, v), None, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes,
+    return _apply_attention((q, k, v), None, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes,
                    deterministic, return_attn_probs)  # fmt: skip
 
 
@@ -109,7 +109,7 @@ def flash_attn_kvpacked_func(
     return_attn_probs: bool = False,
 ) -> Any:  # fmt: skip
     """Keys and values stacked in the third dimension."""
-    return _attend((q, kv), None, dropout_p, softmax_scale, causal, window_size, softcap,
+    return _apply_attention((q, kv), None, dropout_p, softmax_scale, causal, window_size, softcap,
                    alibi_slopes, deterministic, return_attn_probs)  # fmt: skip
 
 
@@ -119,7 +119,7 @@ def flash_attn_qkvpacked_func(
     return_attn_probs: bool = False,
 ) -> Any:  # fmt: skip
     """Queries, keys and values stacked in the third dimension."""
-    return _attend((qkv,), None, dropout_p, softmax_scale, causal, window_size,
+    return _apply_attention((qkv,), None, dropout_p, softmax_scale, causal, window_size,
                    softcap, alibi_slopes, deterministic, return_attn_probs)  # fmt: skip
 
 
@@ -131,7 +131,7 @@ def flash_attn_varlen_func(
 ) -> Any:  # fmt: skip
     """(all tokens, heads, size) each; ``cu_seqlens`` say where each sequence begins."""
     lengths = (cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
-    return _attend((q, k, v), lengths, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes,
+    return _apply_attention((q, k, v), lengths, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes,
                    deterministic, return_attn_probs, block_table)  # fmt: skip
 
 
@@ -142,7 +142,7 @@ def flash_attn_varlen_kvpacked_func(
 ) -> Any:  # fmt: skip
     """As :func:`flash_attn_varlen_func`, keys and values stacked in the second dimension."""
     lengths = (cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
-    return _attend((q, kv), lengths, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes,
+    return _apply_attention((q, kv), lengths, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes,
                    deterministic, return_attn_probs)  # fmt: skip
 
 
@@ -153,7 +153,7 @@ def flash_attn_varlen_qkvpacked_func(
 ) -> Any:  # fmt: skip
     """As :func:`flash_attn_varlen_func`, queries, keys and values stacked in the second dimension."""
     lengths = (cu_seqlens, cu_seqlens, max_seqlen, max_seqlen)
-    return _attend((qkv,), lengths, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes,
+    return _apply_attention((qkv,), lengths, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes,
                    deterministic, return_attn_probs)  # fmt: skip
 
 

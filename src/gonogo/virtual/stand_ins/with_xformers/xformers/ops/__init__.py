@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from xformers._rest import lacking
+from xformers._rest import missing_name_getattr
 from xformers.ops import fmha
 from xformers.ops.fmha import (
     AttentionBias,
@@ -24,7 +24,7 @@ __all__ = [
     "MemoryEfficientAttentionFlashAttentionOp", "RMSNorm", "SwiGLU", "fmha", "memory_efficient_attention",
     "memory_efficient_attention_forward", "rms_norm", "swiglu", "unbind",
 ]  # fmt: skip
-__getattr__ = lacking(
+__getattr__ = missing_name_getattr(
     __name__,
     (
         *("AttentionOp", "AttentionOpBase", "AttentionOpDispatch", "memory_efficient_attention_backward"),

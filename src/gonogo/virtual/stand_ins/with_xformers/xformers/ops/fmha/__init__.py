@@ -12,13 +12,13 @@ from typing import Any
 import torch
 
 from xformers import _C_flashattention as kernels
-from xformers._rest import lacking
+from xformers._rest import missing_name_getattr
 from xformers.ops.fmha import attn_bias
 from xformers.ops.fmha.attn_bias import AttentionBias, BlockDiagonalMask, LowerTriangularMask
 
 __all__ = ["AttentionBias", "BlockDiagonalMask", "LowerTriangularMask", "attn_bias", "cutlass", "flash",
            "memory_efficient_attention", "memory_efficient_attention_forward"]  # fmt: skip
-__getattr__ = lacking(
+__getattr__ = missing_name_getattr(
     __name__,
     (
         *("AttentionOp", "AttentionBwOpBase", "AttentionFwOpBase", "Inputs", "memory_efficient_attention_partial"),

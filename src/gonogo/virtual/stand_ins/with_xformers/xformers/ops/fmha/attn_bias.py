@@ -7,9 +7,9 @@ from typing import Any, ClassVar, TypeVar
 
 import torch
 
-from xformers._rest import lacking
+from xformers._rest import missing_name_getattr
 
-__getattr__ = lacking(
+__getattr__ = missing_name_getattr(
     __name__,
     (
         *(
