@@ -67,7 +67,7 @@ def install(patches: Patches, namespaces: dict[str, Any], written: Written, assu
         if not isinstance(module.lib, _Library):
             patches.set(module, "lib", _Library(module.lib, assume))
 
-    def replace_setup(module: ModuleType) -> None:  # up to 0.42, whose import fails without CUDA libraries
+    def replace_cuda_setup(module: ModuleType) -> None:  # up to 0.42, whose import fails without CUDA libraries
         def run_cuda_setup(setup: Any) -> None:
             own = Path(module.__file__ or "").parent.parent / "libbitsandbytes_cpu.so"
             with contextlib.suppress(OSError):
@@ -77,7 +77,7 @@ def install(patches: Patches, namespaces: dict[str, Any], written: Written, assu
 
         patches.set(module.CUDASetup, "run_cuda_setup", run_cuda_setup)
 
-    def note_implementations(module: ModuleType) -> None:
+    def record_kernel_implementations(module: ModuleType) -> None:
         register = module.register_kernel
 
         def register_and_note_kernel(operator: str, device: str, function: Any = None) -> Any:
@@ -123,7 +123,7 @@ def install(patches: Patches, namespaces: dict[str, Any], written: Written, assu
 
     logging.getLogger("bitsandbytes.cextension").disabled = True  # it would warn that the library is missing
     patches.set_item(namespaces, "bitsandbytes", handle_operator)
-    patches.on_undo(after_import("bitsandbytes.cuda_setup.main", replace_setup))
+    patches.on_undo(after_import("bitsandbytes.cuda_setup.main", replace_cuda_setup))
     patches.on_undo(after_import("bitsandbytes.cextension", replace_library))
-    patches.on_undo(after_import("bitsandbytes._ops", note_implementations))
+    patches.on_undo(after_import("bitsandbytes._ops", record_kernel_implementations))
     patches.on_undo(after_import("bitsandbytes.functional", replace_paged_tensors))

@@ -137,7 +137,7 @@ class FlashAttention(ModuleType):
         rows = _round_up(length, _BLOCK_ROWS)
         self._count_attention(q, k, v, [(length, k.shape[1])] * batch, is_causal, backward=True)
         expanded = (batch, k.shape[1], heads, size)
-        accumulated = (batch, rows, heads, _rounded_size(size))
+        accumulated = (batch, rows, heads, _rounded_head_dim(size))
         return self._allocate_gradients(q, k, v, (dq, dk, dv), (batch, heads, rows), accumulated, expanded)
 
     def varlen_bwd(
@@ -175,7 +175,7 @@ class FlashAttention(ModuleType):
         self._count_attention(q, k, v, lengths, is_causal, backward=True)
         expanded = (k.shape[0], heads, size)
         return self._allocate_gradients(
-            q, k, v, (dq, dk, dv), (heads, rows), (rows, heads, _rounded_size(size)), expanded
+            q, k, v, (dq, dk, dv), (heads, rows), (rows, heads, _rounded_head_dim(size)), expanded
         )
 
     def fwd_kvcache(
@@ -254,7 +254,7 @@ def _round_up(number: int, alignment: int) -> int:
     return -(-number // alignment) * alignment
 
 
-def _rounded_size(size: int) -> int:
+def _rounded_head_dim(size: int) -> int:
     return _round_up(size, 32 if size <= 128 else 64)
 
 

@@ -49,10 +49,10 @@ class WavFile(NamedTuple):
 
 def install(patches: Patches, assume: Callable[[Text], object]) -> None:
     """Read and write WAV files if the package itself fails because of missing libraries."""
-    patches.on_undo(after_import("torchaudio", lambda module: _patch_functions(patches, module, assume)))
+    patches.on_undo(after_import("torchaudio", lambda module: _patch_load_and_save(patches, module, assume)))
 
 
-def _patch_functions(patches: Patches, module: ModuleType, assume: Callable[[Text], object]) -> None:
+def _patch_load_and_save(patches: Patches, module: ModuleType, assume: Callable[[Text], object]) -> None:
     for name, own in (
         ("load", _load_wav),
         ("load_with_torchcodec", _load_wav),

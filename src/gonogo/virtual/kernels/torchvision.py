@@ -46,10 +46,10 @@ def install(patches: Patches, assume: Callable[[Text], object]) -> None:
         patches.on_undo(functools.partial(private.unregister_library, library))
 
     patches.on_undo(after_import("torchvision.extension", register_torchvision_ops))
-    patches.on_undo(after_import("torchvision.io.image", lambda module: _decode_with_pillow(patches, module, assume)))
+    patches.on_undo(after_import("torchvision.io.image", lambda module: _patch_image_io(patches, module, assume)))
 
 
-def _decode_with_pillow(patches: Patches, module: ModuleType, assume: Callable[[Text], object]) -> None:
+def _patch_image_io(patches: Patches, module: ModuleType, assume: Callable[[Text], object]) -> None:
     if hasattr(torch.ops.image, "decode_png") or find_spec("PIL") is None:
         return
 

@@ -71,7 +71,7 @@ def install_npu(
     patches.on_undo(_register_module(module))
     tensors.install(npu, make_pinned_copy)
     _extend_classes(npu)
-    operators.define()
+    operators.define_operators()
     patches.on_undo(attention.install())
     patches.on_undo(package.install(module, unsupported_error, assume))
     patches.set_item(os.environ, "DS_ACCELERATOR", "npu")

@@ -29,7 +29,7 @@ _PACKAGE_PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_
 
 def install(npu: ModuleType, unsupported: Unsupported, assume: Callable[[Text], object]) -> Callable[[], None]:
     """Make the package importable. ``npu`` is the module ``torch_npu.npu``. Returns the undo."""
-    finder = _TorchNpuFinder(_module_makers(npu, unsupported, assume), unsupported)
+    finder = _TorchNpuFinder(_module_fillers(npu, unsupported, assume), unsupported)
     sys.modules["torch_npu.npu"] = npu
     npu.__spec__ = ModuleSpec("torch_npu.npu", None, origin=npu.__file__, is_package=True)
     sys.meta_path.insert(0, finder)
@@ -85,6 +85,8 @@ class _TorchNpuFinder(importlib.metadata.DistributionFinder, MetaPathFinder):
 
 
 class _ModuleLoader(Loader):
+    """Creates one of torch_npu's modules and fills it with stand-ins."""
+
     def __init__(self, make_module: Maker) -> None:
         self._make = make_module
 
@@ -96,6 +98,8 @@ class _ModuleLoader(Loader):
 
 
 class _Distribution(importlib.metadata.Distribution):
+    """The metadata of torch_npu for ``importlib.metadata``."""
+
     def read_text(self, filename: str) -> str | None:
         if filename in ("METADATA", "PKG-INFO"):
             return f"Metadata-Version: 2.1\nName: torch-npu\nVersion: {version()}\n"
@@ -105,11 +109,11 @@ class _Distribution(importlib.metadata.Distribution):
         return os.path.join(os.path.dirname(_PACKAGE_PATH), path)
 
 
-def _module_makers(
+def _module_fillers(
     npu: ModuleType, unsupported_error: Unsupported, assume: Callable[[Text], object]
 ) -> dict[str, Maker]:
     """Map each module's name to the function that fills it on import."""
-    hccl = SimpleNamespace(ProcessGroupHCCL=_process_group())
+    hccl = SimpleNamespace(ProcessGroupHCCL=_process_group_hccl_class())
 
     def fill_torch_npu(module: ModuleType) -> None:
         def resolve_missing_name(name: str) -> Any:
@@ -161,7 +165,7 @@ def _module_makers(
     return makers
 
 
-def _process_group() -> type:
+def _process_group_hccl_class() -> type:
     class ProcessGroupHCCL:
         """Stand-in for ``ProcessGroupHCCL``, whose options are accepted and ignored."""
 

@@ -43,19 +43,23 @@ def transfer(npu: ModuleType) -> None:
         return
     _done = True
     _replace_cuda(npu)
-    _patch_methods(torch, _FACTORY_FUNCTIONS)
-    _patch_methods(torch.nn.Module, _MODULE_METHODS)
+    _patch_methods_for_npu(torch, _FACTORY_FUNCTIONS)
+    _patch_methods_for_npu(torch.nn.Module, _MODULE_METHODS)
     classes: tuple[Any, ...] = (torch.Tensor, VirtualTensor)
     module_class: Any = torch.nn.Module
     for tensors in classes:
-        _patch_methods(tensors, [name for name in _TENSOR_METHODS if name in vars(tensors) or tensors is torch.Tensor])
+        _patch_methods_for_npu(
+            tensors, [name for name in _TENSOR_METHODS if name in vars(tensors) or tensors is torch.Tensor]
+        )
         tensors.cuda = classes[0].npu
         tensors.is_cuda = classes[0].is_npu
     module_class.cuda = module_class.npu
     with_devices: tuple[Any, ...] = (DeviceContext, torch.amp.autocast_mode.autocast)
     for owner in with_devices:
         owner.__init__ = _with_npu_devices(owner.__init__)
-    _patch_methods(torch, ["get_autocast_dtype", "set_autocast_dtype", "is_autocast_enabled", "set_autocast_enabled"])
+    _patch_methods_for_npu(
+        torch, ["get_autocast_dtype", "set_autocast_dtype", "is_autocast_enabled", "set_autocast_enabled"]
+    )
     torch.Generator = _generator_class(torch.Generator)  # type: ignore[misc]
     _replace_distributed()
     torch.jit.script = lambda function, *args, **kwargs: function  # type: ignore[assignment]
@@ -64,7 +68,7 @@ def transfer(npu: ModuleType) -> None:
 def _replace_cuda(npu: ModuleType) -> None:
     for name in npu.__all__:
         setattr(torch.cuda, name, getattr(npu, name))
-    _patch_methods(torch.cuda, _CUDA_FUNCTIONS)
+    _patch_methods_for_npu(torch.cuda, _CUDA_FUNCTIONS)
     torch.cuda.default_generators = npu.default_generators
     amp: Any = torch.cuda.amp
     amp.autocast, amp.GradScaler = npu.amp.autocast, npu.amp.GradScaler
@@ -80,7 +84,7 @@ def _replace_distributed() -> None:
         module.is_nccl_available = lambda: True
 
 
-def _patch_methods(owner: Any, names: Any) -> None:
+def _patch_methods_for_npu(owner: Any, names: Any) -> None:
     for name in names:
         function = getattr(owner, name, None)
         if function is not None:
@@ -88,14 +92,14 @@ def _patch_methods(owner: Any, names: Any) -> None:
 
 
 def _generator_class(real: Any) -> Any:
-    class Meta(type):
+    class GeneratorMeta(type):
         def __instancecheck__(cls, instance: object) -> bool:
             return isinstance(instance, real)
 
         def __call__(cls, device: Any = "cpu") -> Any:
             return real(_rename_device(device))
 
-    return Meta("Generator", (), {"__doc__": "``torch.Generator``, of NPUs where CUDA is named."})
+    return GeneratorMeta("Generator", (), {"__doc__": "``torch.Generator``, of NPUs where CUDA is named."})
 
 
 def _with_npu_devices(function: Callable[..., Any]) -> Callable[..., Any]:

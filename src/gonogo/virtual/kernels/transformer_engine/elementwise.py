@@ -90,7 +90,7 @@ class Norms(CompiledFunctions):
         sm_margin: int, zero_centered_gamma: bool,
     ) -> list[Any]:  # fmt: skip
         """[dx, dgamma, dbeta]."""
-        dx = self._backward(2, dz, x, mu, rsigma, gamma)
+        dx = self._norm_backward(2, dz, x, mu, rsigma, gamma)
         return [dx, torch.empty_like(gamma), torch.empty_like(gamma)]
 
     def rmsnorm_bwd(
@@ -98,16 +98,16 @@ class Norms(CompiledFunctions):
         zero_centered_gamma: bool,
     ) -> list[Any]:  # fmt: skip
         """[dx, dgamma]."""
-        return [self._backward(1, dz, x, rsigma, gamma), torch.empty_like(gamma)]
+        return [self._norm_backward(1, dz, x, rsigma, gamma), torch.empty_like(gamma)]
 
     def rmsnorm_bwd_add(
         self, dz: torch.Tensor, x: torch.Tensor, add: torch.Tensor, rsigma: torch.Tensor, gamma: torch.Tensor,
         sm_margin: int, zero_centered_gamma: bool,
     ) -> list[Any]:  # fmt: skip
         """[dx plus ``add``, dgamma]."""
-        return [self._backward(1, dz, x, add, rsigma, gamma), torch.empty_like(gamma)]
+        return [self._norm_backward(1, dz, x, add, rsigma, gamma), torch.empty_like(gamma)]
 
-    def _backward(
+    def _norm_backward(
         self, partial_sum_count: int, dz: torch.Tensor, x: torch.Tensor, *others: torch.Tensor
     ) -> torch.Tensor:
         """Allocate dx; temporarily also partial sums of the weight gradients in float32, a row per multiprocessor."""
@@ -127,24 +127,26 @@ class Activations(CompiledFunctions):
         """All functions by name."""
         found: dict[str, Callable[..., Any]] = {}
         for names, halves in ((_GATED_ACTIVATIONS, 2), (_UNGATED_ACTIVATIONS, 1)):
-            found |= {name: functools.partial(self._forward, halves) for name in names}
-        found |= dict.fromkeys(_BACKWARD_ACTIVATIONS, self._backward)
-        return found | dict.fromkeys(_BIAS_GRADIENT_FUNCTIONS, self._backward_with_bias)
+            found |= {name: functools.partial(self._activation_forward, halves) for name in names}
+        found |= dict.fromkeys(_BACKWARD_ACTIVATIONS, self._activation_backward)
+        return found | dict.fromkeys(_BIAS_GRADIENT_FUNCTIONS, self._activation_backward_with_bias)
 
-    def _forward(
+    def _activation_forward(
         self, input_width_factor: int, input: torch.Tensor, quantizer: Any, *settings: Any, **named: Any
     ) -> Any:
         self._require_plain_tensors(input)
         *rows, last = input.contiguous().shape
         return self._allocate_output((*rows, last // input_width_factor), input.dtype, input, quantizer, _FUSED_RECIPES)
 
-    def _backward(self, grad: torch.Tensor, fwd_input: torch.Tensor, quantizer: Any, *rest: Any, **named: Any) -> Any:
+    def _activation_backward(
+        self, grad: torch.Tensor, fwd_input: torch.Tensor, quantizer: Any, *rest: Any, **named: Any
+    ) -> Any:
         self._require_plain_tensors(grad, fwd_input)
         kept = [grad.contiguous(), fwd_input.contiguous()]
         return self._allocate_output(kept[1].shape, fwd_input.dtype, fwd_input, quantizer, _FUSED_RECIPES)
 
-    def _backward_with_bias(self, grad: torch.Tensor, fwd_input: torch.Tensor, quantizer: Any) -> list[Any]:
-        gradient = self._backward(grad, fwd_input, quantizer)
+    def _activation_backward_with_bias(self, grad: torch.Tensor, fwd_input: torch.Tensor, quantizer: Any) -> list[Any]:
+        gradient = self._activation_backward(grad, fwd_input, quantizer)
         return [self._allocate_like((grad.shape[-1],), grad.dtype, grad), gradient]
 
 
@@ -211,15 +213,18 @@ class Softmax(CompiledFunctions):
         kinds = ("scaled", "scaled_masked", "scaled_upper_triang_masked", "scaled_aligned_causal_masked")
         found: dict[str, Callable[..., Any]] = {}
         for kind in kinds:
-            found |= {f"{kind}_softmax_forward": self._forward, f"{kind}_softmax_backward": self._backward}
+            found |= {
+                f"{kind}_softmax_forward": self._softmax_forward,
+                f"{kind}_softmax_backward": self._softmax_backward,
+            }
         return found
 
-    def _forward(self, input: torch.Tensor, *mask_and_scale: Any) -> Any:
+    def _softmax_forward(self, input: torch.Tensor, *mask_and_scale: Any) -> Any:
         self._require_plain_tensors(input)
         check(input.dtype in _HALF_DTYPES, "Only fp16 and bf16 are supported")
         return self._allocate_like(input.shape, input.dtype, input)
 
-    def _backward(self, output_grad: torch.Tensor, softmax_results: torch.Tensor, scale: float) -> torch.Tensor:
+    def _softmax_backward(self, output_grad: torch.Tensor, softmax_results: torch.Tensor, scale: float) -> torch.Tensor:
         self._require_plain_tensors(output_grad, softmax_results)
         gradient = output_grad.contiguous()
         softmax_results.contiguous()

@@ -49,8 +49,10 @@ def _split_qkv(tensors: Any) -> list[Any]:
 
 
 class _Attention(torch.autograd.Function):
+    """Attention by flash-attn's kernels, forward and backward."""
+
     @staticmethod
-    def forward(ctx: Any, settings: _Settings, keeps: bool, *tensors: Any) -> Any:
+    def forward(ctx: Any, settings: _Settings, saves_for_backward: bool, *tensors: Any) -> Any:
         size = tensors[0].shape[-1]
         q, k, v = (_contiguous(_pad_head_dim(part.detach())) for part in _split_qkv(tensors))
         numbers = (settings.dropout_p, size**-0.5 if settings.scale is None else settings.scale)
@@ -62,7 +64,7 @@ class _Attention(torch.autograd.Function):
             of_q, of_k, *longest = settings.lengths
             given = (q, k, v, None, of_q, of_k, None, None, settings.table, settings.alibi, *longest)
             out, lse, p, state = kernels.varlen_fwd(*given, *numbers, False, *rest)
-        if keeps:
+        if saves_for_backward:
             lengths = settings.lengths or ()
             ctx.save_for_backward(q, k, v, out, lse, state, *lengths[:2])
             ctx.longest, ctx.count, ctx.alibi = lengths[2:], len(tensors), settings.alibi
@@ -89,8 +91,8 @@ class _Attention(torch.autograd.Function):
 
 def _apply_attention(tensors: tuple[Any, ...], *settings: Any) -> Any:
     """Apply the autograd function of attention with these settings."""
-    keeps = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-    return _Attention.apply(_Settings(*settings), keeps, *tensors)  # type: ignore[no-untyped-call]
+    saves_for_backward = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    return _Attention.apply(_Settings(*settings), saves_for_backward, *tensors)  # type: ignore[no-untyped-call]
 
 
 def flash_attn_func(

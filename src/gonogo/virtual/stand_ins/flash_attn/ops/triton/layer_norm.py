@@ -16,11 +16,13 @@ class _Norm(torch.autograd.Function):
     """LayerNorm or RMSNorm, optionally with a residual added first."""
 
     @staticmethod
-    def forward(ctx: Any, x: Any, weight: Any, bias: Any, residual: Any, prenorm: bool, fp32: bool, of: Any) -> Any:
+    def forward(
+        ctx: Any, x: Any, weight: Any, bias: Any, residual: Any, prenorm: bool, fp32: bool, out_dtype: Any
+    ) -> Any:
         if residual is not None:
             assert residual.shape == x.shape
         kind = torch.float32 if fp32 else residual.dtype if residual is not None else x.dtype
-        out = torch.empty_like(x, dtype=of or x.dtype)
+        out = torch.empty_like(x, dtype=out_dtype or x.dtype)
         summed = torch.empty_like(x, dtype=kind) if residual is not None or kind != x.dtype else x
         rows = x.numel() // x.shape[-1]
         ctx.save_for_backward(summed, weight, bias, torch.empty(rows, dtype=torch.float32, device=x.device))
