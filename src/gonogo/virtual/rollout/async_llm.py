@@ -26,8 +26,9 @@ from gonogo.virtual.rollout.llm import LLM, Weights
 
 CONTEXT = "vLLM: CUDA context"
 _NO_PROCESSES = translated(
-    "outside of Ray such an engine starts processes of its own, which have no stand-ins: rehearse with the "
-    "engine in the trainer's process (vllm.LLM; ms-swift: --vllm_use_async_engine false) or as a server"
+    "outside of Ray, an asynchronous engine starts processes of its own, which have no "
+    "stand-ins: rehearse with the engine in the trainer's process (vllm.LLM; ms-swift: "
+    "--vllm_use_async_engine false) or as a server"
 )
 
 

@@ -67,13 +67,13 @@ class StartedProcesses:
         """
         self._append_line(_USES, place)
 
-    def record_assumption(self, one: Assumption) -> None:
-        """Note an assumption."""
-        self._append_line(_ASSUMPTIONS, one)
+    def record_assumption(self, assumption: Assumption) -> None:
+        """Note an assumption that such a process made."""
+        self._append_line(_ASSUMPTIONS, assumption)
 
-    def record_missing_input(self, one: MissingInput) -> None:
-        """Note a name that was not found."""
-        self._append_line(_MISSED, one)
+    def record_missing_input(self, missing: MissingInput) -> None:
+        """Note a model or data set that such a process did not find."""
+        self._append_line(_MISSED, missing)
 
     def accelerator_uses(self) -> list[str]:
         """Every place that used an accelerator."""
@@ -84,7 +84,7 @@ class StartedProcesses:
         return list(dict.fromkeys(self._read_lines(_ASSUMPTIONS, Assumption)))
 
     def missing_inputs(self) -> list[MissingInput]:
-        """The names that these processes missed."""
+        """The models and data sets that these processes did not find."""
         return list(dict.fromkeys(self._read_lines(_MISSED, MissingInput)))
 
     def _append_line(self, name: str, what: Any) -> None:

@@ -154,7 +154,7 @@ class ValueTrace:
 
     def _view_of_variable(self, tensor: torch.Tensor) -> _StorageView | None:
         variable = self._variable_number(tensor)
-        return None if variable is None else _part_of(variable, tensor)
+        return None if variable is None else _view_of_storage_variable(variable, tensor)
 
     def _variable_view(self, tensor: torch.Tensor) -> _StorageView:
         """The tensor as a view of its variable; its storage becomes a variable if it is none yet."""
@@ -163,7 +163,7 @@ class ValueTrace:
             variable = self._count
             self._count += 1
             setattr(tensor.untyped_storage(), _VARIABLE_ATTRIBUTE, (self, variable))
-        return _part_of(variable, tensor)
+        return _view_of_storage_variable(variable, tensor)
 
     def _record_arguments(self, value: Any, is_written: bool) -> Any:
         """Arguments with tensors replaced by views of variables, or by copies if they don't depend on the batch."""
@@ -195,7 +195,7 @@ class ValueTrace:
         return part
 
 
-def _part_of(variable: int, tensor: torch.Tensor) -> _StorageView:
+def _view_of_storage_variable(variable: int, tensor: torch.Tensor) -> _StorageView:
     return _StorageView(variable, tensor.dtype, int(tensor.storage_offset()), tensor.shape, tensor.stride())
 
 
