@@ -140,11 +140,11 @@ def _wrap_with_memory_category(patches: Patches, owner: Any, name: str, memory: 
         return
 
     @functools.wraps(original)
-    def call_counting_as(*args: Any, **kwargs: Any) -> Any:
+    def call_with_category(*args: Any, **kwargs: Any) -> Any:
         with memory.with_category(category):
             return original(*args, **kwargs)
 
-    patches.set(owner, name, call_counting_as)
+    patches.set(owner, name, call_with_category)
 
 
 def _wrap_outside_modules(patches: Patches, owner: Any, name: str, memory: MemoryRecord) -> None:

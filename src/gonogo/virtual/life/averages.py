@@ -92,7 +92,7 @@ class Averages:
         if not self._is_open:
             return
         self._is_open = False
-        numbers = self._owner_numbers()
+        numbers = self._owner_integers()
         if found := self._updated_averages():
             self._current = tuple(average for average, _ in found)
             if not self.at_first_update:
@@ -112,7 +112,7 @@ class Averages:
 
     def update_counters(self) -> Iterator[StateCounter]:
         """Integer attributes of the averages' owner that grew by one since the previous update."""
-        for name, value in self._owner_numbers().items():
+        for name, value in self._owner_integers().items():
             if self._known_averages() and self._numbers.get(name) == value - 1:
                 yield self._update_counter(name, value)
 
@@ -201,7 +201,7 @@ class Averages:
 
     # -- counters ------------------------------------------------------------
 
-    def _owner_numbers(self) -> dict[str, float]:
+    def _owner_integers(self) -> dict[str, float]:
         owner = self._owner() if self._owner is not None else None
         if owner is None:
             return {}

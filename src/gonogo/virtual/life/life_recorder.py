@@ -72,7 +72,10 @@ class LifeRecorder:
         assert isinstance(mode, OriginMode)
         self._mode, self._life = mode, lifecycle
         self._inventory = StateInventory(modules)
-        undo = [self._inventory.install(), random_states.install(self._record_random_read, self._record_random_set)]
+        undo = [
+            self._inventory.install(),
+            random_states.install(self._record_random_state_read, self._record_random_state_set),
+        ]
         sys.addaudithook(self._record_file_event)
         Origins.followed = True
         mode.mixed_kinds = _MIXED_IN_RESULTS if self._is_afterwards else _MIXED_IN_LOADING
@@ -126,7 +129,7 @@ class LifeRecorder:
                         if held.kind == "parameter" and not held.trained:
                             self._initial[held.label] = held.initial_origins()
                 self._mode.mixed_kinds = frozenset()
-                self._label_held_tensors()
+                self._label_state_tensors()
         elif self.record.at_start is None:
             self._mode.mixed_kinds = frozenset()
             self.record.resume_peaks = self._window_peak_bytes()
@@ -143,7 +146,7 @@ class LifeRecorder:
         """Label the state again, since the optimizer has replaced its values."""
         self._averages.start_detection(self._inventory.state_tensors(self._life.trained_root))
         if self._is_first:
-            self._label_held_tensors()
+            self._label_state_tensors()
             self.record.random_got = {}
             if not self._saved_since_step:
                 for device in self._mode.memory.devices.values():
@@ -163,7 +166,7 @@ class LifeRecorder:
             )
         return self.record
 
-    def _label_held_tensors(self) -> None:
+    def _label_state_tensors(self) -> None:
         set_labels((held.tensor, held.label) for held in self._inventory.state_tensors(self._life.trained_root))
 
     def _describe_state(self, root: nn.Module | None, *, continues_training: bool) -> StateMoment:
@@ -262,13 +265,13 @@ class LifeRecorder:
     def _record_trained_batch(self, digest: str) -> None:
         self.record.batches.append(digest)
 
-    def _record_random_read(self, kind: str, digest: str) -> None:
+    def _record_random_state_read(self, kind: str, digest: str) -> None:
         if self._is_first and self._life.phase not in ("forward", "backward"):
             known = self.record.random_got.setdefault(kind, [])
             if digest not in known:
                 known.append(digest)
 
-    def _record_random_set(self, kind: str, digest: str) -> None:
+    def _record_random_state_set(self, kind: str, digest: str) -> None:
         if not self._is_first and self.record.at_start is None:
             known = self.record.random_set.setdefault(kind, [])
             if digest not in known:

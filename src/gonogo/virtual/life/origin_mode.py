@@ -114,15 +114,15 @@ def _origin_rule(func: Any) -> OriginRule | None:
     if namespace not in _NAMESPACES:
         return None
     if name == "copy_":
-        return _copy_to_target
+        return _copy_origins_to_target
     if name in _COPY_OPERATORS:
-        return _copy_to_result
+        return _copy_origins_to_result
     if name in _OVERWRITING_OPERATORS:
         return _clear_origins
     if name in ("cat", "stack", "concat"):
-        return _join_concatenated
+        return _join_origins_of_concatenated
     if name == "_foreach_copy_":
-        return _copy_each
+        return _copy_origins_of_each
     if name in ("_foreach_zero_",):
         return _clear_origins
     if name in ("split_with_sizes_copy", "split_copy", "unbind_copy"):
@@ -163,7 +163,7 @@ def _label_result(func: Any, args: Any, kwargs: Any, out: Any, kinds: frozenset[
             origins.set_pieces(result.cell, start, end, origins.spread_labels(labels, end - start), keep_existing=True)
 
 
-def _copy_to_target(func: Any, args: Any, kwargs: Any, out: Any) -> None:
+def _copy_origins_to_target(func: Any, args: Any, kwargs: Any, out: Any) -> None:
     target, source = args[0], args[1]
     if not isinstance(target, VirtualTensor):
         return
@@ -173,7 +173,7 @@ def _copy_to_target(func: Any, args: Any, kwargs: Any, out: Any) -> None:
         origins.clear_labels(target)
 
 
-def _copy_to_result(func: Any, args: Any, kwargs: Any, out: Any) -> None:
+def _copy_origins_to_result(func: Any, args: Any, kwargs: Any, out: Any) -> None:
     sources = list(_virtual_tensors(args[:1]))
     if sources and isinstance(out, VirtualTensor) and out.cell is not sources[0].cell:
         origins.copy_origins(out, sources[0])
@@ -186,15 +186,15 @@ def _clear_origins(func: Any, args: Any, kwargs: Any, out: Any) -> None:
         origins.clear_labels(tensor)
 
 
-def _join_concatenated(func: Any, args: Any, kwargs: Any, out: Any) -> None:
+def _join_origins_of_concatenated(func: Any, args: Any, kwargs: Any, out: Any) -> None:
     if isinstance(out, VirtualTensor):
         dim = args[1] if len(args) > 1 else kwargs.get("dim", 0)
         origins.join_origins(out, list(_virtual_tensors(args[:1])), concatenated=dim == 0 and out.is_contiguous())
 
 
-def _copy_each(func: Any, args: Any, kwargs: Any, out: Any) -> None:
+def _copy_origins_of_each(func: Any, args: Any, kwargs: Any, out: Any) -> None:
     for target, source in zip(args[0], args[1], strict=False):
-        _copy_to_target(func, (target, source), {}, None)
+        _copy_origins_to_target(func, (target, source), {}, None)
 
 
 def _add_written_origins(func: Any, args: Any, kwargs: Any, out: Any) -> None:

@@ -33,9 +33,9 @@ class PhasePeaks:
         self._life = lifecycle
         self._peaks: dict[str, tuple[int, tuple[int, ...]]] = {}
         self._take = device.count_allocation
-        device.count_allocation = self._take_and_note_peak
+        device.count_allocation = self._count_allocation_and_note_peak
 
-    def _take_and_note_peak(self, cell: Any) -> Any:
+    def _count_allocation_and_note_peak(self, cell: Any) -> Any:
         address = self._take(cell)
         live, phase = self._device.live, self._life.phase
         known = self._peaks.get(phase)

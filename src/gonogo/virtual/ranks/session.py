@@ -235,7 +235,7 @@ class Session:
     def connect_peers(self, peers: Peers) -> None:
         """Share this rank's current phase and batches with the other ranks."""
         peers.situation = lambda: (self.modules.current_path, self.life.phase, self.life.step)
-        self.life.on_batch = functools.partial(_read_batch, self, peers)
+        self.life.on_batch = functools.partial(_on_batch_read, self, peers)
         self.life.ask_left = functools.partial(_batches_left_everywhere, peers)
 
     def _record_data_shapes(self, loader: Any) -> None:
@@ -489,7 +489,7 @@ def _batches_left_everywhere(peers: Peers, left: int) -> list[int] | None:
     return None if answers is None else [int(answer) for answer in answers]
 
 
-def _read_batch(session: Session, peers: Peers, batch: Any) -> None:
+def _on_batch_read(session: Session, peers: Peers, batch: Any) -> None:
     session.batch = batches.describe_batch(batch)
     session.batches += 1
     peers.report_batch_read(session.batch, session.batches, session.life.step)

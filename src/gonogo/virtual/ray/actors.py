@@ -54,7 +54,7 @@ class Actor:
             self.name, place, runtime_env_variables(self.options), hide_other_gpus=True
         )
         cluster.machine.packages.add(self.kind.__module__.partition(".")[0])
-        run = self._run_async if self.is_async else self._run_calls
+        run = self._run_async_calls if self.is_async else self._run_calls
         self.runner.run_as_process(self.process, self.name, run)
 
     def submit(self, call: RemoteCall) -> None:
@@ -155,7 +155,7 @@ class Actor:
         except BaseException as error:
             runner.fail(call, error)
 
-    def _run_async(self) -> None:
+    def _run_async_calls(self) -> None:
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
         if not self._create_instance():

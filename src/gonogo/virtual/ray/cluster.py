@@ -156,11 +156,11 @@ class Cluster:
         owner, node, group = found
         gpus = owner.reserve(request.wanted)
 
-        def give_back() -> None:
+        def release_resources() -> None:
             owner.release(request.wanted, gpus)
             self.retry_pending()
 
-        request.start(RayPlacement(node, gpus, give_back, group))
+        request.start(RayPlacement(node, gpus, release_resources, group))
         return True
 
     def _find_node(self, request: PendingPlacement) -> tuple[Any, RayNode, Any] | None:

@@ -217,7 +217,7 @@ class _RayApi:
         answer = object_refs.answer  # type: ignore[attr-defined]
         turns = self.cluster.turns
         patience = WaitLimit(turns, _IDLE_LIMIT, _IDLE_LIMIT)
-        while not wait_until_available(answer, turns, 1.0, counts=False):
+        while not wait_until_available(answer, turns, 1.0, is_progress=False):
             if patience.is_over():
                 answer.never = answer.never or answer.if_nobody_runs()
             if answer.never:

@@ -43,7 +43,7 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
     def wait_until(is_ready: Callable[[], bool], operator: str, members: Any, count_arrived: Callable[[], int]) -> None:
         patience = WaitLimit(turn_scheduler, _ROUNDS, _SECONDS)
         while not is_ready() and turn_scheduler.ended_by is None:
-            with turn_scheduler.without_turn(counts=False):
+            with turn_scheduler.without_turn(is_progress=False):
                 time.sleep(0.01)  # hands over the turn
             if not is_ready() and patience.is_over():
                 raise UnsupportedOperator(operator, _DEADLOCK.format(come=count_arrived(), count=len(members)))

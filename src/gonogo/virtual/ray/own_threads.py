@@ -42,7 +42,7 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
         if process is None:
             run(self)
             return
-        turn_scheduler.join(process, counts=False)  # periodic wake-ups would look like progress
+        turn_scheduler.join(process, is_progress=False)  # periodic wake-ups would look like progress
         try:
             run(self)
         finally:

@@ -97,12 +97,12 @@ def reference_class(ray: Any, turn_scheduler: TurnScheduler) -> type:
 
 
 def wait_until_available(
-    answer: PendingResult, turn_scheduler: TurnScheduler, timeout: float | None = None, counts: bool = True
+    answer: PendingResult, turn_scheduler: TurnScheduler, timeout: float | None = None, is_progress: bool = True
 ) -> bool:
-    """Wait for the answer; returns False on timeout. See ``TurnScheduler.without_turn`` for ``counts``."""
+    """Wait for the answer; returns False on timeout. See ``TurnScheduler.without_turn`` for ``is_progress``."""
     if answer.done:
         return True
     gate = _thread.allocate_lock()
     gate.acquire()
     answer.call_when_done(lambda: gate.release() if gate.locked() else None)
-    return turn_scheduler.wait(gate, timeout, counts)
+    return turn_scheduler.wait(gate, timeout, is_progress)

@@ -50,18 +50,18 @@ class TurnScheduler:
         """The process of this thread, or None."""
         return getattr(self._of_thread, "process", None)
 
-    def join(self, process: Any, counts: bool = True) -> None:
+    def join(self, process: Any, is_progress: bool = True) -> None:
         """Make this thread a process; returns when its turn has come."""
         self._of_thread.process = process
         self._of_thread.away = 0
-        self._take_turn(counts)
+        self._take_turn(is_progress)
 
     def leave(self) -> None:
         """End this thread's process, and hand over its turn."""
         self._release_turn()
         self._of_thread.process = None
 
-    def _take_turn(self, counts: bool = True) -> None:
+    def _take_turn(self, is_progress: bool = True) -> None:
         gate = None
         with self._mutex:
             if self._held:
@@ -71,7 +71,7 @@ class TurnScheduler:
             self._held = True
         if gate is not None:
             gate.acquire()
-        self.taken += counts
+        self.taken += is_progress
         self._enter(self.current_process)
 
     def _release_turn(self) -> None:
@@ -82,8 +82,8 @@ class TurnScheduler:
                 self._held = False
 
     @contextmanager
-    def without_turn(self, counts: bool = True) -> Iterator[None]:
-        """Let others run during a blocking call. With ``counts``, returning from it counts as progress."""
+    def without_turn(self, is_progress: bool = True) -> Iterator[None]:
+        """Let others run during a blocking call. With ``is_progress``, returning from it is progress."""
         here = self._of_thread
         if self.current_process is None or here.away or must_keep_turn():
             yield
@@ -94,7 +94,7 @@ class TurnScheduler:
             yield
         finally:
             here.away = 0
-            self._take_turn(counts)
+            self._take_turn(is_progress)
             self._raise_if_ended()
 
     @contextmanager
@@ -122,10 +122,10 @@ class TurnScheduler:
         finally:
             here.away = 0
 
-    def wait(self, lock: Any, timeout: float | None = None, counts: bool = True) -> bool:
+    def wait(self, lock: Any, timeout: float | None = None, is_progress: bool = True) -> bool:
         """Wait until ``lock`` is released. Returns False on timeout."""
         end = None if timeout is None else time.monotonic() + timeout
-        with self.without_turn(counts):
+        with self.without_turn(is_progress):
             while self.ended_by is None:
                 left = _POLL_SECONDS if end is None else min(_POLL_SECONDS, end - time.monotonic())
                 if lock.acquire(timeout=max(left, 0.0)):

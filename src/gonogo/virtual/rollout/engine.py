@@ -72,7 +72,7 @@ class Engine:
         self.sleeps = bool(engine_args.get("enable_sleep_mode"))
         self.tp = int(engine_args.get("tensor_parallel_size") or 1)
         self.device = self._choose_device() if device is None else device  # given for a worker with its own process
-        self._check_pool()
+        self._check_requested_memory()
         self.model = EngineModel(
             str(engine_args["model"]),
             engine_args.get("dtype") or "auto",
@@ -101,7 +101,7 @@ class Engine:
             )
         return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
 
-    def _check_pool(self) -> None:
+    def _check_requested_memory(self) -> None:
         conf = os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "")
         if self.sleeps and "expandable_segments:True" in conf and self.version < EXPANDABLE_POOL_SINCE:
             raise AssertionError(
@@ -141,14 +141,14 @@ class Engine:
         if not given and self.version < (0, 9):  # it also counted what torch held before
             available -= held_before
         available = available if self._ranks is None else self._ranks.agree_on_free_bytes(available)
-        self._check_cache(available, 0 if given else int(PEAK_UNCERTAINTY * peak) + graphs)
+        self._check_cache_fits(available, 0 if given else int(PEAK_UNCERTAINTY * peak) + graphs)
         self._allocate_tagged("kv_cache", available - available % max(self.model.cache_bytes_per_token() * BLOCK, 1))
         if graphs:
-            with self._counting_as(GRAPHS):
+            with self._with_owner(GRAPHS):
                 self._held[GRAPHS] = torch.empty(graphs, dtype=torch.uint8, device=self.device)
         self._profiled_peak_bytes()  # the sampler's warm-up, whose memory the caching allocator keeps
 
-    def _check_cache(self, available: int, uncertainty_bytes: int) -> None:
+    def _check_cache_fits(self, available: int, uncertainty_bytes: int) -> None:
         more = "See https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details."
         length = self.model.max_model_len
         needed = self.model.cache_bytes_per_request(length, BLOCK, self.batched)
@@ -179,7 +179,7 @@ class Engine:
         weights."""
         forward = forward_bytes(self.model, self.batched)
         sampler = min(self.sequences, self.batched) * sampler_bytes(self.model)
-        with self._counting_as("vLLM: activations"):
+        with self._with_owner("vLLM: activations"):
             for nbytes in (forward, sampler):
                 torch.empty(nbytes, dtype=torch.uint8, device=self.device)
         return max(forward, sampler)
@@ -198,12 +198,12 @@ class Engine:
 
     def _allocate_tagged(self, tag: str, nbytes: int) -> None:
         self._sizes[tag] = nbytes
-        with self._counting_as(_TAGS[tag]):
+        with self._with_owner(_TAGS[tag]):
             self._held[tag] = torch.empty(nbytes, dtype=torch.uint8, device=self.device)
         self.asleep.discard(tag)
 
     @contextmanager
-    def _counting_as(self, owner: str) -> Iterator[None]:
+    def _with_owner(self, owner: str) -> Iterator[None]:
         before, self.memory.module = self.memory.module, owner
         try:
             with self.memory.with_category("rollout"):
@@ -217,7 +217,7 @@ class Engine:
         if not self.sleeps:
             return
         if level == 1 and "weights" not in self.asleep:
-            with self._counting_as(WEIGHTS):
+            with self._with_owner(WEIGHTS):
                 self._on_host = torch.empty(self._sizes["weights"], dtype=torch.uint8, pin_memory=True)
         for tag in _TAGS:
             self._held.pop(tag, None)

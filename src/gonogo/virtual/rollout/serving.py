@@ -191,26 +191,28 @@ def serving_names(rehearsal: EngineContext, llm: type[LLM]) -> dict[str, Any]:
             """Always False."""
             return False
 
-    def in_all_releases(**values: Any) -> dict[str, Any]:
+    def mark_in_all_releases(**values: Any) -> dict[str, Any]:
         return {name: (value, ALWAYS, STILL) for name, value in values.items()}
 
     ranks = (1, 8, 16, 32, 64, 128, 256, 320, 512)
     return {
-        "vllm.engine.arg_utils": in_all_releases(AsyncEngineArgs=arguments, EngineArgs=arguments),
-        "vllm.v1.engine.async_llm": in_all_releases(AsyncLLM=client),
-        "vllm.entrypoints.cli.serve": in_all_releases(cmd_init=lambda: [_Serve()], run_headless=run_headless),
-        "vllm.entrypoints.openai.api_server": in_all_releases(build_app=build_app, init_app_state=init_app_state),
+        "vllm.engine.arg_utils": mark_in_all_releases(AsyncEngineArgs=arguments, EngineArgs=arguments),
+        "vllm.v1.engine.async_llm": mark_in_all_releases(AsyncLLM=client),
+        "vllm.entrypoints.cli.serve": mark_in_all_releases(cmd_init=lambda: [_Serve()], run_headless=run_headless),
+        "vllm.entrypoints.openai.api_server": mark_in_all_releases(build_app=build_app, init_app_state=init_app_state),
         "vllm.entrypoints.harmony_utils": {"get_encoding": (lambda: None, (0, 11), (0, 13))},
         "vllm.entrypoints.openai.parser.harmony_utils": {"get_encoding": (lambda: None, (0, 13), STILL)},
-        "vllm.inputs": in_all_releases(TokensPrompt=dict),
-        "vllm.usage.usage_lib": in_all_releases(UsageContext=UsageContext),
+        "vllm.inputs": mark_in_all_releases(TokensPrompt=dict),
+        "vllm.usage.usage_lib": mark_in_all_releases(UsageContext=UsageContext),
         "vllm.utils.argparse_utils": {"FlexibleArgumentParser": (VllmArgumentParser, (0, 11), STILL)},
         "vllm.utils": {"FlexibleArgumentParser": (VllmArgumentParser, ALWAYS, (0, 12))},
-        "vllm.platforms": in_all_releases(current_platform=Platform()),
-        "vllm.config.lora": in_all_releases(MaxLoRARanks=ranks),
+        "vllm.platforms": mark_in_all_releases(current_platform=Platform()),
+        "vllm.config.lora": mark_in_all_releases(MaxLoRARanks=ranks),
         "vllm.distributed.parallel_state": {},
-        "vllm.model_executor.layers.fused_moe.layer": in_all_releases(FusedMoE=type("FusedMoE", (), {})),
-        "vllm.model_executor.layers.linear": in_all_releases(LinearBase=type("LinearBase", (), {})),
-        "vllm.model_executor.layers.quantization.fp8": in_all_releases(Fp8Config=type("Fp8Config", (), {})),
-        "vllm.model_executor.model_loader.utils": in_all_releases(process_weights_after_loading=lambda *_, **__: None),
+        "vllm.model_executor.layers.fused_moe.layer": mark_in_all_releases(FusedMoE=type("FusedMoE", (), {})),
+        "vllm.model_executor.layers.linear": mark_in_all_releases(LinearBase=type("LinearBase", (), {})),
+        "vllm.model_executor.layers.quantization.fp8": mark_in_all_releases(Fp8Config=type("Fp8Config", (), {})),
+        "vllm.model_executor.model_loader.utils": mark_in_all_releases(
+            process_weights_after_loading=lambda *_, **__: None
+        ),
     }

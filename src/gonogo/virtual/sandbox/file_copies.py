@@ -56,7 +56,7 @@ def _wrap_copyfile(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def copyfile(src: Any, dst: Any, *, follow_symlinks: bool = True) -> Any:
         try:
-            sparse = _is_sparse(os.stat(src)) and (follow_symlinks or not os.path.islink(src))
+            sparse = _is_mostly_holes(os.stat(src)) and (follow_symlinks or not os.path.islink(src))
         except OSError:
             sparse = False
         if not sparse or (os.path.exists(dst) and os.path.samefile(src, dst)):
@@ -68,7 +68,7 @@ def _wrap_copyfile(original: Callable[..., Any]) -> Callable[..., Any]:
     return copyfile
 
 
-def _is_sparse(state: os.stat_result) -> bool:
+def _is_mostly_holes(state: os.stat_result) -> bool:
     """True if a file is large and mostly holes."""
     return state.st_size >= _MIN_SPARSE_BYTES and state.st_blocks * 512 < state.st_size // 2
 
@@ -78,7 +78,7 @@ def _copy_stream(fsrc: Any, fdst: Any) -> bool:
     try:
         reading, writing = fsrc.fileno(), fdst.fileno()
         state = os.fstat(reading)
-        if not _is_sparse(state) or fsrc.tell() or fdst.tell():
+        if not _is_mostly_holes(state) or fsrc.tell() or fdst.tell():
             return False
     except (AttributeError, OSError, ValueError):
         return False
