@@ -32,8 +32,8 @@ def test_a_checkpoint_is_read_as_vllm_reads_it(cell: NamesCell, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"architectures": ["Gemma4ForConditionalGeneration"]}, "code of its own"),
-        ({"architectures": []}, "code of its own"),
+        ({"architectures": ["Gemma4ForConditionalGeneration"]}, "code written for that model"),
+        ({"architectures": []}, "code written for that model"),
         ({"quantization_config": {"quant_method": "fp8"}}, "quantized"),
     ],
 )

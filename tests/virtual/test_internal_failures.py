@@ -116,8 +116,8 @@ OURS: dict[str, tuple[Callable[[], object], str]] = {
     "a module of flash-attn's stand-in": (import_("import flash_attn.no_such"), "flash_attn"),
     "an attribute of flash-attn's stand-in": (import_("import flash_attn; flash_attn.no_such"), "flash_attn"),
     "what flash-attn's kernels lack": (import_("import flash_attn_2_cuda; flash_attn_2_cuda.no_such"), "stand"),
-    "an accelerator's property": (lambda: torch.cuda.get_device_properties(0).no_such, "accelerators"),
-    "a stream's attribute": (lambda: torch.cuda.Stream().no_such, "accelerators"),
+    "an accelerator's property": (lambda: torch.cuda.get_device_properties(0).no_such, "virtual accelerator"),
+    "a stream's attribute": (lambda: torch.cuda.Stream().no_such, "virtual accelerator"),
     "the network by name": (
         raise_(socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")), "network",
     ),
@@ -137,7 +137,7 @@ OURS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a library of another torch": (raise_(RuntimeError("operator torchvision::nms does not exist")), "compiled"),
     "a checkpoint of a later step": (
-        read_beside("out/checkpoint-2", "out/checkpoint-400/trainer_state.json"), "checkpoint-2 next to it",
+        read_beside("out/checkpoint-2", "out/checkpoint-400/trainer_state.json"), "wrote checkpoint-2",
     ),
     "weights that the program looks for itself": (
         raise_(AssertionError("Cannot find model checkpoint at models/critic/pytorch_model.bin")), "torch.save",
@@ -169,7 +169,7 @@ def test_what_is_gonogos_is_told_as_its_limit(name: str, session: Session) -> No
 
 def test_a_file_of_the_rehearsals_own_is_told_as_such(session: Session) -> None:
     why = told(session, raise_(ValueError(f"bad header in {session.plan.scratch}/model.safetensors")))
-    assert "rehearsal's own" in (why or "")
+    assert "file that only the rehearsal has" in (why or "")
 
 
 THE_PROGRAMS: dict[str, Callable[[], object]] = {

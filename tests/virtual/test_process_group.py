@@ -141,7 +141,7 @@ def test_objects(assumptions: list[str]) -> None:
     assert scattered == [1]
     assert assumptions[-1].startswith("peer_objects: rank 0 scatters")
     dist.recv_object_list(scattered, src=0)
-    assert assumptions[-1].startswith("peer_objects: the objects received")
+    assert assumptions[-1].startswith("peer_objects: the objects that another rank sends")
     destination = [None] * 8
     dist.gather_object(sent, destination, dst=1)
     assert destination == [sent] * 8

@@ -259,7 +259,7 @@ def test_an_engine_that_is_stepped_answers_what_was_added(session: Session, mode
         made.add_lora(None)
     made.sleep(2)
     del made, weights, answers, first, second
-    with pytest.raises(UnsupportedOperator, match="how much memory its weights take"):
+    with pytest.raises(UnsupportedOperator, match="how much memory the model's weights take"):
         LLMEngine.from_engine_args(EngineArgs(model=model, quantization="awq", **asked))
     assert reserved() - before < GIB
 
