@@ -51,7 +51,7 @@ class Origins:
 
 
 def pieces_of(cell: Cell, start: int, end: int) -> list[Piece]:
-    """The pieces in a range of a storage, with offsets relative to the range's start."""
+    """The labelled byte ranges (pieces) in a range of a storage, relative to the range's start."""
     if cell.origins is None:
         return []
     return [
@@ -60,7 +60,7 @@ def pieces_of(cell: Cell, start: int, end: int) -> list[Piece]:
 
 
 def set_pieces(cell: Cell, start: int, end: int, pieces: Sequence[Piece], *, keep_existing: bool = False) -> None:
-    """Replace the pieces of a range; with ``keep_existing``, add them to the existing ones."""
+    """Replace the labelled byte ranges of a range; with ``keep_existing``, add them to the existing ones."""
     kept: list[Piece] = []
     for piece in cell.origins or ():
         a, b, label = piece
@@ -104,7 +104,7 @@ def is_dense(tensor: VirtualTensor) -> bool:
 
 
 def pieces_in(tensor: VirtualTensor) -> list[Piece]:
-    """The pieces in a tensor's span."""
+    """The labelled byte ranges (pieces) in a tensor's span."""
     return pieces_of(tensor.cell, *span_of(tensor))
 
 
@@ -179,7 +179,7 @@ def clear_labels(tensor: VirtualTensor) -> None:
 
 
 def pieces_to_json(key: str, pieces: Sequence[Piece]) -> str:
-    """A tensor's key and pieces as JSON, for storing in a file."""
+    """A tensor's key and its labelled byte ranges as JSON, for storing in a file."""
     return json.dumps([key, [[a, b, *label[:4]] for a, b, label in pieces if label[0] in _SAVED_ORIGIN_KINDS]])
 
 

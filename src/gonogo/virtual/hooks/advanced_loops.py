@@ -181,7 +181,7 @@ class _CounterSubstitution(ast.NodeTransformer):
         self._counter = counter
 
     def visit(self, node: ast.AST) -> Any:
-        """One node."""
+        """Replace the counter; other nodes are visited as usual."""
         if isinstance(node, ast.expr) and dotted(node) == self._counter:
             return ast.copy_location(ast.Name(_COUNTER_NAME, ast.Load()), node)
         return self.generic_visit(node)
