@@ -92,7 +92,7 @@ def _rehearse(session, job) -> None:  # type: ignore[no-untyped-def]
             print("wants a trace of autograd", file=sys.stderr)
         if record.failure is not None:
             print(session.raw_traceback, file=sys.stderr)
-        worker.write(plan, record)
+        worker.write_record(plan, record)
         status = 0
     except BaseException:
         import traceback

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gonogo.trials.plan.strategy import Family, Place, Strategy, TuningMethod, deepspeed_config
-from gonogo.virtual.measuring.depth import depth_of, with_depth
+from gonogo.virtual.measuring.depth import layer_count, with_depth
 
 STEPS = 2
 """Optimizer steps of a cell: in the second all states are there."""
@@ -80,7 +80,7 @@ class Cell:
     @property
     def layers(self) -> int:
         """Of the model's language part."""
-        return depth_of(MODELS[self.model])
+        return layer_count(MODELS[self.model])
 
     @property
     def depths(self) -> tuple[int, int] | None:

@@ -12,14 +12,14 @@ def model_of(cell: Cell) -> object:
     """The cell's model, without memory, as its program tunes it."""
     import torch
 
-    from gonogo.virtual.measuring.tuning import tuned
+    from gonogo.virtual.measuring.tuning import freeze_untuned
     from gonogo.virtual.synthetic.model import read_model
 
     with tempfile.TemporaryDirectory() as folder:
         cell.written(Path(folder))
         found = read_model(folder)
     with torch.device("meta"):
-        return tuned(found.model_class(found.config), cell.tune, 16)
+        return freeze_untuned(found.model_class(found.config), cell.tune, 16)
 
 
 def deepspeed_says(cell: Cell, model: object) -> dict[str, int]:

@@ -165,7 +165,7 @@ def measure(program: str, options: list[str]) -> dict[str, Any]:
     return {
         "verdict": report["verdict"],
         "why": why,
-        "assumed": sorted(entry["what"] for entry in rank["assumptions"] if "older versions" in entry["what"]),
+        "assumed": sorted(entry["what"] for entry in rank["assumptions"] if "older releases" in entry["what"]),
         "beside": [f"{e['what']}: {e['why']}" for e in report["skipped"] if "requirement" in e["what"]],
         "versions": {key: records[0]["versions"].get(key) for key in BESIDE} if records else {},
         "seconds": seconds,

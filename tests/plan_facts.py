@@ -11,9 +11,9 @@ from typing import Any
 
 from gonogo.evidence.environment.hardware import parse_machine
 from gonogo.trials.plan.request import PlanRequest
-from gonogo.virtual.measuring.jobs import EngineFacts, Facts
+from gonogo.virtual.measuring.jobs import EngineFacts, ModelFacts
 
-SEVEN_BILLION = Facts(
+SEVEN_BILLION = ModelFacts(
     model_class="Qwen2ForCausalLM", parameters=7_615_616_512, trainable=7_615_616_512, layer_parameters=233_057_792,
     depth=28, period=1, hidden_size=3584, vocabulary=152_064, largest_parameter=544_997_376,
     weight_bytes=15_231_233_024,

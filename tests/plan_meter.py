@@ -10,7 +10,7 @@ from plan_facts import SEVEN_BILLION
 from gonogo.evidence.rehearsal.record import DeviceMemory, HostMemory, RankRecord
 from gonogo.trials.plan.measure import Measurement, NotMeasured
 from gonogo.trials.plan.strategy import BUCKET_ELEMENTS
-from gonogo.virtual.measuring.jobs import Facts, Measured, PhasePeak, PhaseWork
+from gonogo.virtual.measuring.jobs import Measured, ModelFacts, PhasePeak, PhaseWork
 
 GIB = 1 << 30
 DEPTH = 28
@@ -42,7 +42,7 @@ class FakeMeter:
         self._reserve = reserve
         self._buckets = buckets
 
-    def facts(self) -> Facts:
+    def facts(self) -> ModelFacts:
         return SEVEN_BILLION
 
     def measure(self, cells: Sequence[Measurement]) -> list[Measured | NotMeasured]:

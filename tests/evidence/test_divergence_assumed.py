@@ -64,7 +64,7 @@ def test_a_value_that_was_assumed_makes_it_uncertain(tmp_path: Path, program: st
         return Side((rank,), call, guards=tuple(guards_of(frames)))
 
     ranks = [RankRecord(rank, rank, f"cuda:{rank}", "diverged") for rank in (0, 1)]
-    what = "an unknown number: 16 in one step, 1/16 in the next"
+    what = "a number computed from unknown values is 16 in one step, 1/16 in the next"
     ranks[0].assumptions = [Assumption(what, f"{path}:{line('read')}", kind="number")]
     facts = AcceleratorFacts("A100-80G", "cuda", 80 << 30, 0)
     record = RehearsalRecord(["python", "train.py"], str(tmp_path), 2, 1, 2, facts, 2, None, ranks=ranks)

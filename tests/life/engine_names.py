@@ -227,12 +227,14 @@ def write(cell: NamesCell, folder: Path) -> None:
 
 def answer(cell: NamesCell, folder: Path) -> dict[str, Any]:
     """What gonogo says of the cell's checkpoint, in the form of the truth."""
-    from gonogo.virtual.rollout.engine_checkpoint import load
+    from gonogo.virtual.rollout.engine_checkpoint import load_engine_weights
 
     write(cell, folder)
     adapters = {} if cell.adapter is None else {"own": str(folder / "adapter")}
     try:
-        loaded = load(str(folder / "base"), adapters, MAX_RANK, lambda what, why: RuntimeError(f"{what}: {why.en}"))
+        loaded = load_engine_weights(
+            str(folder / "base"), adapters, MAX_RANK, lambda what, why: RuntimeError(f"{what}: {why.en}")
+        )
     except Exception as error:
         return {"raises": f"{type(error).__name__}: {error}"}
     if cell.adapter is not None:

@@ -13,9 +13,9 @@ from engine_names import CELLS, TRUTH, NamesCell, answer, differs
 
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.lives import StageCommands
-from gonogo.virtual.checkpoint_programs.__main__ import _adapter_of, _options_of
-from gonogo.virtual.rollout.engine_checkpoint import load
-from gonogo.virtual.rollout.weight_names import loader_of
+from gonogo.virtual.checkpoint_programs.__main__ import _parse_adapter, _parse_options
+from gonogo.virtual.rollout.engine_checkpoint import load_engine_weights
+from gonogo.virtual.rollout.weight_names import loader_row
 
 _TRUTH = json.loads(TRUTH.read_text(encoding="utf-8"))
 
@@ -32,8 +32,8 @@ def test_a_checkpoint_is_read_as_vllm_reads_it(cell: NamesCell, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"architectures": ["Gemma4ForConditionalGeneration"]}, "code of its own"),
-        ({"architectures": []}, "code of its own"),
+        ({"architectures": ["Gemma4ForConditionalGeneration"]}, "code written for that model"),
+        ({"architectures": []}, "code written for that model"),
         ({"quantization_config": {"quant_method": "fp8"}}, "quantized"),
     ],
 )
@@ -42,14 +42,14 @@ def test_what_is_not_known_of_vllm_is_not_claimed(tmp_path: Path, changed: dict[
     path = tmp_path / "base" / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changed))
     with pytest.raises(NotImplementedError, match=why):
-        load(str(tmp_path / "base"), {}, 16, lambda what, why: NotImplementedError(f"{what}: {why.en}"))
+        load_engine_weights(str(tmp_path / "base"), {}, 16, lambda what, why: NotImplementedError(f"{what}: {why.en}"))
 
 
 def test_a_folder_without_weights(tmp_path: Path) -> None:
     answer(CELLS[0], tmp_path)
     (tmp_path / "base" / "model.safetensors").rename(tmp_path / "base" / "optimizer.bin")
     with pytest.raises(RuntimeError, match="Cannot find any model weights"):
-        load(str(tmp_path / "base"), {}, 16, lambda what, why: NotImplementedError(what))
+        load_engine_weights(str(tmp_path / "base"), {}, 16, lambda what, why: NotImplementedError(what))
 
 
 @pytest.mark.parametrize(
@@ -69,12 +69,12 @@ def test_vllms_server_is_read_not_run(given: str, rest: list[str] | None) -> Non
 
 
 def test_the_options_of_vllm_serve() -> None:
-    options = _options_of(
+    options = _parse_options(
         ["out", "--enable_lora", "--max-lora-rank=32", "--lora-modules", "a=x", '{"name": "b", "path": "y"}']
     )
     assert options[""] == ["out"]
     assert options["--max-lora-rank"] == ["32"]
-    assert [_adapter_of(one) for one in options["--lora-modules"]] == [("a", "x"), ("b", "y")]
+    assert [_parse_adapter(one) for one in options["--lora-modules"]] == [("a", "x"), ("b", "y")]
 
 
 _SOURCE = {
@@ -144,5 +144,5 @@ def test_the_table_is_read_out_of_vllms_source(
 
 def test_the_table_has_the_usual_models() -> None:
     for name in ("Qwen2", "Qwen3", "Llama", "Mistral", "Gemma2", "Gemma3", "Phi3", "Granite"):
-        assert loader_of(f"{name}ForCausalLM") is not None, name
-    assert loader_of("Qwen2VLForConditionalGeneration") is None
+        assert loader_row(f"{name}ForCausalLM") is not None, name
+    assert loader_row("Qwen2VLForConditionalGeneration") is None

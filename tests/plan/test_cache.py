@@ -19,7 +19,7 @@ from gonogo.trials.plan import cache
 from gonogo.trials.plan.measure import Measurement, Meter
 from gonogo.trials.plan.request import PlanRequest, check_packages
 from gonogo.trials.plan.strategy import Family, Strategy
-from gonogo.virtual.measuring.jobs import Facts, Measured
+from gonogo.virtual.measuring.jobs import Measured, ModelFacts
 
 CELL = Measurement(Strategy(Family(2), False, 1, 2), 0, 128, 8)
 
@@ -119,7 +119,7 @@ def test_what_can_not_be_read_is_rehearsed_again() -> None:
     cache.store().folder.mkdir(parents=True)
     (cache.store().folder / "key.json").write_bytes(kept(1)[:100])
     assert cache.cached("key", Measured) is None
-    assert cache.cached("another", Facts) is None
+    assert cache.cached("another", ModelFacts) is None
 
 
 def test_what_is_kept_needs_no_process(tmp_path: Path) -> None:

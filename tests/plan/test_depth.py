@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gonogo.trials.plan.extrapolation import Peak, Work, extrapolate
-from gonogo.virtual.measuring.depth import depth_of, depths, period_of, with_depth
+from gonogo.virtual.measuring.depth import layer_count, layer_period, measurement_depths, with_depth
 from gonogo.virtual.measuring.jobs import PhasePeak
 
 PLAIN = {"model_type": "qwen2", "num_hidden_layers": 28, "hidden_size": 64}
@@ -18,30 +18,30 @@ T5 = {"model_type": "t5", "num_layers": 12, "num_decoder_layers": 12}
 
 
 def test_depth_and_period() -> None:
-    assert (depth_of(PLAIN), period_of(PLAIN)) == (28, 1)
-    assert (depth_of(TURNS), period_of(TURNS)) == (34, 6)
-    assert (depth_of(DENSE_FIRST), period_of(DENSE_FIRST)) == (61, 1)
-    assert depth_of(T5) == 0
+    assert (layer_count(PLAIN), layer_period(PLAIN)) == (28, 1)
+    assert (layer_count(TURNS), layer_period(TURNS)) == (34, 6)
+    assert (layer_count(DENSE_FIRST), layer_period(DENSE_FIRST)) == (61, 1)
+    assert layer_count(T5) == 0
 
 
 def test_a_pattern_that_does_not_repeat_is_not_extended() -> None:
     config = {"num_hidden_layers": 40, "layer_types": [str(number) for number in range(40)]}
-    assert period_of(config) == 0
-    assert depths(config, 3) is None
+    assert layer_period(config) == 0
+    assert measurement_depths(config, 3) is None
 
 
 @pytest.mark.parametrize("config", [PLAIN, TURNS, DENSE_FIRST])
 def test_both_depths_stand_where_the_full_one_stands_in_the_pattern(config: dict[str, object]) -> None:
-    found = depths(config, 3)
+    found = measurement_depths(config, 3)
     assert found is not None
     first, second = found
-    period = period_of(config)
-    assert 3 <= first < second < depth_of(config)
-    assert (depth_of(config) - first) % period == (second - first) % period == 0
+    period = layer_period(config)
+    assert 3 <= first < second < layer_count(config)
+    assert (layer_count(config) - first) % period == (second - first) % period == 0
 
 
 def test_a_shallow_model_is_measured_as_it_is() -> None:
-    assert depths({"num_hidden_layers": 8}, 4) is None
+    assert measurement_depths({"num_hidden_layers": 8}, 4) is None
 
 
 def test_lists_of_layers_are_cut_with_them() -> None:

@@ -27,8 +27,8 @@ from gonogo.trials.plan.solve import Unknown, solve
 from gonogo.trials.plan.strategy import Family, Strategy
 from gonogo.trials.plan.task.rollout import RolloutChoice, memory_of, shares, with_engine
 from gonogo.trials.plan.task.settings import TaskOptions, TaskSettings
-from gonogo.virtual.measuring.jobs import Facts, PhasePeak
-from gonogo.virtual.measuring.post_training import synthetic_rows, tokenizer_of, words_of
+from gonogo.virtual.measuring.jobs import ModelFacts, PhasePeak
+from gonogo.virtual.measuring.post_training import make_word_tokenizer, sample_vocabulary_size, synthetic_rows
 
 GIB = 1 << 30
 FACTS = replace(SEVEN_BILLION, engine=ENGINES)
@@ -44,7 +44,7 @@ def asked(tmp_path: Path, gpus: str = "8xH100-80G", **given: Any) -> PlanRequest
 class Meter(FakeMeter):
     """Of a model whose engine's figures are known."""
 
-    def facts(self) -> Facts:
+    def facts(self) -> ModelFacts:
         return FACTS
 
 
@@ -126,7 +126,7 @@ def test_what_an_engine_takes_in_each_phase() -> None:
     rollout = RolloutChoice("colocate", tp=1, share=0.5, sleep=True)
     engine = memory_of(ENGINES[0], rollout, 64, 80 * GIB)
     awake = engine.weights + engine.cache + engine.graphs
-    assert awake + engine.profiled == pytest.approx(40 * GIB, rel=1e-3)
+    assert awake + engine.profiled_bytes == pytest.approx(40 * GIB, rel=1e-3)
     assert engine.bytes_in_phase("load") == 0
     assert engine.bytes_in_phase("generate") == awake
     assert engine.bytes_in_phase("sync") == engine.weights + engine.graphs
@@ -287,8 +287,8 @@ def test_where_the_engine_may_not_start_it_is_ruled_out_and_said(tmp_path: Path)
 
 @pytest.mark.parametrize("vocabulary", [3, 283, 502, 152_064])
 def test_the_samples_have_no_token_that_the_model_lacks(vocabulary: int, tmp_path: Path) -> None:
-    words = words_of(vocabulary)
-    made = tokenizer_of(str(tmp_path), words)
+    words = sample_vocabulary_size(vocabulary)
+    made = make_word_tokenizer(str(tmp_path), words)
     row = next(synthetic_rows("dpo", 1, 700, 5, words))
     tokens = made(f"{row['prompt']} <end> <pad>")["input_ids"]
     assert len(tokens) == 702

@@ -205,7 +205,7 @@ def _rehearse(session: Any, plan_path: str, cwd: str, environment: dict[str, str
         session.started = time.monotonic()
         session.life.target = plan.steps
         session.peers.connect(plan.exchange)
-        session.meet(session.peers)
+        session.connect_peers(session.peers)
         random.seed(plan.rank)
         torch.manual_seed(0)
         worker._write_on_signal(session)
@@ -215,7 +215,7 @@ def _rehearse(session: Any, plan_path: str, cwd: str, environment: dict[str, str
         session.__exit__()
         if record.failure is not None:
             print(record.failure.traceback, file=sys.stderr)
-        worker.write(plan, record)
+        worker.write_record(plan, record)
         status = 0
     except BaseException:
         import traceback

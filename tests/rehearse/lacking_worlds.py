@@ -25,7 +25,7 @@ from typing import Any
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Assumption, Failure, RankRecord, RehearsalRecord
 from gonogo.rehearse.limits.certificate import apply_limits
 from gonogo.rehearse.limits.world import ProjectWorld
-from gonogo.virtual.internal_failures import chain
+from gonogo.virtual.internal_failures import exception_chain
 from gonogo.virtual.lookups import failed_lookups as asked_in_vain
 from gonogo.virtual.lookups import probe_reporting
 from gonogo.virtual.operands import missing_paths
@@ -250,14 +250,16 @@ def rehearsed_lacking(folder: Path, imported: dict[str, str]) -> RehearsalRecord
         error, asked, assumptions = _run(folder, value=16.0, release="2.0", python=sys.version_info[:2])
         if error is None:
             return None
-        handed = [path for one in chain(error) for path in missing_paths(one)]
-        absent = [one for link in chain(error) for one in asked_in_vain.lookups_before_failure(asked, link, handed)]
+        handed = [path for one in exception_chain(error) for path in missing_paths(one)]
+        absent = [
+            one for link in exception_chain(error) for one in asked_in_vain.lookups_before_failure(asked, link, handed)
+        ]
     rank = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="raised", versions={"python": "3.11.0"})
     kind = type(error)
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     rank.failure = Failure(name, str(error), frames_of_traceback(error.__traceback__), "load", 0)
     rank.absent = absent
-    what = "an unknown number: 16 in one step, 1/16 in the next"
+    what = "a number computed from unknown values is 16 in one step, 1/16 in the next"
     rank.assumptions = [Assumption(what, where, kind="number") for where in assumptions]
     rank.imported = imported
     rank.confinement = "namespaces"

@@ -60,10 +60,10 @@ def test_known_values_are_exchanged(host: str | None) -> None:
 
     def run(peers: Peers) -> None:
         for _ in range(100):
-            peers.call("world", WORLD, "allreduce", wait_mode=WaitMode.NO)
-        got[peers.rank] = peers.call("world", WORLD, "allreduce", payload=b"%d" % peers.rank)
-        assert peers.ask("a question", b"x") == [b"x", b"x"]
-        peers.ended("completed", 1)
+            peers.report_collective("world", WORLD, "allreduce", wait_mode=WaitMode.NO)
+        got[peers.rank] = peers.report_collective("world", WORLD, "allreduce", payload=b"%d" % peers.rank)
+        assert peers.exchange_answers("a question", b"x") == [b"x", b"x"]
+        peers.report_end("completed", 1)
 
     with Exchange(WORLD, host) as exchange, ranks(exchange, run, run):
         pass
@@ -73,17 +73,17 @@ def test_known_values_are_exchanged(host: str | None) -> None:
 
 def test_ranks_that_part_are_stopped_and_their_lines_known() -> None:
     def first(peers: Peers) -> None:
-        peers.context((("x", "float32 [2]"),), 1, 0)
+        peers.report_batch_read((("x", "float32 [2]"),), 1, 0)
         with pytest.raises(RanksDiverged):
-            peers.call("world", WORLD, "barrier")
+            peers.report_collective("world", WORLD, "barrier")
         assert peers.over
         assert not peers.has_rehearsed_peer(WORLD)
-        peers.ended("stopped", 0)
+        peers.report_end("stopped", 0)
 
     def second(peers: Peers) -> None:
         with pytest.raises(RanksDiverged):
-            peers.call("world", WORLD, "allreduce")
-        peers.ended("stopped", 0)
+            peers.report_collective("world", WORLD, "allreduce")
+        peers.report_end("stopped", 0)
 
     with Exchange(WORLD) as exchange, ranks(exchange, first, second):
         pass
@@ -99,7 +99,7 @@ def test_ranks_that_part_are_stopped_and_their_lines_known() -> None:
 def test_a_rank_that_dies_without_a_word_lets_the_others_go() -> None:
     def first(peers: Peers) -> None:
         with pytest.raises(RanksDiverged) as stopped:
-            peers.call("world", WORLD, "barrier")
+            peers.report_collective("world", WORLD, "barrier")
         assert stopped.value.reply.stopped_by == (1, "killed")
 
     with Exchange(WORLD) as exchange, ranks(exchange, first):
@@ -110,10 +110,10 @@ def test_a_rank_that_dies_without_a_word_lets_the_others_go() -> None:
 def test_a_rank_that_was_stopped_after_its_steps_stops_the_others() -> None:
     def first(peers: Peers) -> None:
         with pytest.raises(PeerStepLimitReached):
-            peers.call("world", WORLD, "barrier")
+            peers.report_collective("world", WORLD, "barrier")
 
     def second(peers: Peers) -> None:
-        peers.ended("enough", 10)
+        peers.report_end("enough", 10)
 
     with Exchange(WORLD) as exchange, ranks(exchange, first, second):
         pass
@@ -136,7 +136,7 @@ def test_a_daemon_threads_collective_counts_where_the_program_waits_for_it(joins
     done = threading.Event()
     with Exchange(WORLD) as exchange:
         peers = Peers(0, exchange.address, ours)
-    undo = peers.follow_joins()
+    undo = peers.track_thread_joins()
     try:
 
         def reduce() -> None:
@@ -148,7 +148,7 @@ def test_a_daemon_threads_collective_counts_where_the_program_waits_for_it(joins
         assert done.wait(10)
         if joins is not None:
             thread.join(**joins)
-        peers.ended("completed", 0)
+        peers.report_end("completed", 0)
     finally:
         undo()
     heard: list[Message] = []

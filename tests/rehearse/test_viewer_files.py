@@ -43,7 +43,7 @@ def recorded(settings: str, capacity: int = 4096 * MIB, turns: int = 1500) -> tu
             live.append(allocator.malloc(chosen.choice([100, 5000, 3 * MIB, 30 * MIB]), chosen.choice([0, 0, 0, 7])))
         if chosen.random() < 0.01:
             allocator.empty_cache()
-    return msgspec.msgpack.decode(recorder.encoded(), type=RankTrace), allocator
+    return msgspec.msgpack.decode(recorder.encode(), type=RankTrace), allocator
 
 
 def replayed(events: list[dict[str, Any]]) -> tuple[dict[int, int], int]:

@@ -28,7 +28,7 @@ from pathlib import Path
 import msgspec
 from gonogo.virtual.protocol.plan import WorkerPlan
 from gonogo.virtual.ranks.session import Session
-from gonogo.virtual.ranks.worker import write
+from gonogo.virtual.ranks.worker import write_record
 plans = [msgspec.json.decode(Path(path).read_bytes(), type=WorkerPlan) for path in sys.argv[1:]]
 session = Session(plans[0])
 status = 0
@@ -47,7 +47,7 @@ with session:
             record = session.run()
             if record.failure is not None or record.unsupported:
                 print(session.raw_traceback, file=sys.stderr)
-            write(plan, record)
+            write_record(plan, record)
             sys.stdout.flush()
             os._exit(0)
         status |= os.waitpid(child, 0)[1]

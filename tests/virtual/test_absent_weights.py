@@ -127,7 +127,7 @@ def test_ranks_that_are_rehearsed_together_make_them_once(tmp_path: Path) -> Non
         return "made"
 
     def rank(told: Path) -> None:
-        GeneratedWeights(str(tmp_path / "scratch"), True, lambda said: told.write_text(said) and None).once(
+        GeneratedWeights(str(tmp_path / "scratch"), True, lambda said: told.write_text(said) and None).run_once(
             str(weights), make
         )
 
@@ -143,7 +143,7 @@ def test_ranks_that_are_rehearsed_together_make_them_once(tmp_path: Path) -> Non
 
 def test_weights_that_are_here_are_told_of_by_none(tmp_path: Path) -> None:
     said: list[str] = []
-    GeneratedWeights(str(tmp_path), True, said.append).once(str(tmp_path / "model.safetensors"), lambda: None)
+    GeneratedWeights(str(tmp_path), True, said.append).run_once(str(tmp_path / "model.safetensors"), lambda: None)
     assert said == []
 
 
@@ -155,7 +155,7 @@ def test_a_copy_of_a_folder_is_used_where_it_can_not_be_written(
     (tmp_path / "model" / "config.json").write_text("{}")
     folder = str(tmp_path / "model")
     made = GeneratedWeights(str(tmp_path / "scratch"), True, lambda said: None)
-    assert made.writable(folder) == made.place_of(folder) == folder
+    assert made.writable_folder(folder) == made.current_folder(folder) == folder
     assert sorted(os.listdir(folder)) == ["config.json"]
     opened = os.open
 
@@ -165,14 +165,20 @@ def test_a_copy_of_a_folder_is_used_where_it_can_not_be_written(
         return opened(path, flags, mode)
 
     monkeypatch.setattr(os, "open", refused)
-    copy = made.writable(folder)
+    copy = made.writable_folder(folder)
     assert os.path.basename(copy) == "model"
     assert Path(copy, "config.json").read_text() == "{}"
-    assert made.writable(folder) == made.writable(copy) == made.place_of(folder) == made.place_of(copy) == copy
-    assert GeneratedWeights(made.scratch, True, made.tell).place_of(folder) == copy
+    assert (
+        made.writable_folder(folder)
+        == made.writable_folder(copy)
+        == made.current_folder(folder)
+        == made.current_folder(copy)
+        == copy
+    )
+    assert GeneratedWeights(made.scratch, True, made.tell).current_folder(folder) == copy
     monkeypatch.undo()
     unconfined = GeneratedWeights(str(tmp_path / "other"), False, made.tell)
-    assert unconfined.writable(folder) != folder, "what is really the user's is left alone"
+    assert unconfined.writable_folder(folder) != folder, "what is really the user's is left alone"
 
 
 def test_a_model_is_built_on_meta_by_a_transformers_that_has_no_contexts_for_it(monkeypatch) -> None:
@@ -182,7 +188,7 @@ def test_a_model_is_built_on_meta_by_a_transformers_that_has_no_contexts_for_it(
     monkeypatch.delattr(transformers.PreTrainedModel, "get_init_context")
     config = transformers.Qwen2Config(**TINY, dtype="bfloat16")
     with skeleton.isolated_model_build():
-        model = skeleton.build(transformers.Qwen2ForCausalLM, config, "")
+        model = skeleton.build_on_meta(transformers.Qwen2ForCausalLM, config, "")
     assert {(str(p.device), str(p.dtype)) for p in model.parameters()} == {("meta", "torch.bfloat16")}
 
 

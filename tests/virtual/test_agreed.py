@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gonogo.virtual.values.collective_values import packed, reduced, results, unpacked
+from gonogo.virtual.values.collective_values import collective_results, pack_tensors, reduce_tensors, unpack_tensors
 
 
 def tensors(*values: list[float]) -> list[list[torch.Tensor]]:
@@ -16,14 +16,14 @@ def tensors(*values: list[float]) -> list[list[torch.Tensor]]:
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0,)])
 def test_values_travel(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     sent = torch.ones(shape).to(dtype)
-    (back,) = unpacked(packed([sent]))
+    (back,) = unpack_tensors(pack_tensors([sent]))
     assert (back.dtype, back.shape) == (dtype, sent.shape)
     assert torch.equal(back, sent)
 
 
 def test_one_number_for_many_elements_travels() -> None:
-    assert torch.equal(unpacked(packed([torch.tensor(2.0).expand(4)]))[0], torch.full((4,), 2.0))
-    assert unpacked(packed([torch.tensor(2.0).expand(1)]))[0].tolist() == [2.0]
+    assert torch.equal(unpack_tensors(pack_tensors([torch.tensor(2.0).expand(4)]))[0], torch.full((4,), 2.0))
+    assert unpack_tensors(pack_tensors([torch.tensor(2.0).expand(1)]))[0].tolist() == [2.0]
 
 
 @pytest.mark.parametrize(
@@ -31,14 +31,14 @@ def test_one_number_for_many_elements_travels() -> None:
     [("SUM", [4, 6]), ("AVG", [2, 3]), ("MIN", [1, 2]), ("MAX", [3, 4]), ("PRODUCT", [3, 8]), ("BXOR", [2, 6])],
 )
 def test_reductions(reduction: str, expected: list[int]) -> None:
-    out = reduced(reduction, [torch.tensor([1, 2]), torch.tensor([3, 4])])
+    out = reduce_tensors(reduction, [torch.tensor([1, 2]), torch.tensor([3, 4])])
     assert out is not None
     assert out.tolist() == expected
 
 
 def test_a_reduction_that_is_not_known() -> None:
-    assert reduced("PREMUL_SUM", [torch.ones(1)]) is None
-    assert results("allreduce_", tensors([1.0], [2.0]), 0, reduction="PREMUL_SUM") is None
+    assert reduce_tensors("PREMUL_SUM", [torch.ones(1)]) is None
+    assert collective_results("allreduce_", tensors([1.0], [2.0]), 0, reduction="PREMUL_SUM") is None
 
 
 @pytest.mark.parametrize(
@@ -58,10 +58,10 @@ def test_a_reduction_that_is_not_known() -> None:
     ],
 )
 def test_what_a_member_gets(operator: str, mine: int, options: dict, expected: list) -> None:
-    out = results(operator, tensors([1.0, 2.0], [3.0, 4.0]), mine, **options)
+    out = collective_results(operator, tensors([1.0, 2.0], [3.0, 4.0]), mine, **options)
     assert out is not None
     assert [None if one is None else one.tolist() for one in out] == expected
 
 
 def test_an_operator_that_is_not_known() -> None:
-    assert results("allgather_coalesced_", tensors([1.0], [2.0]), 0) is None
+    assert collective_results("allgather_coalesced_", tensors([1.0], [2.0]), 0) is None

@@ -32,7 +32,7 @@ def test_checks_that_ranks_agree_pass_and_what_rank_0_sends_is_assumed(tmp_path:
     """
     found = answers(tmp_path, program, world=2)
     assert found["said"] == ("Detected a disagreement on list length between rank0 and rank1: \n rank0: 5 \n rank1: 3")
-    assert "every rank sends what this rank sends" in found["assumed"]
+    assert "every rank sends the same data as this rank" in found["assumed"]
 
 
 def test_threads_build_tensors_as_the_main_one(tmp_path: Path) -> None:

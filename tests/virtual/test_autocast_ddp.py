@@ -53,7 +53,7 @@ def live(session: Session) -> int:
     """Bytes of the program's tensors, without cuBLAS's workspaces."""
     gc.collect()
     record = session.memory.device(GPU)
-    return record.live - record.categories().get("workspace", 0)
+    return record.live - record.bytes_by_category().get("workspace", 0)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -146,22 +146,22 @@ def test_cublaslt_adds_the_bias(
     workspaces = Workspaces(release=release, **said)
     args, out = linear
     for _ in range(3):
-        workspaces.used_by("addmm", args, out)
+        workspaces.allocate_for_operator("addmm", args, out)
     assert (workspaces.record.live, workspaces.record.peak) == (kept * MIB, most * MIB)
 
 
 def test_the_newest_keep_none(linear: tuple[Any, Any]) -> None:
     workspaces = Workspaces(release="2.15.0")
-    workspaces.used_by("mm", linear[0][1:], linear[1])
+    workspaces.allocate_for_operator("mm", linear[0][1:], linear[1])
     assert (workspaces.record.live, workspaces.record.peak) == (0, 32 * MIB)
-    assert workspaces.record.as_device().peak_reserved_bytes == 32 * MIB
+    assert workspaces.record.as_device_memory().peak_reserved_bytes == 32 * MIB
 
 
 def test_a_thread_that_has_ended_leaves_its_handle_to_the_next(linear: tuple[Any, Any]) -> None:
     workspaces = Workspaces()
 
     def multiply() -> None:
-        workspaces.used_by("mm", linear[0][1:], linear[1])
+        workspaces.allocate_for_operator("mm", linear[0][1:], linear[1])
 
     multiply()
     for _ in range(3):
@@ -174,8 +174,8 @@ def test_a_thread_that_has_ended_leaves_its_handle_to_the_next(linear: tuple[Any
 def test_one_stream_is_cleared_alone(linear: tuple[Any, Any]) -> None:
     workspaces = Workspaces()
     for workspaces.stream in (0, 7):
-        workspaces.used_by("mm", linear[0][1:], linear[1])
-    workspaces.clear(7)
+        workspaces.allocate_for_operator("mm", linear[0][1:], linear[1])
+    workspaces.free_workspaces(7)
     assert workspaces.record.live == 32 * MIB
-    workspaces.clear()
+    workspaces.free_workspaces()
     assert workspaces.record.live == 0

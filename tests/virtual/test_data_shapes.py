@@ -9,7 +9,7 @@ import torch
 from accelerate.data_loader import BatchSamplerShard
 from torch.utils.data import BatchSampler, DataLoader, Dataset, DistributedSampler, IterableDataset, SequentialSampler
 
-from gonogo.virtual.values.batches import described
+from gonogo.virtual.values.batches import describe_batch
 from gonogo.virtual.values.data_shapes import shapes_by_rank
 
 
@@ -60,4 +60,4 @@ def test_where_only_this_ranks_data_is_known(loader: Any) -> None:
     ],
 )
 def test_a_batch_in_a_few_words(batch: Any, expected: Any) -> None:
-    assert described(batch) == expected
+    assert describe_batch(batch) == expected

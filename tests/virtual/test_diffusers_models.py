@@ -38,7 +38,7 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]
     monkeypatch.syspath_prepend(tmp_path)
     told: list[str] = []
     patches = Patches()
-    readers._follow_diffusers(patches, told.append)
+    readers._patch_diffusers(patches, told.append)
     yield told
     patches.undo()
     for name in [name for name in sys.modules if name.partition(".")[0] == "diffusers"]:

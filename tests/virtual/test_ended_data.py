@@ -290,7 +290,7 @@ def test_what_comes_after_is_rehearsed_and_what_fails_of_it_is_not_certain(tmp_p
         assert "save" in records[name].phases
     beside = less["beside_all_labels"]
     assert beside is not None
-    assert beside.what == "the data, which a rehearsal ends after 2 batches"
+    assert beside.what == "the rehearsal ends the data after 2 batches"
     assert records["in_a_module"].failure is not None
     assert less["in_a_module"] is None
     assert records["fewer_rows_than_a_batch"].empty_pass

@@ -18,7 +18,7 @@ from gonogo.virtual.lookups import failed_lookups
 
 def test_a_translation_of_argparses_words_is_not_asked_for(tmp_path: Path) -> None:
     asked = failed_lookups.FailedLookups()
-    scope: dict[str, object] = {"__name__": "gettext", "look": asked.look}
+    scope: dict[str, object] = {"__name__": "gettext", "look": asked.record_if_missing}
     exec(compile("def find(path):\n    look(path)\n", gettext.__file__, "exec"), scope)
     find = scope["find"]
     assert callable(find)
@@ -73,7 +73,7 @@ def test_a_frame_that_has_returned_is_not_the_one_that_was_given_its_memory(tmp_
         fail()
 
     def ask() -> None:
-        asked.look(str(tmp_path / "rows"))
+        asked.record_if_missing(str(tmp_path / "rows"))
 
     def fail() -> None:
         raise ValueError

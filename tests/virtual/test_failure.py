@@ -7,7 +7,7 @@ import multiprocessing
 
 import pytest
 
-from gonogo.virtual.failure import _argparse_message, _first_cause, unwrap_exit_cause
+from gonogo.virtual.failure import _argparse_message, _describe_first_cause, unwrap_exit_cause
 
 
 def test_a_parsers_refusal_is_told_in_its_words() -> None:
@@ -29,7 +29,7 @@ def test_any_other_end_has_its_own(error: BaseException) -> None:
 def test_the_first_cause_of_a_chain_is_told() -> None:
     with pytest.raises(ImportError) as ended:
         _import_lazily()
-    assert _first_cause(ended.value) == "ModuleNotFoundError: No module named 'no_such_module'"
+    assert _describe_first_cause(ended.value) == "ModuleNotFoundError: No module named 'no_such_module'"
 
 
 def _import_lazily() -> None:
@@ -45,11 +45,11 @@ def _import_lazily() -> None:
 def test_what_was_only_being_handled_or_happened_in_another_process_is_no_cause() -> None:
     with pytest.raises(ValueError, match="y") as ended:
         _raise_while_handling()
-    assert _first_cause(ended.value) == ""
+    assert _describe_first_cause(ended.value) == ""
     with multiprocessing.get_context("fork").Pool(1) as pool, pytest.raises(ZeroDivisionError) as there:
         pool.apply(_divide)
     assert there.value.__cause__ is not None
-    assert _first_cause(there.value) == ""
+    assert _describe_first_cause(there.value) == ""
 
 
 def _raise_while_handling() -> None:

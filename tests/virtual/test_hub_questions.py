@@ -85,12 +85,12 @@ def test_a_name_that_was_not_prepared_is_refused_and_noted(missed: list[MissingI
 def test_a_file_that_is_asked_for_in_vain_is_named(missed: list[MissingInput]) -> None:
     with pytest.raises(Exception, match=r"[Oo]ffline|network|cache") as raised:
         huggingface_hub.hf_hub_download(repo_id="somebody/vocoder", filename="config.yaml")
-    assert questions.asked_for(raised.value) == ("somebody/vocoder", "config.yaml")
+    assert questions.attached_hub_request(raised.value) == ("somebody/vocoder", "config.yaml")
     assert missed == [MissingInput("model", "somebody/vocoder", files=("config.yaml",))]
 
 
 def test_a_whole_repository_that_is_asked_for_in_vain_is_named(missed: list[MissingInput]) -> None:
     with pytest.raises(Exception, match=r"[Oo]ffline|network|cache|disabled") as raised:
         huggingface_hub.snapshot_download(repo_id="somebody/painter", allow_patterns="*.json")
-    assert questions.asked_for(raised.value) == ("somebody/painter", "")
+    assert questions.attached_hub_request(raised.value) == ("somebody/painter", "")
     assert missed == [MissingInput("model", "somebody/painter")]

@@ -15,11 +15,11 @@ from torch import nn
 from virtual.worlds import virtual_session
 
 from gonogo.virtual import private
-from gonogo.virtual.failure import failure_of
+from gonogo.virtual.failure import describe_failure
 from gonogo.virtual.internal_failures import find_internal_failure
 from gonogo.virtual.ranks.session import Session
 from gonogo.virtual.sandbox.questions import attach_hub_request
-from gonogo.virtual.values.batches import described
+from gonogo.virtual.values.batches import describe_batch
 
 
 def read_beside(written: str, path: str) -> Callable[[], object]:
@@ -48,7 +48,7 @@ def told(session: Session, call: Callable[[], object]) -> str | None:
     """Why the exception of a call can't be rehearsed; None where it is the program's."""
     with pytest.raises(BaseException) as raised:  # noqa: PT011  whichever it is
         call()
-    failure = failure_of(raised.value, session.life, session.modules, ())
+    failure = describe_failure(raised.value, session.life, session.modules, ())
     trace = find_internal_failure(raised.value, failure, session.plan.scratch, session.mode.uses_meta)
     return None if trace is None else trace.why.en
 
@@ -108,7 +108,7 @@ class _Grows:
 def _named_while_it_grows() -> object:
     batch: dict[object, object] = {}
     _Grows(batch)
-    return described(batch)
+    return describe_batch(batch)
 
 
 OURS: dict[str, tuple[Callable[[], object], str]] = {
@@ -116,8 +116,8 @@ OURS: dict[str, tuple[Callable[[], object], str]] = {
     "a module of flash-attn's stand-in": (import_("import flash_attn.no_such"), "flash_attn"),
     "an attribute of flash-attn's stand-in": (import_("import flash_attn; flash_attn.no_such"), "flash_attn"),
     "what flash-attn's kernels lack": (import_("import flash_attn_2_cuda; flash_attn_2_cuda.no_such"), "stand"),
-    "an accelerator's property": (lambda: torch.cuda.get_device_properties(0).no_such, "accelerators"),
-    "a stream's attribute": (lambda: torch.cuda.Stream().no_such, "accelerators"),
+    "an accelerator's property": (lambda: torch.cuda.get_device_properties(0).no_such, "virtual accelerator"),
+    "a stream's attribute": (lambda: torch.cuda.Stream().no_such, "virtual accelerator"),
     "the network by name": (
         raise_(socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")), "network",
     ),
@@ -137,7 +137,7 @@ OURS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a library of another torch": (raise_(RuntimeError("operator torchvision::nms does not exist")), "compiled"),
     "a checkpoint of a later step": (
-        read_beside("out/checkpoint-2", "out/checkpoint-400/trainer_state.json"), "checkpoint-2 next to it",
+        read_beside("out/checkpoint-2", "out/checkpoint-400/trainer_state.json"), "wrote checkpoint-2",
     ),
     "weights that the program looks for itself": (
         raise_(AssertionError("Cannot find model checkpoint at models/critic/pytorch_model.bin")), "torch.save",
@@ -169,7 +169,7 @@ def test_what_is_gonogos_is_told_as_its_limit(name: str, session: Session) -> No
 
 def test_a_file_of_the_rehearsals_own_is_told_as_such(session: Session) -> None:
     why = told(session, raise_(ValueError(f"bad header in {session.plan.scratch}/model.safetensors")))
-    assert "rehearsal's own" in (why or "")
+    assert "file that only the rehearsal has" in (why or "")
 
 
 THE_PROGRAMS: dict[str, Callable[[], object]] = {
@@ -196,7 +196,7 @@ def test_what_is_the_programs_stays_its_own(name: str, session: Session) -> None
 
 def test_data_on_meta_is_no_error_of_the_program(session: Session) -> None:
     session.mode.uses_meta = False
-    with private.modes_off():
+    with private.without_dispatch_modes():
         stray = torch.empty(2, device="meta")
     why = told(session, lambda: torch.ones(2, device="cuda") + stray)
     assert "without data" in (why or "")
@@ -232,7 +232,7 @@ def test_weights_that_the_run_itself_has_not_written(session: Session, tmp_path:
     """A first life's folder has what it has saved: what is missing there lies on no other machine."""
     with pytest.raises(FileNotFoundError) as raised:
         Path("state/optimizer.bin").read_bytes()
-    failure = failure_of(raised.value, session.life, session.modules, ())
+    failure = describe_failure(raised.value, session.life, session.modules, ())
     known = session.plan.scratch, session.mode.uses_meta
     assert find_internal_failure(raised.value, failure, *known) is not None
     assert find_internal_failure(raised.value, failure, *known, (str(tmp_path / "state"),)) is None

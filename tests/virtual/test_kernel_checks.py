@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 from virtual.worlds import virtual_session
 
-from gonogo.virtual.failure import failure_of
+from gonogo.virtual.failure import describe_failure
 
 BF16, LONG = torch.bfloat16, torch.long
 Case = Callable[[str], Any]
@@ -170,5 +170,5 @@ def test_a_type_of_tensor_is_named_as_the_accelerators(tmp_path: Path) -> None:
         result.mul_(2)
         with pytest.raises(RuntimeError) as raised:
             result.sum().backward()
-        failure = failure_of(raised.value, session.life, session.modules, ())
+        failure = describe_failure(raised.value, session.life, session.modules, ())
     assert "[torch.cuda.FloatTensor [3]], which is output 0 of Exp" in failure.message

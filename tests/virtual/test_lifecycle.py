@@ -20,7 +20,7 @@ def life_on_host() -> tuple[Lifecycle, DeviceRecord]:
     memory = MemoryRecord(lambda name: DeviceRecord(name, 0, 0, None))
     life = Lifecycle(2, memory, Ledger("/nowhere"))
     host = memory.device("cpu")
-    host.moment = life.moment
+    host.moment = life.phase_and_step
     return life, host
 
 
@@ -31,7 +31,7 @@ def test_what_a_save_gathers_is_the_saves_even_while_it_lingers() -> None:
     with life.during("save"):
         gathered = life.memory.new_cell("cpu", 1000)
     life.enter("step")
-    record = host.as_host()
+    record = host.as_host_memory()
     assert (record.peak_bytes, record.peak_phase, record.steady_peak_bytes) == (1100, "save", 100)
     del gathered, trained
     assert host.live == 0
@@ -41,11 +41,11 @@ def test_a_program_that_goes_on_far_beyond_its_steps_is_stopped(monkeypatch: pyt
     monkeypatch.setattr(lifecycle, "_MAX_CHEAP_CPU_SECONDS", 0.0)
     life, _ = life_on_host()
     for _ in range(life.target + 7):
-        life.step_done("the optimizer")
-    assert life.enough
+        life.on_optimizer_step("the optimizer")
+    assert life.has_made_steps
     with pytest.raises(RehearsalComplete):
-        life.step_done("the optimizer")
-    assert [f"steps beyond the first {life.step}" in one.what for one in life.left_out()] == [True]
+        life.on_optimizer_step("the optimizer")
+    assert [f"steps beyond the first {life.step}" in one.what for one in life.omitted_parts()] == [True]
 
 
 @pytest.mark.parametrize(("everywhere", "more"), [([300, 25], 25), ([400, 0], 0), (None, 0)])
@@ -56,20 +56,20 @@ def test_a_loop_of_cheap_steps_goes_on_as_far_as_it_is_cheap_on_each_rank(
     life, _ = life_on_host()
     life.ask_left = lambda _: everywhere
     for _ in range(life.target + 7 + more):
-        life.step_done("the optimizer")
+        life.on_optimizer_step("the optimizer")
     with pytest.raises(RehearsalComplete):
-        life.step_done("the optimizer")
+        life.on_optimizer_step("the optimizer")
 
 
 def test_of_several_optimizers_each_steps_once_in_an_iteration() -> None:
     """So that the second iteration, in which all states are there, is rehearsed; one within another is no step more."""
     life, _ = life_on_host()
     for iteration in range(life.target):
-        assert not life.enough
+        assert not life.has_made_steps
         for optimizer in ("muon", "adamw", "critic"):
-            life.step_done(optimizer)
+            life.on_optimizer_step(optimizer)
             assert life.step == iteration + 1
-    assert life.enough
+    assert life.has_made_steps
 
 
 @pytest.mark.slow
@@ -147,8 +147,8 @@ def _through_a_generator(end: Callable[[], StopIteration]) -> BaseException:
 def test_the_end_of_data_that_a_generator_hands_on_is_the_rehearsals(steps: int, ended: bool, is_of_it: bool) -> None:
     life, _ = life_on_host()
     for _ in range(steps):
-        life.step_done("the optimizer")
-    error = _through_a_generator((lambda: life.end.end(1)) if ended else StopIteration)
+        life.on_optimizer_step("the optimizer")
+    error = _through_a_generator((lambda: life.end.stop_after(1)) if ended else StopIteration)
     assert error is not life.end.exception
     assert life.is_caused_by_ended_data(error) == is_of_it
 
@@ -156,8 +156,8 @@ def test_the_end_of_data_that_a_generator_hands_on_is_the_rehearsals(steps: int,
 def test_an_end_of_the_programs_own_after_the_datas_is_a_failure() -> None:
     life, _ = life_on_host()
     for _ in range(2):
-        life.step_done("the optimizer")
-    _through_a_generator(lambda: life.end.end(1))
+        life.on_optimizer_step("the optimizer")
+    _through_a_generator(lambda: life.end.stop_after(1))
     with pytest.raises(StopIteration) as own:
         next(iter(()))
     assert not life.is_caused_by_ended_data(own.value)

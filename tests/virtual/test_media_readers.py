@@ -87,7 +87,7 @@ def test_the_packages_own_way_fails_for_want_of_libraries(
     from gonogo.virtual.patching.patches import Patches
 
     package, patches, assumed = _package(raising), Patches(), []
-    readers._patch_functions(patches, package, assumed.append)
+    readers._patch_load_and_save(patches, package, assumed.append)
     path = tmp_path / "a.wav"
     path.write_bytes(_wav(struct.pack("<4h", 0, 16384, -32768, 0), 1, 1, 16))
     sound, rate = package.load(str(path), frame_offset=1, num_frames=2)
@@ -106,7 +106,7 @@ def test_what_isnt_installed_is_wanting_in_the_run_too(session: Session, tmp_pat
     if "torchcodec" in sys.modules:
         pytest.fail("torchcodec is installed here")
     package = _package(ImportError("TorchCodec is required for load_with_torchcodec."))
-    readers._patch_functions(Patches(), package, lambda text: None)
+    readers._patch_load_and_save(Patches(), package, lambda text: None)
     (tmp_path / "a.wav").write_bytes(_wav(bytes(4), 1, 1, 16))
     with pytest.raises(ImportError, match="TorchCodec is required"):
         package.load(str(tmp_path / "a.wav"))
@@ -118,7 +118,7 @@ def _follow_missing(folder: Path) -> None:
     from gonogo.virtual.patching.patches import Patches
 
     package = _package(FileNotFoundError("no such file"))
-    readers._patch_functions(Patches(), package, lambda text: None)
+    readers._patch_load_and_save(Patches(), package, lambda text: None)
     package.load(str(folder / "none.wav"))
 
 
@@ -129,7 +129,7 @@ def test_pictures_are_read_by_pillow(session: Session, tmp_path: Path) -> None:
     module: Any = types.ModuleType("torchvision.io.image")
     for name in ("decode_image", "decode_png", "decode_jpeg", "encode_png", "write_jpeg", "read_file", "write_file"):
         setattr(module, name, None)
-    torchvision._decode_with_pillow(Patches(), module, lambda text: None)
+    torchvision._patch_image_io(Patches(), module, lambda text: None)
     picture = torch.arange(48, dtype=torch.uint8).reshape(3, 4, 4)
     data = module.encode_png(picture)
     assert module.decode_image(data).tolist() == picture.tolist()

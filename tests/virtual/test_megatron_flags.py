@@ -22,7 +22,7 @@ def flags_of(monkeypatch: pytest.MonkeyPatch, rank: int, loader: Any = None, **g
     assumed: list[Any] = []
     monkeypatch.setattr(VirtualTensor, "virtual_mode", SimpleNamespace(ledger=SimpleNamespace(assume=assumed.append)))
     settings = SimpleNamespace(**{**SETTINGS, **given})
-    build = megatron._with_data_flags(lambda provider: (loader, loader, loader), lambda: settings)
+    build = megatron._wrap_data_provider(lambda provider: (loader, loader, loader), lambda: settings)
     assert build("provider") == (loader, loader, loader)
     return bool(settings.do_train), bool(settings.do_valid), len(assumed)
 

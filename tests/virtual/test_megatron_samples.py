@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from gonogo.finding import Text
-from gonogo.virtual.hooks.megatron import _with_fewer_samples
+from gonogo.virtual.hooks.megatron import _wrap_dataset_builder
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,6 @@ from gonogo.virtual.hooks.megatron import _with_fewer_samples
 )
 def test_a_long_training_is_indexed_in_part(counts: object, settings: dict[str, int], made: object) -> None:
     said: list[Text] = []
-    count = _with_fewer_samples(lambda: counts, lambda: SimpleNamespace(**settings), said.append)
+    count = _wrap_dataset_builder(lambda: counts, lambda: SimpleNamespace(**settings), said.append)
     assert count() == made
     assert len(said) == (made != counts)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from virtual_worker import answers
 
-SPARSE = "its result is a sparse tensor"
+SPARSE = "the operator's result is a sparse tensor, which a rehearsal does not support"
 CALLS = """
 def calls(device):
     table = torch.arange(6.0, device=device).reshape(2, 3)
@@ -63,7 +63,11 @@ def test_what_only_an_accelerators_kernel_can_is_no_failure(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("call", "operator", "why"),
     [
-        ("torch.nn.LazyLinear(4)", "torch's lazy modules", "their parameters change class once their shapes are known"),
+        (
+            "torch.nn.LazyLinear(4)",
+            "torch's lazy modules",
+            "lazy parameters change their class once their shapes are known, which a rehearsal does not support",
+        ),
         ("torch.ones(2, 2, device='cuda').to_sparse()", "aten._to_sparse.default", SPARSE),
         ("torch.ones(2, 2).to_sparse_csr()", "aten._to_sparse_csr.default", SPARSE),
         (

@@ -9,32 +9,39 @@ from typing import Any
 
 from gonogo.evidence.rehearsal.record import CATEGORIES
 from gonogo.virtual.hooks import engine
-from gonogo.virtual.memory.owners import Shares, divided, owner_of_part, placed, scaled, shares
+from gonogo.virtual.memory.owners import (
+    OwnerRanges,
+    divide_among_modules,
+    owner_of_part,
+    owner_of_positions,
+    owner_of_ranges,
+    scale_owner,
+)
 from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
 from gonogo.virtual.patching.patches import Patches
 
 
 def test_a_flat_buffer_is_shared_out_by_ranges() -> None:
-    assert shares([(8, "a"), (8, "a"), (0, "b")]) == "a"
-    flat = shares([(8, "a"), (4, "b"), (4, None)])
-    assert flat == Shares(((8, "a"), (4, "b"), (4, None)))
-    assert owner_of_part(flat, 4, 12) == Shares(((4, "a"), (4, "b")))
+    assert owner_of_ranges([(8, "a"), (8, "a"), (0, "b")]) == "a"
+    flat = owner_of_ranges([(8, "a"), (4, "b"), (4, None)])
+    assert flat == OwnerRanges(((8, "a"), (4, "b"), (4, None)))
+    assert owner_of_part(flat, 4, 12) == OwnerRanges(((4, "a"), (4, "b")))
     assert owner_of_part(flat, 0, 8) == "a"
-    assert scaled(flat, 32) == Shares(((16, "a"), (8, "b"), (8, None)))  # a copy in fp32 of what was bf16
-    assert divided(flat, 10) == [("a", 5), ("b", 2), (None, 3)]  # whatever the size, nothing is lost
-    assert divided("a", 10) == [("a", 10)]
+    assert scale_owner(flat, 32) == OwnerRanges(((16, "a"), (8, "b"), (8, None)))  # a copy in fp32 of what was bf16
+    assert divide_among_modules(flat, 10) == [("a", 5), ("b", 2), (None, 3)]  # whatever the size, nothing is lost
+    assert divide_among_modules("a", 10) == [("a", 10)]
 
 
 def test_ranges_are_placed_in_any_order_and_tied_weights_count_once() -> None:
-    assert placed([(4, 8, "b"), (0, 4, "a")], 8) == Shares(((4, "a"), (4, "b")))
-    assert placed([(0, 4, "a"), (0, 4, "tied")], 8) == Shares(((4, "a"), (4, None)))
-    assert placed([(0, 400, "a")], 8) == "a"
+    assert owner_of_positions([(4, 8, "b"), (0, 4, "a")], 8) == OwnerRanges(((4, "a"), (4, "b")))
+    assert owner_of_positions([(0, 4, "a"), (0, 4, "tied")], 8) == OwnerRanges(((4, "a"), (4, None)))
+    assert owner_of_positions([(0, 400, "a")], 8) == "a"
 
 
 def test_each_peak_is_divided_exactly_whatever_is_moved_before_and_after() -> None:
     """Against a ledger kept by hand: cells come, go, become other categories and other owners, in any order."""
     draw = random.Random(7)
-    flat = Shares(((3, "x"), (1, "y")))
+    flat = OwnerRanges(((3, "x"), (1, "y")))
     for _ in range(30):
         memory = MemoryRecord(lambda name: DeviceRecord(name, 1 << 30, 0, None))
         device = memory.device("cuda:0")
@@ -51,13 +58,13 @@ def test_each_peak_is_divided_exactly_whatever_is_moved_before_and_after() -> No
             elif action < 0.9:
                 memory.recategorise(live[draw.choice(list(live))][0], draw.choice(CATEGORIES))  # type: ignore[arg-type]
             else:
-                memory.own(live[draw.choice(list(live))][0], draw.choice(["a", "b", flat]))  # type: ignore[arg-type]
+                memory.set_owner(live[draw.choice(list(live))][0], draw.choice(["a", "b", flat]))  # type: ignore[arg-type]
             if device.live > peak:
                 peak, at_peak = device.live, dict(enumerate(device.by_category))
             assert sum(device.by_category) == device.live
-        device.note_peak()
+        device.save_peak()
         held: Counter[str] = Counter()
-        for category, _, nbytes in device.at_peak():
+        for category, _, nbytes in device.peak_breakdown():
             assert nbytes > 0
             held[category] += nbytes
         assert device.peak == peak
@@ -72,11 +79,11 @@ def test_what_is_learned_of_an_owner_holds_for_the_peak_it_was_a_part_of() -> No
     state, passing = memory.new_cell("cuda:0", 100), memory.new_cell("cuda:0", 50)
     del passing  # the peak is over
     memory.recategorise(state, "parameters")  # what it is now is not what it was then
-    memory.own(state, "lm_head")
-    assert sorted(device.at_peak(), key=str) == [("optimizer", "lm_head", 100), ("optimizer", None, 50)]
+    memory.set_owner(state, "lm_head")
+    assert sorted(device.peak_breakdown(), key=str) == [("optimizer", "lm_head", 100), ("optimizer", None, 50)]
     later = memory.new_cell("cuda:0", 10)
-    memory.own(later, "norm")  # was not there
-    assert sorted(device.at_peak(), key=str) == [("optimizer", "lm_head", 100), ("optimizer", None, 50)]
+    memory.set_owner(later, "norm")  # was not there
+    assert sorted(device.peak_breakdown(), key=str) == [("optimizer", "lm_head", 100), ("optimizer", None, 50)]
 
 
 def test_the_gradients_that_zero_2_keeps_are_gradients_from_the_moment_that_backward_makes_room_for_them() -> None:
@@ -100,10 +107,12 @@ def test_the_gradients_that_zero_2_keeps_are_gradients_from_the_moment_that_back
 
     patches = Patches()
     module = SimpleNamespace(DeepSpeedZeroOptimizer=Optimizer)
-    engine._count_reduced(patches, SimpleNamespace(memory=memory), "DeepSpeedZeroOptimizer", None, module)  # type: ignore[arg-type]
+    engine._categorise_reduction_buckets(
+        patches, SimpleNamespace(memory=memory), "DeepSpeedZeroOptimizer", None, module
+    )  # type: ignore[arg-type]
     made = Optimizer()
     made.copy_grads_in_partition()
     made._build_compact_grad_partition_buffer()
     made.average_tensor()
-    assert +Counter(memory.device("cuda:0").categories()) == {"gradients": 5120, "temporary": 512}
+    assert +Counter(memory.device("cuda:0").bytes_by_category()) == {"gradients": 5120, "temporary": 512}
     patches.undo()

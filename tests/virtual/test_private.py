@@ -12,12 +12,12 @@ from gonogo.virtual.weights import private_serialization
 
 
 def test_private_interfaces_of_torch_are_as_expected() -> None:
-    moved = private.check()
+    moved = private.missing_private_interfaces()
     assert moved == [], f"moved in torch {torch.__version__}: {', '.join(moved)}"
 
 
 def test_private_interfaces_of_saving_are_as_expected() -> None:
-    moved = private_serialization.check()
+    moved = private_serialization.missing_interfaces()
     assert moved == [], f"moved beside torch {torch.__version__}: {', '.join(moved)}"
 
 
@@ -28,8 +28,10 @@ def test_a_moved_interface_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AttributeError("it is not there")
 
     monkeypatch.setattr(private, "decompositions", gone)
-    assert private.check() == ["torch._decomp.decomposition_table: AttributeError: it is not there"]
-    assert private_serialization.check() == ["torch.serialization._check_dill_version"]
+    assert private.missing_private_interfaces() == [
+        "torch._decomp.decomposition_table: AttributeError: it is not there"
+    ]
+    assert private_serialization.missing_interfaces() == ["torch.serialization._check_dill_version"]
 
 
 def test_operators_on_lists_have_shapes_where_torch_has_no_kernel() -> None:

@@ -12,7 +12,7 @@ _HEARD = """
 import json, os, sys
 from gonogo.virtual.lookups import probe_reporting
 heard = []
-probe_reporting.looked_for = heard.append
+probe_reporting.record_probe = heard.append
 undo = probe_reporting.install()
 def listen(event, arguments):
     if event == "os.listdir":

@@ -127,7 +127,7 @@ def test_objects(assumptions: list[str]) -> None:
     dist.all_gather_object(gathered, sent)
     assert gathered == [sent] * 8
     assert gathered[0] is not gathered[1]
-    assert assumptions == ["peer_objects: every rank sends the objects that this rank sends"]
+    assert assumptions == ["peer_objects: every rank sends the same objects as this rank"]
     broadcast = ["mine"]
     dist.broadcast_object_list(broadcast, src=1)
     assert len(assumptions) == 1  # this rank is the source: nothing was assumed
@@ -141,7 +141,7 @@ def test_objects(assumptions: list[str]) -> None:
     assert scattered == [1]
     assert assumptions[-1].startswith("peer_objects: rank 0 scatters")
     dist.recv_object_list(scattered, src=0)
-    assert assumptions[-1].startswith("peer_objects: the objects received")
+    assert assumptions[-1].startswith("peer_objects: the objects that another rank sends")
     destination = [None] * 8
     dist.gather_object(sent, destination, dst=1)
     assert destination == [sent] * 8

@@ -73,7 +73,7 @@ def process(machine: ClusterDevices, number: int, node: int = 0, **environment: 
 
 def test_each_finds_everything_as_it_left_it(machine: ClusterDevices, package: Any) -> None:
     first, second = process(machine, 1, RANK="0"), process(machine, 2, RANK="1")
-    machine.enter(first)
+    machine.switch_to(first)
     assert machine.current is first
     assert os.environ["RANK"] == "0"
     os.environ["MADE_BY"] = "first"
@@ -87,7 +87,7 @@ def test_each_finds_everything_as_it_left_it(machine: ClusterDevices, package: A
     machine.life.activity = "generating"
     machine.memory.devices[torch.device("meta", 0)] = cast(Any, "first's")
 
-    machine.enter(second)
+    machine.switch_to(second)
     assert dict(os.environ) == {"RANK": "1"}
     assert package.state is None
     assert (package.Registry.count, package.Registry.instance) == (0, None)
@@ -98,7 +98,7 @@ def test_each_finds_everything_as_it_left_it(machine: ClusterDevices, package: A
     assert (machine.life.phase, machine.life.activity) == ("load", "")
     assert list(machine.memory.devices) == [CPU]
 
-    machine.enter(first)
+    machine.switch_to(first)
     assert dict(os.environ) == {"RANK": "0", "MADE_BY": "first"}
     assert package.state is mine
     assert (package.Registry.count, package.Registry.instance) == (3, mine)
@@ -112,41 +112,41 @@ def test_each_finds_everything_as_it_left_it(machine: ClusterDevices, package: A
 
 def test_what_is_imported_in_one_turn_is_there_in_all(machine: ClusterDevices, package: Any) -> None:
     first, second = process(machine, 1), process(machine, 2)
-    machine.enter(first)
+    machine.switch_to(first)
     module = imported(f"{PACKAGE}.late", CODE)
-    machine.look()
+    machine.register_new_modules()
     module.state = "first's"
     package.helper = helper = lambda value: value
-    machine.enter(second)
+    machine.switch_to(second)
     assert sys.modules[f"{PACKAGE}.late"] is module
     assert module.state is None  # as it was imported
     assert package.helper is helper  # functions are shared
-    machine.enter(first)
+    machine.switch_to(first)
     assert module.state == "first's"
 
 
 def test_no_two_processes_name_a_group_alike(machine: ClusterDevices) -> None:
     ranges = []
     for number in (1, 2):
-        machine.enter(process(machine, number))
+        machine.switch_to(process(machine, number))
         ranges.append(vars(c10d)["_group_count"])
     assert ranges[1] - ranges[0] >= 1000
 
 
 def test_a_gpu_has_one_record_whatever_its_index(machine: ClusterDevices) -> None:
     kind = "cuda:"
-    machine.enter(process(machine, 1, node=1, CUDA_VISIBLE_DEVICES="2,3"))
+    machine.switch_to(process(machine, 1, node=1, CUDA_VISIBLE_DEVICES="2,3"))
     record = machine.memory._make_device(f"{kind}1")
-    machine.enter(process(machine, 2, node=1))
+    machine.switch_to(process(machine, 2, node=1))
     assert machine.memory._make_device(f"{kind}3") is record
-    machine.enter(process(machine, 3, node=0))
+    machine.switch_to(process(machine, 3, node=0))
     assert machine.memory._make_device(f"{kind}3") is not record
 
 
 def test_to_enter_the_current_process_changes_nothing(machine: ClusterDevices, package: Any) -> None:
     first = process(machine, 1)
-    machine.enter(first)
+    machine.switch_to(first)
     package.state = "mine"
     os.environ["MADE_BY"] = "first"
-    machine.enter(first)
+    machine.switch_to(first)
     assert (package.state, os.environ["MADE_BY"]) == ("mine", "first")

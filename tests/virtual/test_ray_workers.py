@@ -12,7 +12,7 @@ from virtual.forked import output_of, rehearse_all
 
 from gonogo.virtual.ray.context import RuntimeContext
 from gonogo.virtual.ray.groups import replacements
-from gonogo.virtual.ray.install import _Api
+from gonogo.virtual.ray.install import _RayApi
 from gonogo.virtual.ray.workers import _bundles_with_gpu, _check_indices
 
 START = """
@@ -298,10 +298,10 @@ def test_stand_in_takes_what_ray_takes() -> None:
         return {one.name for one in found if one.kind is not one.VAR_KEYWORD and not one.name.startswith("_")}
 
     for name in ("get", "put", "wait", "kill", "get_actor", "timeline", "nodes", "cluster_resources"):
-        asked, given = inspect.signature(getattr(_Api, name)), names(getattr(ray, name))
+        asked, given = inspect.signature(getattr(_RayApi, name)), names(getattr(ray, name))
         free = any(one.kind is one.VAR_KEYWORD for one in asked.parameters.values())
         assert free or given <= set(asked.parameters), name
-        assert {one for one in names(getattr(_Api, name)) if one != "self"} <= given, name
+        assert {one for one in names(getattr(_RayApi, name)) if one != "self"} <= given, name
     module = inspect.getmodule(ray.util.placement_group)
     for name, function in replacements(ray, None, object, None, lambda: None).items():  # type: ignore[arg-type]
         assert names(function) <= names(getattr(module, name)) | {"handle", "group_id"}, name

@@ -114,7 +114,7 @@ def test_its_cache_fills_the_share_of_the_card_and_sleep_gives_it_back(session: 
     llm = engine(model, gpu_memory_utilization=0.5, enable_sleep_mode=True, max_num_seqs=16)
     taken = reserved() - before
     assert 0.47 * total < taken < 0.5 * total + GIB
-    held = session.memory.device(session.device).categories()
+    held = session.memory.device(session.device).bytes_by_category()
     assert held["rollout"] > 0.47 * total
     with session.life.during("generate"):
         pass
@@ -126,8 +126,8 @@ def test_its_cache_fills_the_share_of_the_card_and_sleep_gives_it_back(session: 
     llm.wake_up(tags=["kv_cache"])
     assert reserved() - before == pytest.approx(taken, rel=0.02)
     record = session.memory.device(session.device)
-    assert [entry for entry in record.at_peak() if entry[1] == "vLLM: KV cache"]
-    generated = next(peak for peak in record.as_device().phases if peak.phase == "generate")
+    assert [entry for entry in record.peak_breakdown() if entry[1] == "vLLM: KV cache"]
+    generated = next(peak for peak in record.as_device_memory().phases if peak.phase == "generate")
     assert generated.by_category["rollout"] > 0.47 * total
 
 
@@ -259,7 +259,7 @@ def test_an_engine_that_is_stepped_answers_what_was_added(session: Session, mode
         made.add_lora(None)
     made.sleep(2)
     del made, weights, answers, first, second
-    with pytest.raises(UnsupportedOperator, match="how much memory its weights take"):
+    with pytest.raises(UnsupportedOperator, match="how much memory the model's weights take"):
         LLMEngine.from_engine_args(EngineArgs(model=model, quantization="awq", **asked))
     assert reserved() - before < GIB
 
@@ -282,7 +282,7 @@ def test_ranks_of_an_engine_agree_on_the_smallest_cache(session: Session, monkey
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 4)
     monkeypatch.setattr(torch.distributed, "get_rank", lambda: 3)
     shared, alone = (EngineRanks(Others(), tp) for tp in (2, 1))  # type: ignore[arg-type]
-    assert (shared.least(9), shared.least(4)) == (5, 4)
+    assert (shared.agree_on_free_bytes(9), shared.agree_on_free_bytes(4)) == (5, 4)
     assert told[0] == ((0, 1, 2, 3), "vllm.LLM", (2,))
     told.clear()
     alone.step([[1, 2]], 1)

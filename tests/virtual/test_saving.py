@@ -11,13 +11,13 @@ import torch
 from confined import runs_of
 from virtual_worker import answers
 
-from gonogo.virtual.weights.saving import _file_of
+from gonogo.virtual.weights.saving import _stream_path
 from gonogo.virtual.weights.torch_archive import (
-    Record,
+    ArchiveRecord,
     archive_records,
-    expand,
     names_in_archive,
     omitted_records,
+    restore_holes,
     write_archive,
 )
 
@@ -40,8 +40,8 @@ def test_the_file_of_a_stream_is_known_through_what_wraps_it(tmp_path: Path) -> 
             self.raw = raw
 
     with open(tmp_path / "x.pt", "wb") as file:
-        assert _file_of(file) == _file_of(Wrapper(Wrapper(file))) == str(tmp_path / "x.pt")
-    assert _file_of(io.BytesIO()) == _file_of(Wrapper(io.BytesIO())) == ""
+        assert _stream_path(file) == _stream_path(Wrapper(Wrapper(file))) == str(tmp_path / "x.pt")
+    assert _stream_path(io.BytesIO()) == _stream_path(Wrapper(io.BytesIO())) == ""
 
 
 @pytest.mark.slow
@@ -311,7 +311,7 @@ def test_an_archive_is_as_long_as_torch_writes_it() -> None:
     with zipfile.ZipFile(real) as archive:
         pickled, data = archive.read("archive/data.pkl"), archive.read("archive/data/0")
     written = io.BytesIO()
-    records = archive_records(pickled, [Record("data/0", len(data), data)], names)
+    records = archive_records(pickled, [ArchiveRecord("data/0", len(data), data)], names)
     assert write_archive(written, "archive", records, sparse=True) == len(written.getvalue()) == len(real.getvalue())
     written.seek(0)
     assert torch.load(written)["a"].tolist() == list(range(8))
@@ -323,13 +323,13 @@ def test_archive_is_one_that_torch_reads(tmp_path: Path) -> None:
     torch.save({"a": torch.arange(10), "b": torch.ones(1000)}, path)
     with zipfile.ZipFile(path) as archive:
         records = [
-            Record(
+            ArchiveRecord(
                 name.partition("/")[2], archive.getinfo(name).file_size,
                 None if name.endswith("data/1") else archive.read(name),
             )
             for name in archive.namelist()
         ]  # fmt: skip
-    records.insert(1, Record("data/large", 5 << 30, None))
+    records.insert(1, ArchiveRecord("data/large", 5 << 30, None))
     with (tmp_path / "holes.pt").open("wb") as file:
         length = write_archive(file, "holes", records, sparse=True)
     assert length == (tmp_path / "holes.pt").stat().st_size > 5 << 30
@@ -343,7 +343,7 @@ def test_archive_is_one_that_torch_reads(tmp_path: Path) -> None:
     omitted = omitted_records(stream)
     assert omitted == {"data/large": 5 << 30, "data/1": 4000}
     stream.seek(0)
-    expand(stream, str(tmp_path / "expanded.pt"), omitted)
+    restore_holes(stream, str(tmp_path / "expanded.pt"), omitted)
     again = torch.load(tmp_path / "expanded.pt", mmap=True)
     assert again["a"].tolist() == list(range(10))
     assert again["b"].shape == (1000,)

@@ -10,7 +10,7 @@ import pytest
 from torch import nn
 
 from gonogo.finding.as_run import MegatronGroups
-from gonogo.virtual.hooks.strategy import megatron_groups, strategy_of
+from gonogo.virtual.hooks.strategy import describe_strategy, megatron_groups
 
 SIZES = {
     "get_data_parallel_world_size": 2,
@@ -46,11 +46,11 @@ def wrapped(**config: bool) -> nn.Module:
 
 def test_megatron_cores_groups(groups: Any) -> None:
     named = "DDP 2 × TP 2 × PP 4 × EP 8"
-    assert strategy_of(None, wrapped(), []) == named
-    assert strategy_of(None, wrapped(use_distributed_optimizer=True), []) == f"{named}, distributed optimizer"
+    assert describe_strategy(None, wrapped(), []) == named
+    assert describe_strategy(None, wrapped(use_distributed_optimizer=True), []) == f"{named}, distributed optimizer"
     groups.get_virtual_pipeline_model_parallel_world_size = lambda: 3
-    assert strategy_of(None, wrapped(), []) == f"{named}, 3 virtual stages"
-    assert strategy_of(None, wrapped(use_megatron_fsdp=True), []).startswith("FSDP 2 × TP 2")
+    assert describe_strategy(None, wrapped(), []) == f"{named}, 3 virtual stages"
+    assert describe_strategy(None, wrapped(use_megatron_fsdp=True), []).startswith("FSDP 2 × TP 2")
 
     sizes = MegatronGroups(data=2, tensor=2, pipeline=4, expert=8, distributed_optimizer=True)
     assert megatron_groups(nn.Linear(1, 1), [wrapped(use_distributed_optimizer=True)]) == sizes
@@ -63,8 +63,8 @@ def test_groups_that_were_never_made(groups: Any) -> None:
 
     for name in SIZES:
         setattr(groups, name, refuse)
-    assert strategy_of(None, wrapped(), []) == "DDP 1"
-    assert strategy_of(None, DistributedDataParallel(), []) == "DDP"
+    assert describe_strategy(None, wrapped(), []) == "DDP 1"
+    assert describe_strategy(None, DistributedDataParallel(), []) == "DDP"
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_meshes_of_parameters(names: tuple[str, ...] | None, shape: tuple[int, .
 
     module = FSDPModule()
     module.weight = OfMesh()
-    assert strategy_of(None, module, []) == said
+    assert describe_strategy(None, module, []) == said
 
 
 @pytest.mark.parametrize(
@@ -104,4 +104,4 @@ def test_a_flattened_dimension_is_divided_as_its_root_is(
 
     module = FSDPModule()
     module.weight = OfMesh()
-    assert strategy_of(None, module, []) == said
+    assert describe_strategy(None, module, []) == said

@@ -32,7 +32,7 @@ def test_a_short_peak_between_many_small_allocations_is_kept_whole() -> None:
     assert 256 <= len(timeline.phases) <= 512
     assert timeline.allocations * (len(timeline.phases) - 1) <= 20_001 < timeline.allocations * len(timeline.phases) + 1
     highest = max(range(len(timeline.phases)), key=lambda point: held(record)[point])
-    assert held(record)[highest] == record.peak == sum(record.as_device().by_category.values())
+    assert held(record)[highest] == record.peak == sum(record.as_device_memory().by_category.values())
     assert timeline.by_category["communication"][highest] == 7 * GIB
     assert (timeline.reached_by[highest], timeline.modules[highest]) == ("communication", "model.embed_tokens")
     assert all(len(column) == len(timeline.phases) for column in timeline.by_category.values())

@@ -19,44 +19,44 @@ PADDED, OTHERWISE_PADDED, WHOLE = (
 
 
 def _whether_whole(trace: ValueTrace, mask: torch.Tensor) -> None:
-    trace.read(trace.call(aten.all.default, (mask,), {}))
+    trace.record_read(trace.run_and_record(aten.all.default, (mask,), {}))
 
 
 def _where_set(trace: ValueTrace, mask: torch.Tensor) -> None:
-    trace.call(aten.nonzero.default, (mask,), {})
+    trace.run_and_record(aten.nonzero.default, (mask,), {})
 
 
 def _longest(trace: ValueTrace, mask: torch.Tensor) -> None:
-    lengths = trace.call(aten.sum.dim_IntList, (mask, [1]), {})
-    trace.read(trace.call(aten.max.default, (lengths,), {}))
+    lengths = trace.run_and_record(aten.sum.dim_IntList, (mask, [1]), {})
+    trace.record_read(trace.run_and_record(aten.max.default, (lengths,), {}))
 
 
 def _all_of_it(trace: ValueTrace, mask: torch.Tensor) -> None:
-    trace.read(mask)
+    trace.record_read(mask)
 
 
 def _written_into_another(trace: ValueTrace, mask: torch.Tensor) -> None:
     buffer = torch.zeros(2, 4, dtype=torch.int64)
-    trace.call(aten.add_.Tensor, (buffer, mask), {})
-    trace.call(aten.mul_.Tensor, (buffer, 3), {})
-    trace.read(trace.call(aten.amin.default, (buffer[:, :2],), {}))
+    trace.run_and_record(aten.add_.Tensor, (buffer, mask), {})
+    trace.run_and_record(aten.mul_.Tensor, (buffer, 3), {})
+    trace.record_read(trace.run_and_record(aten.amin.default, (buffer[:, :2],), {}))
 
 
 def _laid_otherwise(trace: ValueTrace, mask: torch.Tensor) -> None:
     copy = mask.t().contiguous()
-    trace.copied(copy, mask.t())
-    trace.read(copy[3])
+    trace.record_copy(copy, mask.t())
+    trace.record_read(copy[3])
 
 
 def _beside_what_changes(trace: ValueTrace, mask: torch.Tensor) -> None:
     table = torch.arange(8)
-    found = trace.call(aten.mul.Tensor, (mask, table[:4]), {})
+    found = trace.run_and_record(aten.mul.Tensor, (mask, table[:4]), {})
     table.zero_()
-    trace.read(trace.call(aten.amax.default, (found,), {}))
+    trace.record_read(trace.run_and_record(aten.amax.default, (found,), {}))
 
 
 def _tested(trace: ValueTrace, mask: torch.Tensor) -> None:
-    trace.tested(mask, lambda values: int(values.max()) < 2)
+    trace.record_test(mask, lambda values: int(values.max()) < 2)
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_another_batch_leads_to_the_same(
     trace = ValueTrace([first])
     with trace:
         use(trace, first)
-    assert trace.holds_for([PADDED.clone()])
+    assert trace.has_same_reads_for([PADDED.clone()])
     others = (OTHERWISE_PADDED.clone(), WHOLE.clone())
-    assert (trace.holds_for([others[0]]), trace.holds_for([others[1]])) == (of_padded, of_whole)
+    assert (trace.has_same_reads_for([others[0]]), trace.has_same_reads_for([others[1]])) == (of_padded, of_whole)
     assert torch.equal(others[0], OTHERWISE_PADDED)
     assert torch.equal(others[1], WHOLE)
 
@@ -91,9 +91,9 @@ def test_nothing_hangs_on_values_that_nobody_reads() -> None:
     first = PADDED.clone()
     trace = ValueTrace([first])
     with trace:
-        trace.read(trace.call(aten.all.default, (torch.ones(3),), {}))
-        trace.call(aten.mul.Tensor, (first, 2), {})
-    assert trace.holds_for([WHOLE.clone()])
+        trace.record_read(trace.run_and_record(aten.all.default, (torch.ones(3),), {}))
+        trace.run_and_record(aten.mul.Tensor, (first, 2), {})
+    assert trace.has_same_reads_for([WHOLE.clone()])
 
 
 def test_values_that_an_operator_refuses_lead_elsewhere() -> None:
@@ -101,9 +101,9 @@ def test_values_that_an_operator_refuses_lead_elsewhere() -> None:
     first = PADDED.clone()
     trace = ValueTrace([first])
     with trace:
-        trace.call(aten.embedding.default, (table, first), {})
-    assert trace.holds_for([WHOLE.clone()])
-    assert not trace.holds_for([WHOLE * 5])
+        trace.run_and_record(aten.embedding.default, (table, first), {})
+    assert trace.has_same_reads_for([WHOLE.clone()])
+    assert not trace.has_same_reads_for([WHOLE * 5])
 
 
 def test_what_is_written_to_a_large_tensor_can_not_be_told() -> None:
@@ -111,8 +111,8 @@ def test_what_is_written_to_a_large_tensor_can_not_be_told() -> None:
     trace = ValueTrace([first])
     with trace:
         large: Any = torch.zeros(2 << 20, 4, dtype=torch.int64)
-        trace.call(aten.copy_.default, (large[:2], first), {})
-    assert not trace.holds_for([PADDED.clone()])
+        trace.run_and_record(aten.copy_.default, (large[:2], first), {})
+    assert not trace.has_same_reads_for([PADDED.clone()])
 
 
 def test_a_trace_knows_its_own_batch_alone() -> None:
@@ -120,6 +120,6 @@ def test_a_trace_knows_its_own_batch_alone() -> None:
     earlier = ValueTrace([first])
     later = ValueTrace([OTHERWISE_PADDED.clone()])
     with later:
-        later.read(first)
-    assert later.holds_for([WHOLE.clone()])
-    assert earlier.holds_for([WHOLE.clone()])
+        later.record_read(first)
+    assert later.has_same_reads_for([WHOLE.clone()])
+    assert earlier.has_same_reads_for([WHOLE.clone()])

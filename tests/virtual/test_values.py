@@ -70,7 +70,7 @@ def test_large_storage_of_one_number_is_known_until_part_of_it_is_written(sessio
     assert assumed(session) == []
     ones[:5] = 3
     ones.amax().item()
-    assert assumed(session) == ["an unknown number: 16 in one step, 1/16 in the next"]
+    assert assumed(session) == ["a number computed from unknown values is 16 in one step, 1/16 in the next"]
 
 
 @pytest.mark.slow
@@ -146,7 +146,7 @@ def test_norm_is_not_negative(session: Session) -> None:
     assert not norm < 0
     assert total != -1
     assert total.item() >= 0
-    assert assumed(session) == ["an unknown number: 16 in one step, 1/16 in the next"]
+    assert assumed(session) == ["a number computed from unknown values is 16 in one step, 1/16 in the next"]
 
 
 @pytest.mark.slow
@@ -195,7 +195,7 @@ def test_what_is_computed_of_a_choice_is_known_to_be_one(session: Session) -> No
 
 @pytest.mark.slow
 def test_real_tensor_beside_a_virtual_one(session: Session) -> None:
-    with private.modes_off():
+    with private.without_dispatch_modes():
         real = torch.tensor([1.0, 2.0, 3.0])
     known = torch.ones(3)
     assert (known + real).tolist() == [2, 3, 4]
@@ -207,17 +207,17 @@ def test_real_tensor_beside_a_virtual_one(session: Session) -> None:
 
 @pytest.mark.slow
 def test_real_tensor_into_which_something_unknown_was_written(session: Session) -> None:
-    with private.modes_off():
+    with private.without_dispatch_modes():
         real = torch.zeros(3)
     real.add_(unknown(3, device="cpu"))
     doubled = real * 2
     assert bool(doubled.sum() > 1)
-    assert assumed(session) == ["a condition on unknown values: true in one step, false in the next"]
+    assert assumed(session) == ["a condition that depends on unknown values is true in one step, false in the next"]
 
 
 @pytest.mark.slow
 def test_batches_are_virtual_and_their_values_known(session: Session) -> None:
-    with private.modes_off():
+    with private.without_dispatch_modes():
         data = [{"ids": torch.tensor([i, i + 1])} for i in range(4)]
     batch = next(iter(DataLoader(data, batch_size=2)))
     ids = batch["ids"].to("cuda")
@@ -232,4 +232,4 @@ def test_kernel_that_the_cpu_lacks_leaves_its_result_unknown(session: Session) -
     out = torch.nn.functional.scaled_dot_product_attention(heads, heads, heads)
     assert (out.shape, out.device.type) == (heads.shape, "cuda")
     out.sum().item()
-    assert assumed(session) == ["an unknown number: 16 in one step, 1/16 in the next"]
+    assert assumed(session) == ["a number computed from unknown values is 16 in one step, 1/16 in the next"]

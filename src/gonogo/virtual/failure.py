@@ -34,7 +34,7 @@ class FailedCall:
 
     def __init__(self, func: Any, args: Any, kwargs: Any, modules: ModuleTracker) -> None:
         self.operator = str(func)
-        self.module = modules.current
+        self.module = modules.current_path
         self.module_class = type(modules.stack[-1]).__name__ if modules.stack else None
         self.operands = tuple(_describe_operands(func, args, kwargs, modules))
 
@@ -94,12 +94,12 @@ def find_in_chain(error: BaseException | None, kind: Any) -> Any:
     return None
 
 
-def failure_of(
+def describe_failure(
     error: BaseException, lifecycle: Lifecycle, modules: ModuleTracker, origin: tuple[Frame, ...]
 ) -> Failure:
     """Describe an exception that ended the program."""
     call: FailedCall | None = getattr(error, "gonogo_call", None)
-    module, module_class = (call.module, call.module_class) if call is not None else (modules.current, None)
+    module, module_class = (call.module, call.module_class) if call is not None else (modules.current_path, None)
     built = _module_under_construction(error.__traceback__)
     if built is not None and not (call is not None and call.module_class):
         module, module_class = built
@@ -114,7 +114,7 @@ def failure_of(
         module=module,
         module_class=module_class,
         reading=_file_being_read(error),
-        cause=_first_cause(error),
+        cause=_describe_first_cause(error),
         traceback=_with_device_type_names(_format_user_traceback(error)),
         origin=origin,
     )
@@ -125,16 +125,16 @@ def _type_name(error: BaseException) -> str:
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _first_cause(error: BaseException) -> str:
+def _describe_first_cause(error: BaseException) -> str:
     """The innermost cause of the exception; a worker process's traceback given as text doesn't count."""
     first, seen = error, {id(error)}
-    while (cause := first.__cause__) is not None and id(cause) not in seen and not _is_remote(cause):
+    while (cause := first.__cause__) is not None and id(cause) not in seen and not _is_remote_traceback(cause):
         seen.add(id(cause))
         first = cause
     return "" if first is error else f"{_type_name(first)}: {first}"
 
 
-def _is_remote(cause: BaseException) -> bool:
+def _is_remote_traceback(cause: BaseException) -> bool:
     return type(cause).__name__ in ("RemoteTraceback", "_RemoteTraceback")
 
 
@@ -201,15 +201,15 @@ def main_thread_stack() -> tuple[Frame, ...]:
 
 
 class AutogradOrigin:
-    """Autograd's anomaly output, from a run that repeats a failed one."""
+    """The forward call behind a failing autograd node, found by a second run in autograd's anomaly mode."""
 
     def __init__(self) -> None:
         self.frames: tuple[Frame, ...] = ()
         """The stack of the forward call that made the failing node, outermost call first; empty where none failed."""
 
     @contextlib.contextmanager
-    def watch(self) -> Iterator[None]:
-        """Make autograd report the forward call of each node."""
+    def recording_forward_calls(self) -> Iterator[None]:
+        """Context in which autograd's anomaly mode reports the forward call of a failing node."""
         with warnings.catch_warnings(), torch.autograd.set_detect_anomaly(True, check_nan=False):
             show = warnings.showwarning
 

@@ -14,18 +14,18 @@ import torch
 _ACCELERATORS: dict[int, str] = {}
 
 
-def made_for(generator: Any, kind: str) -> None:
-    """Register ``generator`` as one of an accelerator of this kind, for as long as it lives."""
+def register_generator(generator: Any, kind: str) -> None:
+    """Record the device type of an accelerator's random generator, for as long as it lives."""
     _ACCELERATORS[generator._cdata] = kind
 
 
-def gone(generator: Any, _forget: Callable[..., object] = _ACCELERATORS.pop) -> None:
+def unregister_generator(generator: Any, _forget: Callable[..., object] = _ACCELERATORS.pop) -> None:
     """Unregister its address, which may be reused; ``_forget`` is bound here because modules are cleared at exit."""
     _forget(generator._cdata, None)
 
 
-def kind_of(generator: Any) -> str:
-    """The device type of the generator."""
+def generator_device_type(generator: Any) -> str:
+    """The device type of a random generator."""
     return _ACCELERATORS.get(generator._cdata) or str(generator.device.type)
 
 

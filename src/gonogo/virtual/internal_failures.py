@@ -24,14 +24,14 @@ from gonogo.evidence.published.models import published_model
 from gonogo.evidence.rehearsal.record import Failure
 from gonogo.finding import Text, translated
 from gonogo.finding.remedy import Purpose, Reason, rehearse_again, run_command
-from gonogo.virtual.sandbox.questions import asked_for
+from gonogo.virtual.sandbox.questions import attached_hub_request
 from gonogo.virtual.stack import OURS
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.weights.model_folders import ModelNotDownloaded, model_not_cached
 
 
 class InternalFailure(NamedTuple):
-    """Evidence of gonogo in an exception, and why this can't be rehearsed, with what to do."""
+    """Evidence that an exception is due to gonogo, and the reason to report for it."""
 
     what: str
     reason: Reason
@@ -44,36 +44,37 @@ class InternalFailure(NamedTuple):
 
 _NETWORK = Reason(
     translated(
-        "it needs the network, which a rehearsal does not use, and gonogo could not generate what it "
-        "fetches: download that beforehand to where the program looks first (a cache, the data folder), or "
-        "turn off whatever only sends data (an upload, a tracker)"
+        "the program needs the network, which a rehearsal does not use, and gonogo could not "
+        "generate what it fetches: download that beforehand to where the program looks first (a "
+        "cache, the data folder), or turn off whatever only sends data (an upload, a tracker)"
     ),
     rehearse_again(purpose=Purpose.AFTER_CHANGE),
 )
 _HUB_FILE_MISSING = Reason(
     translated(
-        "it requests {file} of {name} from the hub, but the file is not on this machine, and a rehearsal does not "
-        "use the network: hf download {name} {file} (in place of a weights file, one with tensors of the same names "
-        "and shapes is enough)"
+        "the program requests {file} of {name} from the hub, but the file is not on this machine, "
+        "and a rehearsal does not use the network: hf download {name} {file} (in place of a weights"
+        " file, one with tensors of the same names and shapes is enough)"
     ),
     run_command("hf download {name} {file}"),
 )
 _UNKNOWN_HUB_MODEL = Reason(
     translated(
-        "it requests {name} from the hub, but that is neither on this machine nor in gonogo's table of published "
-        "models, and a rehearsal does not use the network: hf download {name}, or give the folder of a similar one"
+        "the program requests {name} from the hub, but that is neither on this machine nor in "
+        "gonogo's table of published models, and a rehearsal does not use the network: hf download "
+        "{name}, or give the folder of a similar one"
     ),
     run_command("hf download {name}"),
 )
 _STAND_IN_INCOMPLETE = Reason(
     translated(
-        "gonogo's stand-in for {package}, which is not installed here, lacks it: install the package itself if this "
-        "machine can (its Python code is enough), or report it"
+        "gonogo's stand-in for {package}, which is not installed here, lacks this name: install the"
+        " package itself if this machine can (its Python code is enough), or report it"
     ),
     rehearse_again(purpose=Purpose.AFTER_INSTALL, subject="{package}"),
 )
 _FACADE_INCOMPLETE = Reason(
-    translated("gonogo's stand-in for the accelerators lacks it: please report it with this line")
+    translated("gonogo's virtual accelerator lacks this function or attribute: please report it with this line")
 )
 _META_TENSOR_USED = Reason(
     translated(
@@ -81,9 +82,9 @@ _META_TENSOR_USED = Reason(
         "it with this line; reading that data in a DataLoader usually works around it"
     )
 )
-_GONOGO_FAULT = Reason(translated("a bug in gonogo itself: please report it with this line"))
+_GONOGO_FAULT = Reason(translated("this is a bug in gonogo itself: please report it with this line"))
 _REHEARSAL_FILE_FAULT = Reason(
-    translated("one of the rehearsal's own files, which the real run doesn't have: please report it with this line")
+    translated("the error is about a file that only the rehearsal has: please report it with this line")
 )
 _LIBRARY_NOT_LOADABLE = Reason(
     translated(
@@ -95,31 +96,32 @@ _LIBRARY_NOT_LOADABLE = Reason(
 )
 _CUDA_TOOLKIT_MISSING = Reason(
     translated(
-        "it looks for the CUDA toolkit, which this machine doesn't have: set CUDA_HOME to one, or build the kernel "
-        "beforehand"
+        "the program looks for the CUDA toolkit, which this machine doesn't have: set CUDA_HOME to "
+        "one, or build the kernel beforehand"
     ),
     rehearse_again(purpose=Purpose.AFTER_CHANGE),
 )
 _WEIGHTS_FILE_MISSING = Reason(
     translated(
-        "weights that the program looks for itself, which are not on this machine: copy the file here; one with "
-        "tensors of the same names and shapes is enough (torch.save of torch.zeros(()).expand(shape) takes no space)"
+        "the program opens a weights file that is not on this machine: copy the file here; one with"
+        " tensors of the same names and shapes is enough (torch.save of "
+        "torch.zeros(()).expand(shape) takes no space)"
     ),
     rehearse_again(purpose=Purpose.AFTER_COPY, subject="{path}"),
 )
 _CHECKPOINT_OF_FEWER_STEPS = Reason(
     translated(
-        "a rehearsal trains for fewer steps, and wrote {sibling} next to it: rehearse the same number of "
-        "steps with --steps, or load what was written last"
+        "the program opens a checkpoint of a later step; the rehearsal trained for fewer steps, and"
+        " wrote {sibling}: rehearse the same number of steps with --steps, or load the last "
+        "checkpoint"
     ),
     rehearse_again(purpose=Purpose.AFTER_CHANGE),
 )
-_CUDA_DRIVER_CALLED = Reason(translated("it called the real CUDA driver, which has no device here"))
+_CUDA_DRIVER_CALLED = Reason(translated("a library called the real CUDA driver, which has no device here"))
 
 _STRIDED_NESTED_UNSUPPORTED = Reason(
     translated(
-        "nested tensors in the strided layout, which C++ keeps in memory that a rehearsal doesn't have: use "
-        "layout=torch.jagged"
+        "nested tensors of the strided layout can't be rehearsed, since C++ reads their memory: use layout=torch.jagged"
     ),
     rehearse_again(purpose=Purpose.AFTER_CHANGE),
 )
@@ -180,14 +182,14 @@ def find_internal_failure(
     creates meta tensors itself. Files missing from ``written_folders`` can't exist elsewhere, because the run itself
     writes them.
     """
-    for one in chain(error):
+    for one in exception_chain(error):
         message = str(one)
         if isinstance(one, ModelNotDownloaded):
             return InternalFailure(one.name, model_not_cached(one.name))
         told = f"{type(one).__name__}: {message}"
         if is_real_driver_error(message):
             return InternalFailure(failure.operator or failure.type, _CUDA_DRIVER_CALLED)
-        for look in (_network_failure, _missing_stand_in_name, _error_in_gonogo):
+        for look in (_network_failure, _missing_stand_in_name, _gonogo_failure):
             found = look(one, message)
             if found is not None:
                 return found
@@ -226,7 +228,7 @@ def is_real_driver_error(message: str) -> bool:
     return no_cuda or _NO_DRIVER_PATTERN.search(message) is not None
 
 
-def chain(error: BaseException | None) -> Iterator[BaseException]:
+def exception_chain(error: BaseException | None) -> Iterator[BaseException]:
     """The exception and all exceptions in its chain of causes and contexts."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
@@ -300,7 +302,9 @@ def _matched_line(text: str, match: re.Match[str]) -> str:
 def _network_failure(error: BaseException, message: str) -> InternalFailure | None:
     names = {kind.__name__ for kind in type(error).__mro__}
     if names & _OFFLINE_ERROR_TYPES or _NETWORK_ERROR_PATTERN.search(message):
-        asked = next((found for one in chain(error) if (found := asked_for(one)) is not None), None)
+        asked = next(
+            (found for one in exception_chain(error) if (found := attached_hub_request(one)) is not None), None
+        )
         if asked is not None:
             name, file = asked
             if published_model(name) is not None:  # asked for only where it was not prepared
@@ -325,12 +329,12 @@ def _missing_stand_in_name(error: BaseException, message: str) -> InternalFailur
             made_here = type(owner).__module__.startswith("gonogo.") or owner.__name__.startswith("torch_npu.")
             if made_here or (_is_gonogo_module(owner) and not owner.__name__.startswith("gonogo.")):
                 return InternalFailure(first, _STAND_IN_INCOMPLETE.format(package=owner.__name__.partition(".")[0]))
-        elif not isinstance(owner, VirtualTensor) and _module_name_of(owner).startswith("gonogo."):
+        elif not isinstance(owner, VirtualTensor) and _owner_module_name(owner).startswith("gonogo."):
             return InternalFailure(first, _FACADE_INCOMPLETE)
     return None
 
 
-def _module_name_of(owner: Any) -> str:
+def _owner_module_name(owner: Any) -> str:
     kind = owner if isinstance(owner, type) else type(owner)
     return str(getattr(kind, "__module__", ""))
 
@@ -339,12 +343,16 @@ def _is_gonogo_module(module: Any) -> bool:
     return str(getattr(module, "__file__", None) or "").startswith(OURS)
 
 
-def _error_in_gonogo(error: BaseException, message: str) -> InternalFailure | None:
+def _gonogo_failure(error: BaseException, message: str) -> InternalFailure | None:
     """A Python error raised in gonogo's own code, or a call that a replacement by gonogo doesn't accept."""
     innermost = error.__traceback__
     while innermost is not None and innermost.tb_next is not None:
         innermost = innermost.tb_next
-    if isinstance(error, TypeError) and (call := _CALL_ERROR_PATTERN.match(message)) and _is_in_gonogo(call["outer"]):
+    if (
+        isinstance(error, TypeError)
+        and (call := _CALL_ERROR_PATTERN.match(message))
+        and _is_gonogo_function(call["outer"])
+    ):
         return InternalFailure(message[:200], _FACADE_INCOMPLETE)
     if innermost is None or not (isinstance(error, _PYTHON_ERRORS) or _CHANGED_DURING_ITERATION in message):
         return None
@@ -356,7 +364,7 @@ def _error_in_gonogo(error: BaseException, message: str) -> InternalFailure | No
     return InternalFailure(f"{type(error).__name__}: {message[:160]}", _GONOGO_FAULT)
 
 
-def _is_in_gonogo(name: str) -> bool:
+def _is_gonogo_function(name: str) -> bool:
     """Whether a module of gonogo defines a function of that name."""
     for module_name, module in list(sys.modules.items()):
         if module_name.startswith("gonogo.") and getattr(getattr(module, name, None), "__module__", "") == module_name:

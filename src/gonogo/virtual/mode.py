@@ -18,10 +18,10 @@ from gonogo.virtual import private
 from gonogo.virtual.dispatch.kernel_checks import check_generator, check_operands, to_kernel_error
 from gonogo.virtual.dispatch.placement import common_device, foreach_devices
 from gonogo.virtual.dispatch.schema import Operator
-from gonogo.virtual.dispatch.views import ViewCache, native
+from gonogo.virtual.dispatch.views import ViewCache, run_native_view
 from gonogo.virtual.memory.blas_workspaces import BlasWorkspaces
 from gonogo.virtual.memory.tracking import MemoryRecord
-from gonogo.virtual.tensor import CPU, META, Spec, VirtualTensor, alias_of, new_virtual, resolve
+from gonogo.virtual.tensor import CPU, META, Spec, VirtualTensor, make_alias, new_virtual, resolve_device
 from gonogo.virtual.unsupported import UnsupportedOperator
 from gonogo.virtual.values import contents, propagation, real
 from gonogo.virtual.values.assumptions import Ledger
@@ -74,7 +74,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Every operator that has run so far."""
         return self._known_operators.values()
 
-    def remembered(self) -> Iterator[tuple[Operator, list[Spec]]]:
+    def cached_specs(self) -> Iterator[tuple[Operator, list[Spec]]]:
         """Operators whose results depend only on shapes, with the tensor specs of each cached call."""
         for key in list(self._results):
             yield key[0], [part for part in key if type(part) is Spec]
@@ -101,7 +101,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if operator.writes_lists:
                 private.increment_versions(args[0])
             if operator.multiplies and self.workspaces is not None:
-                self.workspaces.used_by(operator.name, args, out)
+                self.workspaces.allocate_for_operator(operator.name, args, out)
             return out
         except Exception as error:
             if self.on_failure is not None:
@@ -120,14 +120,14 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def run(self, operator: Operator, args: Any, kwargs: dict[str, Any]) -> Any:
         """Serve an operator by its shapes, and compute values if those of all operands are known."""
         if operator.view_of_first and type(args[0]) is VirtualTensor:
-            return self._views.of(operator, args)
+            return self._views.view_of(operator, args)
         tensors: list[VirtualTensor] = []
         key: list[Any] = [operator, torch.get_default_dtype()]  # for tensors created without a dtype
-        plain = self._collect(args, key, tensors)
+        plain = self._collect_operands(args, key, tensors)
         if kwargs:
             for name, value in kwargs.items():
                 key.append(name)
-                plain = self._collect((value,), key, tensors) or plain
+                plain = self._collect_operands((value,), key, tensors) or plain
         if plain:
             return self.stand_ins.run(operator, args, kwargs)
         if operator.view and tensors:
@@ -154,7 +154,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         propagation.propagate_values(self.ledger, operator, args, kwargs, tensors, out)
         return out
 
-    def _collect(self, arguments: Any, key: list[Any], tensors: list[VirtualTensor]) -> bool:
+    def _collect_operands(self, arguments: Any, key: list[Any], tensors: list[VirtualTensor]) -> bool:
         """Append the arguments' part of the cache key, and the virtual tensors; returns True if one is a plain
         tensor."""
         plain = False
@@ -165,7 +165,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 key.append(value._spec or value.spec)
             elif kind is list or kind is tuple:
                 key.append(len(value))
-                plain = self._collect(value, key, tensors) or plain
+                plain = self._collect_operands(value, key, tensors) or plain
             elif isinstance(value, VirtualTensor):  # an instance of a library's subclass (see subclasses.py)
                 tensors.append(value)
                 key.append(value._spec or value.spec)
@@ -193,9 +193,9 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             with self:
                 return func.decompose(*args, **kwargs)
         if operator.data_dependent:
-            return self._data_dependent(operator, args, kwargs, tensors)
+            return self._run_data_dependent(operator, args, kwargs, tensors)
         wanted = kwargs.get("device")
-        device = resolve(wanted) if wanted is not None else None
+        device = resolve_device(wanted) if wanted is not None else None
         if device is not None and device.type == "meta":  # the program explicitly asks for a meta tensor
             self.uses_meta = True
             return self._run_on_meta(func, args, kwargs)[0]
@@ -206,7 +206,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         check_generator(kwargs.get("generator"), device, tensors)
         stand_ins: dict[int, VirtualTensor] = {}
         if operator.inplace_view:
-            raw = native(func, args, kwargs)
+            raw = run_native_view(func, args, kwargs)
             for tensor in tensors:
                 tensor._spec = None
         else:
@@ -255,7 +255,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 if _is_view_of(raw, written):
                     with private.DisableTorchDispatch():
                         part = private.as_strided(written, raw.shape, raw.stride(), raw.storage_offset())
-                        return alias_of(part, written), (_SLOW, None)
+                        return make_alias(part, written), (_SLOW, None)
                 return written, (_INPLACE, _argument_position(written, args, kwargs))
             fresh = self._spec_and_bytes(raw, device)
             return self._new_tensor(*fresh), (_FRESH, fresh)
@@ -275,7 +275,10 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _check_strided(self, raw: torch.Tensor) -> None:
         if raw.layout is not torch.strided:
-            raise UnsupportedOperator(str(self.current), translated("its result is a sparse tensor"))
+            raise UnsupportedOperator(
+                str(self.current),
+                translated("the operator's result is a sparse tensor, which a rehearsal does not support"),
+            )
 
     def _run_without_meta_kernel(
         self, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor], error: NotImplementedError
@@ -285,23 +288,25 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             with self:
                 return decomposition(*args, **kwargs)
         if tensors and all(contents.is_known(t) for t in tensors):
-            known = contents.compute(operator.func, args, kwargs, 0, tensors)
+            known = contents.compute_values(operator.func, args, kwargs, 0, tensors)
             if known is not None:
                 return self.wrap_real(known, common_device(operator.func, tensors, args))
         words = str(error).partition("\n")[0]  # torch's own message
         raise UnsupportedOperator(str(operator.func), Text(words, words)) from error
 
-    def _data_dependent(self, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor]) -> Any:
+    def _run_data_dependent(self, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor]) -> Any:
         device = common_device(operator.func, tensors, args)
         if tensors and all(contents.is_known(t) for t in tensors):
-            known = contents.compute(operator.func, args, kwargs, 0, tensors)
+            known = contents.compute_values(operator.func, args, kwargs, 0, tensors)
             if known is not None:
                 return self.wrap_real(known, device)
         returns = operator.func._schema.returns
         if len(returns) == 1 and str(returns[0].type) == "bool":
-            return self.ledger.branch(translated("{name} of unknown values").format(name=operator.name))
+            return self.ledger.assume_branch(
+                translated("the result of {name} for unknown values").format(name=operator.name)
+            )
         raise UnsupportedOperator(
-            str(operator.func), translated("its result's shape depends on values that are not known")
+            str(operator.func), translated("the shape of the operator's result depends on values that are not known")
         )
 
     # -- views -------------------------------------------------------------------------------------------------------
@@ -310,13 +315,13 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         base = tensors[0]
         if operator.func.overloadpacket is torch.ops.aten.to:  # in inference mode, ``to`` arrives undecomposed
             return operator.func.decompose(*args, **kwargs)
-        raw = native(operator.func, args, kwargs)
+        raw = run_native_view(operator.func, args, kwargs)
         if type(raw) is torch.Tensor:
             if private.storage_key(raw) == private.storage_key(base):
-                return alias_of(raw, base)
+                return make_alias(raw, base)
             return self._unshared_result(operator, raw, args, kwargs, tensors)
         if isinstance(raw, list | tuple):
-            return type(raw)(alias_of(item, base) for item in raw)
+            return type(raw)(make_alias(item, base) for item in raw)
         return raw
 
     def _unshared_result(
@@ -331,13 +336,13 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def virtualise(self, real: torch.Tensor) -> VirtualTensor:
         """The virtual counterpart of a real CPU tensor."""
-        return self.stand_ins.of(real)
+        return self.stand_ins.stand_in_for(real)
 
     def wrap_real(self, real_value: Any, device: torch.device) -> Any:
         """Wrap real results in virtual tensors on ``device``, keeping their values."""
         if isinstance(real_value, torch.Tensor):
             out = self._new_tensor(*self._spec_and_bytes(real_value, device))
-            contents.give(out, real_value)
+            contents.set_values(out, real_value)
             return out
         if isinstance(real_value, list | tuple):
             return type(real_value)(self.wrap_real(item, device) for item in real_value)
@@ -345,8 +350,8 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def known_values(self, tensor: VirtualTensor) -> torch.Tensor | None:
         """A real CPU tensor with the tensor's values, sharing memory with it, or None if they are unknown."""
-        with private.modes_off():
-            return contents.read(tensor)
+        with private.without_dispatch_modes():
+            return contents.read_values(tensor)
 
     def values_or_assumed(self, tensor: VirtualTensor, for_write: bool = False) -> torch.Tensor:
         """The values, or zeros with an assumption recorded if they are unknown.
@@ -354,15 +359,15 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         With ``for_write``, elements get memory of their own, so that writes to the result reach the tensor.
         """
         if for_write:
-            with private.modes_off():
-                contents.lay_out(tensor, most=_MAX_WRITABLE_BYTES)
+            with private.without_dispatch_modes():
+                contents.expand_uniform(tensor, most=_MAX_WRITABLE_BYTES)
         known = self.known_values(tensor)
         if known is not None:
             if tensor.cell.chosen:
                 self.ledger.assume(contents.CHOSEN_NUMBER, "chosen_number")
             return known
-        self.ledger.assume(translated("values that the program reads are zero"), "zeros")
-        with private.modes_off():
+        self.ledger.assume(translated("unknown values that the program reads are zero"), "zeros")
+        with private.without_dispatch_modes():
             return real.zeros(tensor.shape, dtype=tensor.dtype)
 
     def pinned_copy(self, tensor: VirtualTensor) -> VirtualTensor:

@@ -61,7 +61,7 @@ def missing_paths(error: BaseException) -> list[str]:
     return list(found)
 
 
-def made_operands(error: BaseException, prepared: str) -> list[str]:
+def generated_operands(error: BaseException, prepared: str) -> list[str]:
     """Names of gonogo's objects among the values of the failed statement: stand-ins, and data read from
     ``prepared``."""
     found: dict[str, None] = {}

@@ -51,7 +51,7 @@ class Origins:
 
 
 def pieces_of(cell: Cell, start: int, end: int) -> list[Piece]:
-    """The pieces in a range of a storage, with offsets relative to the range's start."""
+    """The labelled byte ranges (pieces) in a range of a storage, relative to the range's start."""
     if cell.origins is None:
         return []
     return [
@@ -59,8 +59,8 @@ def pieces_of(cell: Cell, start: int, end: int) -> list[Piece]:
     ]
 
 
-def put(cell: Cell, start: int, end: int, pieces: Sequence[Piece], *, keep_existing: bool = False) -> None:
-    """Replace the pieces of a range; with ``keep_existing``, add them to the existing ones."""
+def set_pieces(cell: Cell, start: int, end: int, pieces: Sequence[Piece], *, keep_existing: bool = False) -> None:
+    """Replace the labelled byte ranges of a range; with ``keep_existing``, add them to the existing ones."""
     kept: list[Piece] = []
     for piece in cell.origins or ():
         a, b, label = piece
@@ -104,7 +104,7 @@ def is_dense(tensor: VirtualTensor) -> bool:
 
 
 def pieces_in(tensor: VirtualTensor) -> list[Piece]:
-    """The pieces in a tensor's span."""
+    """The labelled byte ranges (pieces) in a tensor's span."""
     return pieces_of(tensor.cell, *span_of(tensor))
 
 
@@ -117,7 +117,7 @@ def set_labels(tensors: Iterable[tuple[VirtualTensor, Label]]) -> None:
             ranges.setdefault(id(tensor.cell), (tensor.cell, []))[1].append((start, end, label))
     for cell, pieces in ranges.values():
         if len(pieces) == 1:
-            put(cell, pieces[0][0], pieces[0][1], [(0, pieces[0][1] - pieces[0][0], pieces[0][2])])
+            set_pieces(cell, pieces[0][0], pieces[0][1], [(0, pieces[0][1] - pieces[0][0], pieces[0][2])])
         else:
             cell.origins = _merge_pieces(pieces)
 
@@ -135,12 +135,12 @@ def copy_origins(target: VirtualTensor, source: VirtualTensor) -> None:
     if alike:
         a, b = source.element_size(), target.element_size()
         pieces = [(first * b // a, last * b // a, label) for first, last, label in pieces] if a != b else pieces
-        put(target.cell, start, end, pieces)
+        set_pieces(target.cell, start, end, pieces)
     else:
-        put(target.cell, start, end, whole(pieces, end - start), keep_existing=not is_dense(target))
+        set_pieces(target.cell, start, end, spread_labels(pieces, end - start), keep_existing=not is_dense(target))
 
 
-def whole(pieces: Sequence[Piece], nbytes: int) -> list[Piece]:
+def spread_labels(pieces: Sequence[Piece], nbytes: int) -> list[Piece]:
     """The pieces' labels, each spread over all ``nbytes``, for when their positions are not tracked."""
     return [(0, nbytes, label) for label in dict.fromkeys(label for _, _, label in pieces)]
 
@@ -165,21 +165,21 @@ def join_origins(target: VirtualTensor, sources: Sequence[VirtualTensor], *, con
             pieces += [(at + a * size // old, at + b * size // old, label) for a, b, label in own]
             at += source.numel() * size
         else:
-            pieces += whole(own, end - start)
-    put(target.cell, start, end, pieces, keep_existing=not is_dense(target))
+            pieces += spread_labels(own, end - start)
+    set_pieces(target.cell, start, end, pieces, keep_existing=not is_dense(target))
 
 
-def clear(tensor: VirtualTensor) -> None:
+def clear_labels(tensor: VirtualTensor) -> None:
     """Remove the labels of a tensor with new contents."""
     if tensor.cell.origins is not None and is_dense(tensor):
-        put(tensor.cell, *span_of(tensor), [])
+        set_pieces(tensor.cell, *span_of(tensor), [])
 
 
 # -- in files ------------------------------------------------------------
 
 
-def as_json(key: str, pieces: Sequence[Piece]) -> str:
-    """A tensor's key and pieces as JSON, for storing in a file."""
+def pieces_to_json(key: str, pieces: Sequence[Piece]) -> str:
+    """A tensor's key and its labelled byte ranges as JSON, for storing in a file."""
     return json.dumps([key, [[a, b, *label[:4]] for a, b, label in pieces if label[0] in _SAVED_ORIGIN_KINDS]])
 
 
@@ -188,7 +188,7 @@ _SAVED_ORIGIN_KINDS = ("parameter", "buffer", "optimizer", "average", "rank", "b
 
 def embed_in_location(location: str, key: str, pieces: Sequence[Piece]) -> str:
     """The location that torch saves with a storage, prefixed with the storage's pieces."""
-    return f"{_LOCATION_PREFIX}{as_json(key, pieces)}\n{location}"
+    return f"{_LOCATION_PREFIX}{pieces_to_json(key, pieces)}\n{location}"
 
 
 def split_location(location: str) -> tuple[str, str | None]:

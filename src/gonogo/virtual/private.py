@@ -2,10 +2,10 @@
 releases.
 
 Tested with torch 2.1 to 2.6, 2.8, 2.10, 2.12, 2.14, 2.15 (CUDA builds, no GPU) and 2.13 (CPU build).
-``tests/virtual/test_private.py`` calls :func:`check`, which probes those that every rehearsal needs and names those
-that have changed. The list is not complete: modules that replace a part of torch (``cuda/``, ``npu/``,
-``collectives/``, ``operators/``, ``hooks/``, ``kernels/``) use that part's private names directly, and those of
-saving and loading are in ``weights/private_serialization.py``.
+``tests/virtual/test_private.py`` calls :func:`missing_private_interfaces`, which probes those
+that every rehearsal needs and names those that have changed. The list is not complete: modules that replace a part
+of torch (``cuda/``, ``npu/``, ``collectives/``, ``operators/``, ``hooks/``, ``kernels/``) use that part's private
+names directly, and those of saving and loading are in ``weights/private_serialization.py``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ get_data: Callable[[torch.Tensor], torch.Tensor] = _data.__get__
 set_data: Callable[[torch.Tensor, torch.Tensor], None] = _data.__set__
 
 
-def make_wrapper(
+def make_wrapper_subclass(
     cls: type, shape: Any, strides: Any, dtype: torch.dtype, reported_device: torch.device, requires_grad: bool
 ) -> Any:
     """A wrapper subclass tensor with its own storage, which C++ sees on ``reported_device``."""
@@ -81,7 +81,7 @@ def register_device_type(device_type: str) -> None:
 
 def raise_unknown_device(device: torch.device) -> None:
     """Raise torch's error for a device without a backend: ``cuda`` on an Ascend machine, ``mps`` …."""
-    with modes_off():
+    with without_dispatch_modes():
         torch.empty(0, device=device)
 
 
@@ -95,7 +95,7 @@ def storage_bytes(tensor: torch.Tensor) -> int:
     return int(_storage(tensor).nbytes())
 
 
-def flops(func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> int:
+def operator_flops(func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> int:
     """FLOPs of an operator by torch's formulas, or 0 if it has none."""
     flop_counter: Any = importlib.import_module("torch.utils.flop_counter")
     # Overloads with out_dtype have no formulas of their own; torch's formulas don't accept that argument.
@@ -124,10 +124,10 @@ def parameter_instance_check() -> Callable[[type, Any], bool] | None:
         return None
     original: Any = type(torch.nn.Parameter).__instancecheck__
 
-    def is_one(cls: type, instance: Any) -> bool:
+    def is_parameter(cls: type, instance: Any) -> bool:
         return bool(original(cls, instance) if cls is torch.nn.Parameter else type.__instancecheck__(cls, instance))
 
-    return is_one
+    return is_parameter
 
 
 def unregister_library(library: Any) -> None:
@@ -295,7 +295,7 @@ def dispatch_modes() -> list[Any]:
     return list(_get_current_dispatch_mode_stack())
 
 
-def modes_off() -> Any:
+def without_dispatch_modes() -> Any:
     """Context in which no dispatch mode is active, neither gonogo's nor the program's own."""
     from torch.utils._python_dispatch import _disable_current_modes
 
@@ -313,11 +313,11 @@ def register_replacements_for_scripting() -> None:
     builtins._builtin_table = known
 
 
-def check() -> list[str]:
+def missing_private_interfaces() -> list[str]:
     """Names of the private interfaces that this torch lacks or that behave unexpectedly; empty if all are fine."""
     moved = []
     probes: dict[str, Callable[[], object]] = {
-        "torch.Tensor._make_wrapper_subclass": lambda: make_wrapper(
+        "torch.Tensor._make_wrapper_subclass": lambda: make_wrapper_subclass(
             _Probe, (2,), (1,), torch.float32, torch.device("meta", 1), False
         ),
         "torch.Tensor._make_subclass": lambda: make_alias(_Probe, torch.empty(1, device="meta")),

@@ -61,13 +61,13 @@ class MetaKernelState:
     running = False
 
 
-def _is_own(kind: type) -> bool:
+def _has_no_own_operators(kind: type) -> bool:
     """Whether a tensor's class is the virtual one, or has no operators of its own."""
     return issubclass(kind, VirtualTensor) or kind is torch.Tensor or kind is torch.nn.Parameter
 
 
 class VirtualTensor(torch.Tensor):
-    """A tensor on a virtual device. Only created by :func:`new_virtual` and :func:`alias_of`."""
+    """A tensor on a virtual device. Only created by :func:`new_virtual` and :func:`make_alias`."""
 
     __slots__ = ("_device", "_spec", "cell")
     _device: torch.device
@@ -98,8 +98,8 @@ class VirtualTensor(torch.Tensor):
         A class that wraps virtual tensors may call it too, with its own class among ``types`` and none of its objects
         among the operands.
         """
-        if not all(map(_is_own, types)) and not all(
-            _is_own(type(one)) for one in tree_flatten((args, kwargs))[0] if isinstance(one, torch.Tensor)
+        if not all(map(_has_no_own_operators, types)) and not all(
+            _has_no_own_operators(type(one)) for one in tree_flatten((args, kwargs))[0] if isinstance(one, torch.Tensor)
         ):
             return NotImplemented
         with cls.virtual_mode:
@@ -186,16 +186,16 @@ class VirtualTensor(torch.Tensor):
             other, *rest = args
             return self.to(other.device, other.dtype, *rest, **kwargs)
         if args and type(args[0]) is int:  # an accelerator index, which a torch without accelerators rejects
-            args = (resolve(args[0]), *args[1:])
+            args = (resolve_device(args[0]), *args[1:])
         elif type(kwargs.get("device")) is int:
-            kwargs["device"] = resolve(kwargs["device"])
+            kwargs["device"] = resolve_device(kwargs["device"])
         memory_format = kwargs.pop("memory_format", None)
         copy = kwargs.pop("copy", False)
         if len(args) > 3 or (len(args) > 2 and isinstance(args[0], torch.dtype)):
             *args, copy = args  # type: ignore[assignment]
         device, dtype, non_blocking, _ = private.parse_to(*args, **kwargs)
         if device is not None:
-            device = resolve(device)
+            device = resolve_device(device)
         stays = device in (None, self._device) and dtype in (None, self.dtype)
         laid = memory_format in (None, torch.preserve_format) or self.is_contiguous(memory_format=memory_format)
         if stays and laid and not copy:
@@ -311,14 +311,14 @@ class VirtualTensor(torch.Tensor):
         known = VirtualTensor.virtual_mode.known_values(self)
         numbers = known.contiguous().clone().numpy().tobytes() if private.is_small_numeric(known) else None
         state = (tuple(self.shape), self.stride(), self.dtype, str(self._device), self.requires_grad, numbers)
-        return rebuild, (*state, isinstance(self, torch.nn.Parameter))
+        return rebuild_virtual_tensor, (*state, isinstance(self, torch.nn.Parameter))
 
 
 # Messages of Python and libraries contain the class name ("Object of type Tensor is not JSON serializable").
 VirtualTensor.__name__ = "Tensor"
 
 
-def resolve(device_spec: Any) -> torch.device:
+def resolve_device(device_spec: Any) -> torch.device:
     """A complete device: ``cuda`` without an index is the current one, an integer is an accelerator's index."""
     kind = VirtualTensor.accelerator_type
     device: torch.device = (
@@ -344,7 +344,7 @@ def new_virtual(
     shape: Any, strides: Any, dtype: torch.dtype, device: torch.device, requires_grad: bool = False
 ) -> VirtualTensor:
     """A virtual tensor with a new storage; the caller has to set its cell."""
-    tensor: VirtualTensor = private.make_wrapper(
+    tensor: VirtualTensor = private.make_wrapper_subclass(
         VirtualTensor, shape, strides, dtype, meta_device(device), requires_grad
     )
     tensor._device = device
@@ -352,7 +352,7 @@ def new_virtual(
     return tensor
 
 
-def alias_of(view: torch.Tensor, base: VirtualTensor, spec: Spec | None = None) -> VirtualTensor:
+def make_alias(view: torch.Tensor, base: VirtualTensor, spec: Spec | None = None) -> VirtualTensor:
     """Wrap ``view``, which shares ``base``'s storage, as a virtual tensor on the same device and cell."""
     tensor: VirtualTensor = private.make_alias(VirtualTensor, view)
     tensor._device = base._device
@@ -372,10 +372,10 @@ def _copy_in_other_inference_mode(tensor: VirtualTensor) -> VirtualTensor:
         whole = new_virtual((length,), (1,), tensor.dtype, tensor._device)
         part = private.as_strided(whole, tensor.shape, tensor.stride(), tensor.storage_offset())
         whole.cell = tensor.cell
-        return alias_of(part, whole)
+        return make_alias(part, whole)
 
 
-def rebuild(
+def rebuild_virtual_tensor(
     shape: tuple[int, ...],
     strides: tuple[int, ...],
     dtype: torch.dtype,

@@ -23,7 +23,7 @@ from gonogo.trials.plan.solve import SolveResult
 from gonogo.trials.plan.task.rollout import SERVER_MEMORY_SHARE
 from gonogo.trials.plan.task_notes import not_rehearsed
 from gonogo.trials.plan.write import files_of
-from gonogo.virtual.measuring.jobs import Facts
+from gonogo.virtual.measuring.jobs import ModelFacts
 
 _MAX_GPUS = 1024
 _SHOWN_FILES = (CONFIG, "launch_deepspeed.sh", "launch_torchrun.sh")
@@ -137,13 +137,13 @@ def _plan_report(plan: PlanResult) -> planned.Plan:
     )
 
 
-def files_to_show(choice: Choice, request: PlanRequest, facts: Facts) -> tuple[tuple[str, str], ...]:
+def files_to_show(choice: Choice, request: PlanRequest, facts: ModelFacts) -> tuple[tuple[str, str], ...]:
     """(name, text) of a strategy's files, to be shown on a page."""
     files = files_of(choice, request, facts)
     return tuple((name, files[name]) for name in _SHOWN_FILES)
 
 
-def make_plan(request: PlanRequest, facts: Facts, global_batch: int, **found: Any) -> planned.Plan:
+def make_plan(request: PlanRequest, facts: ModelFacts, global_batch: int, **found: Any) -> planned.Plan:
     """The plan's inputs, together with what was ``found``."""
     machine, task = request.machine, request.task
     return planned.Plan(

@@ -17,7 +17,7 @@ import msgspec
 import gonogo
 from gonogo.evidence.environment.hardware import Accelerator
 from gonogo.prepare.user_cache import Store
-from gonogo.virtual.measuring.jobs import Facts, Measured, MeasurementJob
+from gonogo.virtual.measuring.jobs import Measured, MeasurementJob, ModelFacts
 
 _CACHE_KEY_PACKAGES = (
     "torch",
@@ -35,7 +35,7 @@ _ROOT = Path(gonogo.__file__).resolve().parent
 # The packages whose code measures: a change in them invalidates the cache.
 _MEASURING_PACKAGES = ("evidence", "virtual")
 _ENVIRONMENT_PREFIXES = ("PYTORCH_", "DEEPSPEED_", "DS_", "ACCELERATE_", "TRANSFORMERS_")
-Answer = TypeVar("Answer", Facts, Measured)
+Answer = TypeVar("Answer", ModelFacts, Measured)
 
 
 def key_of(job: MeasurementJob, accelerator: Accelerator, folder: Path) -> str:

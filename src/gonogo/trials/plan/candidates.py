@@ -17,8 +17,8 @@ from gonogo.trials.plan.sizing import batches, engine_layouts
 from gonogo.trials.plan.strategy import Family, Strategy, families, micro_batches
 from gonogo.trials.plan.task.kinds import Reference
 from gonogo.trials.plan.task.rollout import RolloutChoice, Where
-from gonogo.virtual.measuring.depth import depths
-from gonogo.virtual.measuring.jobs import Facts, Measured
+from gonogo.virtual.measuring.depth import measurement_depths
+from gonogo.virtual.measuring.jobs import Measured, ModelFacts
 
 
 class StrategyGroup(NamedTuple):
@@ -42,7 +42,7 @@ _RECOMPUTE_FACTOR = 4 / 3
 class Candidates:
     """The strategies to choose from; estimates improve with each rehearsal."""
 
-    def __init__(self, request: PlanRequest, facts: Facts, meter: Meter) -> None:
+    def __init__(self, request: PlanRequest, facts: ModelFacts, meter: Meter) -> None:
         self.request = request
         self.facts = facts
         self.meter = meter
@@ -221,7 +221,7 @@ class Candidates:
 
     def short_measurements(self, strategy: Strategy) -> list[Measurement]:
         """What to rehearse for an estimate of the full depth: two depths, or the model itself if it is shallow."""
-        at = depths(self.meter.config, self._min_depth(strategy.family))
+        at = measurement_depths(self.meter.config, self._min_depth(strategy.family))
         return [self.cell(strategy, depth) for depth in (at or (0,))]
 
     def extrapolated_peak(self, strategy: Strategy, answers: Sequence[Measured | NotMeasured]) -> Peak | None:
@@ -230,7 +230,7 @@ class Candidates:
         known = [peak for peak in peaks if peak is not None]
         if len(known) < len(peaks):
             return None
-        at = depths(self.meter.config, self._min_depth(strategy.family))
+        at = measurement_depths(self.meter.config, self._min_depth(strategy.family))
         plain = self.request.task is None  # TRL scores whole batches before training, and frees their logits
         return extrapolate(known[0], known[1], at, self.facts.depth, unused_scales_with_depth=plain) if at else known[0]
 

@@ -16,7 +16,7 @@ from gonogo.trials.plan.sizing import engine
 from gonogo.trials.plan.strategy import Strategy
 from gonogo.trials.plan.task.kinds import ON_POLICY_SHARE
 from gonogo.trials.plan.task.rollout import with_engine
-from gonogo.virtual.measuring.jobs import Facts
+from gonogo.virtual.measuring.jobs import ModelFacts
 
 Source = Literal["rehearsed", "extended", "formula"]
 UNCERTAINTY_BY_SOURCE: dict[Source, float] = {"rehearsed": 0.03, "extended": 0.12, "formula": 0.35}
@@ -62,7 +62,7 @@ class Choice(msgspec.Struct, frozen=True):
         return not self.room.fits and not self.may_fit(capacity_bytes)
 
 
-def estimate_by_formula(request: PlanRequest, facts: Facts, strategy: Strategy, known: Calibration) -> Choice:
+def estimate_by_formula(request: PlanRequest, facts: ModelFacts, strategy: Strategy, known: Calibration) -> Choice:
     """Estimate a strategy by the closed-form model."""
     estimate = closed_form.memory(
         facts, strategy, world_size=request.world_size, seq_len=request.tokens_per_sample, known=known
@@ -81,7 +81,7 @@ def estimate_by_formula(request: PlanRequest, facts: Facts, strategy: Strategy, 
     )  # fmt: skip
 
 
-def _with_auxiliary_models(request: PlanRequest, facts: Facts, strategy: Strategy, estimate: Estimate) -> Estimate:
+def _with_auxiliary_models(request: PlanRequest, facts: ModelFacts, strategy: Strategy, estimate: Estimate) -> Estimate:
     """Add a reference model, a reward model or teacher, and an engine, at the phase with the highest total."""
     of_each = request.world_size if strategy.family.zero == 3 else 1
     others = 2.0 * facts.beside_parameters + (facts.weight_bytes if strategy.reference == "model" else 0.0)
@@ -96,7 +96,7 @@ def _with_auxiliary_models(request: PlanRequest, facts: Facts, strategy: Strateg
 
 
 def estimate_from_peak(
-    request: PlanRequest, facts: Facts, strategy: Strategy, at: Strategy, peak: Peak, source: Source
+    request: PlanRequest, facts: ModelFacts, strategy: Strategy, at: Strategy, peak: Peak, source: Source
 ) -> Choice:
     """Derive a strategy's figures from a rehearsal of ``at``, with another micro-batch, accumulation or engine."""
     peak = peak.with_samples(strategy.micro_batch / at.micro_batch)
@@ -162,7 +162,7 @@ def _communication_seconds(work: Work, request: PlanRequest) -> float:
 
 
 def _build_choice(
-    request: PlanRequest, facts: Facts, strategy: Strategy, source: Source, allocated: float, reserved: float,
+    request: PlanRequest, facts: ModelFacts, strategy: Strategy, source: Source, allocated: float, reserved: float,
     by_category: dict[str, float], host: float, pinned: float, nvme: float, taken: StepTime, trainer_bytes: float,
 ) -> Choice:  # fmt: skip
     """``trainer_bytes``: GPU memory that the trainer holds before a rollout engine starts."""

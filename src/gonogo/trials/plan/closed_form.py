@@ -12,7 +12,7 @@ import msgspec
 from gonogo.evidence.environment.hardware import Speed
 from gonogo.trials.plan.roofline import LINK_SHARE, StepTime, step_time
 from gonogo.trials.plan.strategy import Family, Strategy
-from gonogo.virtual.measuring.jobs import Facts
+from gonogo.virtual.measuring.jobs import ModelFacts
 
 _BYTES_PER_LOGIT = 14
 """Per token and vocabulary entry: 16-bit logits, fp32 logits, their softmax and its gradient."""
@@ -45,7 +45,7 @@ NO_CALIBRATION = Calibration()
 
 
 def memory(
-    facts: Facts, strategy: Strategy, *, world_size: int, seq_len: int, known: Calibration = NO_CALIBRATION
+    facts: ModelFacts, strategy: Strategy, *, world_size: int, seq_len: int, known: Calibration = NO_CALIBRATION
 ) -> Estimate:
     """Estimate the memory of a strategy."""
     family = strategy.family
@@ -78,7 +78,7 @@ def memory(
     return Estimate(held | {"communication": buffers(facts, family), "activations": needed}, host, nvme)
 
 
-def buffers(facts: Facts, family: Family) -> float:
+def buffers(facts: ModelFacts, family: Family) -> float:
     """Bytes of communication buckets, and of parameters that ZeRO-3 has gathered."""
     if family.zero == 3:
         live = max(facts.largest_parameter, min(family.live_parameters, facts.parameters))
@@ -86,7 +86,7 @@ def buffers(facts: Facts, family: Family) -> float:
     return 2 * 2.0 * min(family.bucket, facts.trainable) if family.zero else 0.0
 
 
-def _activation_bytes(facts: Facts, strategy: Strategy, seq_len: int) -> float:
+def _activation_bytes(facts: ModelFacts, strategy: Strategy, seq_len: int) -> float:
     tokens = strategy.micro_batch * seq_len
     of_inputs = 2.0 * tokens * facts.hidden_size
     of_layer = 17.0 * of_inputs
@@ -96,7 +96,7 @@ def _activation_bytes(facts: Facts, strategy: Strategy, seq_len: int) -> float:
 
 
 def time(
-    facts: Facts, strategy: Strategy, *, world_size: int, ranks_per_node: int, seq_len: int, speed: Speed,
+    facts: ModelFacts, strategy: Strategy, *, world_size: int, ranks_per_node: int, seq_len: int, speed: Speed,
     bandwidth: float, nvme_drives: int, known: Calibration = NO_CALIBRATION, generation: float = 0.0,
 ) -> StepTime:  # fmt: skip
     """Estimate the time of a step. ``bandwidth``: bytes/s of a rank's slowest link; ``generation``: in seconds."""
@@ -127,7 +127,7 @@ def time(
     )
 
 
-def lower_bound(facts: Facts, family: Family, world_size: int) -> float:
+def lower_bound(facts: ModelFacts, family: Family, world_size: int) -> float:
     """Bytes of the model states alone, the minimum for any micro-batch."""
     smallest = Strategy(family, checkpointing=True, micro_batch=1, accumulation=1)
     held = memory(facts, smallest, world_size=world_size, seq_len=0).by_category

@@ -27,12 +27,12 @@ from gonogo.trials.plan.strategy import Family, Strategy, deepspeed_config
 from gonogo.trials.plan.task.script import SCRIPT, script_of
 from gonogo.trials.plan.task.settings import TaskSettings
 from gonogo.virtual.measuring.depth import with_depth
-from gonogo.virtual.measuring.jobs import EngineFacts, Facts, JobEnded, Measured, MeasurementJob
+from gonogo.virtual.measuring.jobs import EngineFacts, JobEnded, Measured, MeasurementJob, ModelFacts
 from gonogo.virtual.measuring.server import ServerSettings
 
 _MODEL_FILES = ("preprocessor_config.json", "processor_config.json", "tokenizer_config.json", "tokenizer.json",
              "video_preprocessor_config.json", "chat_template.json", "chat_template.jinja")  # fmt: skip
-Answer = TypeVar("Answer", Facts, Measured)
+Answer = TypeVar("Answer", ModelFacts, Measured)
 
 
 class Measurement(msgspec.Struct, frozen=True):
@@ -81,10 +81,10 @@ class Meter:
             self._process.wait()
         self._stack.close()
 
-    def facts(self) -> Facts:
+    def facts(self) -> ModelFacts:
         """Describe the model: parameters, layers, sizes. Raises NotMeasured."""
         job = self._make_job("facts", Measurement(Strategy(_ANY_FAMILY, False, 1, 1), 0, 16, 1), describe_only=True)
-        found = self._answers_or_raise([job], Facts)[0]
+        found = self._answers_or_raise([job], ModelFacts)[0]
         self._class, self._engine, self._vocabulary = found.stored_class, found.engine, found.vocabulary
         return found
 

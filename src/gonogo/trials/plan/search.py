@@ -15,7 +15,7 @@ from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.measure import Meter
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.sizing.batches import check_completions
-from gonogo.virtual.measuring.jobs import Facts
+from gonogo.virtual.measuring.jobs import ModelFacts
 
 Say = Callable[[Text], None]
 _MAX_PARALLEL = 2
@@ -29,7 +29,7 @@ class PlanResult:
     """The result of a search."""
 
     request: PlanRequest
-    facts: Facts
+    facts: ModelFacts
     global_batch: int
     fitting: list[Choice]
     """The best choice of each group that fits, fastest first."""

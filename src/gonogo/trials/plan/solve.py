@@ -24,8 +24,8 @@ from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.sizing import engine_layouts
 from gonogo.trials.plan.sizing.batches import generations, global_batch, min_micro_batch
 from gonogo.trials.plan.strategy import Strategy
-from gonogo.virtual.measuring.depth import longest_sequence
-from gonogo.virtual.measuring.jobs import Facts
+from gonogo.virtual.measuring.depth import max_positions
+from gonogo.virtual.measuring.jobs import ModelFacts
 
 Unknown = Literal["micro-batch", "seq-len", "gpus", "generations"]
 UNKNOWNS: tuple[Unknown, ...] = ("micro-batch", "seq-len", "gpus", "generations")
@@ -56,7 +56,7 @@ class SolveResult(msgspec.Struct, frozen=True):
 
     unknown: Unknown
     request: PlanRequest
-    facts: Facts
+    facts: ModelFacts
     solutions: tuple[Solution, ...]
     too_large: tuple[Choice, ...]
     """Choices that do not fit even at the easiest value."""
@@ -128,7 +128,7 @@ class _Solver:
         if self.unknown == "micro-batch":
             return range(1, _MAX_SAMPLES + 1)
         if self.unknown == "seq-len":
-            most, task = longest_sequence(self.meter.config), self.request.task
+            most, task = max_positions(self.meter.config), self.request.task
             steps = [*range(256, min(most, 16384), 256), *range(16384, most, 1024), most]
             prompt = 0 if task is None else task.prompt_len
             return sorted({min(step, most) for step in steps if step > prompt}) or [most]

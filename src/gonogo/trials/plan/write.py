@@ -28,7 +28,7 @@ from gonogo.trials.plan.search import PlanResult
 from gonogo.trials.plan.solve import SolveResult
 from gonogo.trials.plan.strategy import deepspeed_config
 from gonogo.trials.plan.task.script import SCRIPT, lines_of, script_of
-from gonogo.virtual.measuring.jobs import Facts
+from gonogo.virtual.measuring.jobs import ModelFacts
 
 _TRAINING_SCRIPT = Path(__file__).with_name("train.py.txt")
 """The training script for users: short, complete, and theirs to edit."""
@@ -45,7 +45,7 @@ def check_folder(folder: Path) -> None:
         raise UserError(translated("--write {path}: can't be written").format(path=folder))
 
 
-def write(folder: Path, choice: Choice, request: PlanRequest, facts: Facts) -> list[Path]:
+def write(folder: Path, choice: Choice, request: PlanRequest, facts: ModelFacts) -> list[Path]:
     """Write the files of a strategy into the folder; returns their paths. Raises UserError if that fails."""
     files = files_of(choice, request, facts)
     try:
@@ -79,7 +79,7 @@ def write_best(folder: Path, plan: PlanResult | SolveResult) -> list[Text]:
     ]
 
 
-def required_changes(choice: Choice, request: PlanRequest, facts: Facts) -> list[Text]:
+def required_changes(choice: Choice, request: PlanRequest, facts: ModelFacts) -> list[Text]:
     """What the user has to fill in, because gonogo can't know it."""
     task = request.task
     said = [
@@ -106,7 +106,7 @@ def required_changes(choice: Choice, request: PlanRequest, facts: Facts) -> list
     return said
 
 
-def explicit_deepspeed_config(choice: Choice, request: PlanRequest, facts: Facts) -> dict[str, Any]:
+def explicit_deepspeed_config(choice: Choice, request: PlanRequest, facts: ModelFacts) -> dict[str, Any]:
     """The DeepSpeed config with explicit numbers instead of ``"auto"``."""
     trains = request.without(choice.strategy.rollout.gpus).world_size
     config = deepspeed_config(choice.strategy, world_size=trains, dtype=request.dtype)
@@ -134,7 +134,7 @@ def _swift_choice_notes(model_kind: SwiftKind) -> Iterator[Text]:
             ).format(option=option, chosen=chosen, of=", ".join(of))
 
 
-def files_of(choice: Choice, request: PlanRequest, facts: Facts) -> dict[str, str]:
+def files_of(choice: Choice, request: PlanRequest, facts: ModelFacts) -> dict[str, str]:
     """(name: text) of each file."""
     config = explicit_deepspeed_config(choice, request, facts)
     arguments = training_arguments(choice.strategy, request)

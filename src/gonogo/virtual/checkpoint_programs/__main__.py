@@ -50,27 +50,30 @@ _OTHER_READING = (
 
 def serve_with_vllm(words: list[str]) -> None:
     """Load the model and the adapters of ``vllm serve`` under the names by which vLLM's loaders find weights."""
-    from gonogo.virtual.rollout.engine_checkpoint import load
+    from gonogo.virtual.rollout.engine_checkpoint import load_engine_weights
     from gonogo.virtual.unsupported import UnsupportedOperator
     from gonogo.virtual.weights.model_folders import find_model_folder
 
-    options = _options_of(words)
+    options = _parse_options(words)
     what = " ".join(["vllm serve", *words])
     for name in options:
         if name in _OTHER_READING:
-            raise UnsupportedOperator(what, translated("{option} changes how weights are read").format(option=name))
+            raise UnsupportedOperator(
+                what,
+                translated("{option} changes how vLLM reads weights, which gonogo does not model").format(option=name),
+            )
     model = next(iter(options.get("", []) + options.get("--model", [])), None)
     folder = model if model is None or os.path.isdir(model) else find_model_folder(model)
     if folder is None:
-        raise UnsupportedOperator(what, translated("it names no model that is here"))
-    adapters = [_adapter_of(one) for one in options.get("--lora-modules", [])]
+        raise UnsupportedOperator(what, translated("the command names no model that is on this machine"))
+    adapters = [_parse_adapter(one) for one in options.get("--lora-modules", [])]
     if adapters and "--enable-lora" not in options:
         raise RuntimeError("LoRA is not enabled. Use --enable-lora to enable LoRA.")
     rank = int(options.get("--max-lora-rank", ["16"])[0])
-    load(folder, dict(adapters), rank, UnsupportedOperator)()
+    load_engine_weights(folder, dict(adapters), rank, UnsupportedOperator)()
 
 
-def _options_of(words: list[str]) -> dict[str, list[str]]:
+def _parse_options(words: list[str]) -> dict[str, list[str]]:
     """The values of each option; under an empty name those before the first one."""
     found: dict[str, list[str]] = {"": []}
     name = ""
@@ -84,7 +87,7 @@ def _options_of(words: list[str]) -> dict[str, list[str]]:
     return found
 
 
-def _adapter_of(word: str) -> tuple[str, str]:
+def _parse_adapter(word: str) -> tuple[str, str]:
     """``name=path``, or JSON with both."""
     if word.startswith("{"):
         told = json.loads(word)

@@ -19,7 +19,7 @@ from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.values import contents, real
 
-_SAME_ON_EVERY_RANK_ASSUMPTION = translated("every rank sends what this rank sends")
+_SAME_ON_EVERY_RANK_ASSUMPTION = translated("every rank sends the same data as this rank")
 _POINT_TO_POINT = ("::send", "::recv_", "::recv_any_source_")
 _REDUCE_OPERATORS = {"allreduce_", "allreduce_coalesced_", "reduce_", "reduce_scatter_", "_reduce_scatter_base_",
              "reduce_scatter_tensor_coalesced_"}  # fmt: skip
@@ -37,7 +37,7 @@ class CollectiveRecord:
         self.reduction: Any = None
         """The reduction of the collective that is being called."""
 
-    def totals(self) -> list[CollectiveTotal]:
+    def totals_by_operator(self) -> list[CollectiveTotal]:
         """Totals per operator, sorted by name."""
         return [CollectiveTotal(name, self.count[name], self.bytes[name]) for name in sorted(self.count)]
 
@@ -58,7 +58,7 @@ def install(record: CollectiveRecord) -> Callable[[], None]:
 def _recording_options(options: Any, record: CollectiveRecord) -> Any:
     """A subclass of the options that records the reduction, because the operator's argument can't be read."""
 
-    class Noting(options):  # type: ignore[misc]
+    class RecordingOptions(options):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             record.reduction = dist.ReduceOp.SUM
@@ -72,8 +72,8 @@ def _recording_options(options: Any, record: CollectiveRecord) -> Any:
             record.reduction = value
             options.reduceOp.__set__(self, value)
 
-    Noting.__name__ = options.__name__
-    return Noting
+    RecordingOptions.__name__ = options.__name__
+    return RecordingOptions
 
 
 def _run_and_count_collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any, record: CollectiveRecord) -> Any:
@@ -94,17 +94,17 @@ def _run_collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any, record
     record.bytes[name] += sum(t.numel() * t.element_size() for t in sent)
     stand_ins: dict[int, tuple[torch.Tensor, Any]] = {}
     if python_groups.NEEDED:
-        out = python_groups.done(args[0])
+        out = python_groups.completed_work(args[0])
     else:
-        rows_of = _no_rows if name == "allgather_" and _is_uneven(args) else _rows_of_split(name)
-        given = _swap_stand_ins((*args, *kwargs.values()), stand_ins, rows_of)
+        rows_of = _zero_row_count if name == "allgather_" and _is_uneven(args) else _split_size_function(name)
+        given = _replace_by_stand_ins((*args, *kwargs.values()), stand_ins, rows_of)
         out = func(*given[: len(args)], **dict(zip(kwargs, given[len(args) :], strict=True)))
-        out = _with_completed_work(out, exchange.flat(args[0]) if args else [])
+        out = _with_completed_work(out, exchange.flatten_tensors(args[0]) if args else [])
     back = {id(stand_in): original for stand_in, original in stand_ins.values()}
-    operation = exchange.Operation(func, args, record.reduction)
+    operation = exchange.C10dCall(func, args, record.reduction)
     if record.peers is None and exchange.exchange_in_process(operation, mode):
         return _restore_tensors(out, back)
-    if record.peers is None or not exchange.ask(record.peers, operation, mode):
+    if record.peers is None or not exchange.exchange_with_peers(record.peers, operation, mode):
         _assume_identical_ranks(mode, operation, args, record)
     return _restore_tensors(out, back)
 
@@ -118,7 +118,7 @@ def _with_completed_work(out: Any, results: list[torch.Tensor]) -> Any:
     work = out[-1] if many else out
     if not isinstance(work, torch.ScriptObject):
         return out
-    done = python_groups.done(results).boxed()
+    done = python_groups.completed_work(results).boxed()
     return (*out[:-1], done) if many else done
 
 
@@ -161,20 +161,20 @@ def _check_sizes(name: str, args: Any) -> None:
 
 def _sent_tensors(name: str, args: Any) -> list[torch.Tensor]:
     """The tensors that a rank sends: the inputs, which come after the outputs if there are both."""
-    first = exchange.flat(args[0]) if args else []
-    second = exchange.flat(args[1]) if len(args) > 1 else []
+    first = exchange.flatten_tensors(args[0]) if args else []
+    second = exchange.flatten_tensors(args[1]) if len(args) > 1 else []
     return second or first
 
 
 def _assume_identical_ranks(
-    mode: VirtualMode, operation: exchange.Operation, args: Any, record: CollectiveRecord
+    mode: VirtualMode, operation: exchange.C10dCall, args: Any, record: CollectiveRecord
 ) -> None:
     """Set the outputs as if all ranks had sent the same: values if the inputs are known, else unknown."""
-    outputs = exchange.flat(args[0]) if args else []
-    inputs = exchange.flat(args[1]) if len(args) > 1 else []
+    outputs = exchange.flatten_tensors(args[0]) if args else []
+    inputs = exchange.flatten_tensors(args[1]) if len(args) > 1 else []
     if not operation.assumes_identical_sender:
         for out in outputs:
-            contents.forget(mode.virtualise(out))
+            contents.forget_values(mode.virtualise(out))
         return
     if not inputs:
         known = any(isinstance(t, VirtualTensor) and contents.is_known(t) for t in outputs)
@@ -186,11 +186,11 @@ def _assume_identical_ranks(
                 _SAME_ON_EVERY_RANK_ASSUMPTION, "peer_tensors"
             )  # this rank's own value may be a placeholder
         return
-    mine = [contents.read(t) if isinstance(t, VirtualTensor) else t for t in inputs]
+    mine = [contents.read_values(t) if isinstance(t, VirtualTensor) else t for t in inputs]
     if any(value is None for value in mine):
         for out in outputs:
             if isinstance(out, VirtualTensor):
-                contents.forget(out)
+                contents.forget_values(out)
         return
     mode.ledger.assume(_SAME_ON_EVERY_RANK_ASSUMPTION, "peer_tensors")
     sent = torch.cat([value.reshape(-1) for value in mine if value is not None])
@@ -207,7 +207,7 @@ def _scale_by_world_size(outputs: list[torch.Tensor], args: Any, record: Collect
     group = python_groups.find_process_group(args)
     size = dist.get_world_size() if group is None else group.size()
     for out in outputs:
-        known = contents.read(out) if isinstance(out, VirtualTensor) and contents.materialise(out) else None
+        known = contents.read_values(out) if isinstance(out, VirtualTensor) and contents.expand_for_write(out) else None
         if known is not None:
             known.mul_(size)
 
@@ -217,26 +217,26 @@ def _is_uneven(args: Any) -> bool:
 
     The fake backend would copy this rank's tensor into every part.
     """
-    parts, sent = exchange.flat(args[0]), exchange.flat(args[1])
+    parts, sent = exchange.flatten_tensors(args[0]), exchange.flatten_tensors(args[1])
     mine = parts[python_groups.find_process_group(args).rank()] if sent else None
     return mine is not None and mine.numel() == sent[0].numel() and any(one.numel() != mine.numel() for one in parts)
 
 
-def _no_rows(tensor: torch.Tensor) -> int:
+def _zero_row_count(tensor: torch.Tensor) -> int:
     return 0
 
 
-def _rows_of_split(name: str) -> Callable[[torch.Tensor], int]:
+def _split_size_function(name: str) -> Callable[[torch.Tensor], int]:
     """What the fake backend splits: rows for an all-to-all, elements otherwise, whatever the tensors' shapes."""
     if name.startswith("alltoall"):
         return lambda tensor: tensor.shape[0] if tensor.dim() else 1
     return lambda tensor: tensor.numel()
 
 
-def _swap_stand_ins(
+def _replace_by_stand_ins(
     arguments: Any, stand_ins: dict[int, tuple[torch.Tensor, Any]], count_rows: Callable[[torch.Tensor], int]
 ) -> Any:
-    """Replace tensors by ones without memory for the fake backend, which only looks at how many rows to split."""
+    """Replace tensors by ones without memory for the fake backend, which only looks at the number of rows to split."""
     out = []
     for value in arguments:
         if isinstance(value, torch.Tensor):
@@ -245,12 +245,13 @@ def _swap_stand_ins(
                 known = stand_ins[id(value)] = (real.empty((count_rows(value), 0), dtype=value.dtype), value)
             value = known[0]
         elif isinstance(value, list | tuple):
-            value = _swap_stand_ins(value, stand_ins, count_rows)
+            value = _replace_by_stand_ins(value, stand_ins, count_rows)
         out.append(value)
     return tuple(out) if isinstance(arguments, tuple) else out
 
 
 def _restore_tensors(out: Any, originals: dict[int, Any]) -> Any:
+    """Put the original tensors back in place of their stand-ins."""
     if isinstance(out, torch.Tensor):
         return originals.get(id(out), out)
     if isinstance(out, list | tuple):

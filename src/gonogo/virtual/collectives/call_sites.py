@@ -19,7 +19,7 @@ _PARAMETER_LIST_NAMES = ("params_to_reduce", "param_list", "params", "param")
 
 
 class CallSites:
-    """Numbers the stacks; each is described once, by ``on_new``."""
+    """Numbers the call stacks of collectives; ``on_new`` gets a description of each new stack."""
 
     def __init__(self, on_new_site: Callable[[Site], None]) -> None:
         self._on_new = on_new_site
@@ -29,8 +29,8 @@ class CallSites:
         self._codes: list[CodeType] = []
         """Kept alive, so that no other takes its identity."""
 
-    def here(self) -> tuple[int, tuple[int, ...]]:
-        """The number of the caller's stack, and the ``ds_id`` of the parameters that the collective is for."""
+    def current_site(self) -> tuple[int, tuple[int, ...]]:
+        """The number of the caller's stack, and the ``ds_id`` of the parameters that the collective gathers."""
         frame: FrameType | None = sys._getframe(1)
         key: list[int] = []
         parameters: tuple[int, ...] | None = None
@@ -41,7 +41,7 @@ class CallSites:
             try:
                 variable = known[identity]
             except KeyError:
-                variable = known[identity] = _parameter_list_variable(code)
+                variable = known[identity] = _zero_parameter_list_variable(code)
                 self._codes.append(code)
             if variable is not None and parameters is None:
                 parameters = _ds_ids(local_variable(frame, variable)) or None
@@ -56,7 +56,7 @@ class CallSites:
         return number, parameters or ()
 
 
-def _parameter_list_variable(code: CodeType) -> str | None:
+def _zero_parameter_list_variable(code: CodeType) -> str | None:
     path = code.co_filename.replace("\\", "/")
     if not path.endswith(_ZERO_FILES):
         return None

@@ -24,11 +24,11 @@ class _ReductionState:
         self.group = group
         self.expected = self.begun = self.finished = False
 
-    def begin(self, will_reduce: bool) -> None:
+    def start_forward(self, will_reduce: bool) -> None:
         """Note the start of a forward; ``will_reduce`` is False within ``no_sync``."""
         self.expected, self.begun, self.finished = will_reduce, False, False
 
-    def watch(self, module: torch.nn.Module) -> None:
+    def register_gradient_hooks(self, module: torch.nn.Module) -> None:
         """Register hooks that note each gradient that is ready."""
         for parameter in module.parameters():
             if parameter.requires_grad:
@@ -71,12 +71,12 @@ def install(assume: Assume) -> Callable[[], None]:
         if reduction is None:
             reduction = self.__dict__["gonogo_reduction"] = _ReductionState(self.process_group)
             if not ("gonogo_hooked" in self.__dict__ or getattr(self, "_comm_hooks", None)):
-                reduction.watch(self.module)
+                reduction.register_gradient_hooks(self.module)
                 register(self, reduction, all_reduce)
         if torch.is_grad_enabled():
             if reduction.is_half_done:
                 rebuild(self.reducer)  # raises if the last reduction is unfinished, which it checks first
-            reduction.begin(self.require_backward_grad_sync)
+            reduction.start_forward(self.require_backward_grad_sync)
         return forward(self, *args, **kwargs)
 
     @functools.wraps(register)
@@ -85,24 +85,24 @@ def install(assume: Assume) -> Callable[[], None]:
         register(self, state, hook)
 
     @functools.wraps(state_of)
-    def without_reduction(self: Any) -> Any:
-        """What a copy or a pickle takes along: the copy's own reducer gets a hook of its own at its first forward."""
+    def reducer_free_state(self: Any) -> Any:
+        """The DDP module's state for a copy or a pickle, whose own reducer gets a hook at its first forward."""
         attributes = state_of(self)
         attributes.pop("gonogo_reduction", None)
         if hooks := attributes.get("_comm_hooks"):
             attributes["_comm_hooks"] = [one for one in hooks if not isinstance(one[1], _ReductionState)]
         return attributes
 
-    def keep_buckets(reducer: Any) -> bool:
+    def skip_bucket_rebuild(reducer: Any) -> bool:
         """Never rebuild the buckets: C++ would write their indices into tensor memory.
 
         The check that precedes it in C++, whether the last reduction was finished, is made by ``forward_with_hook``.
         """
         return False
 
-    patches.set(dist.Reducer, "_rebuild_buckets", keep_buckets)
+    patches.set(dist.Reducer, "_rebuild_buckets", skip_bucket_rebuild)
     patches.set(dist, "_verify_params_across_processes", assume_same_parameters)
     patches.set(DistributedDataParallel, "forward", forward_with_hook)
-    patches.set(DistributedDataParallel, "__getstate__", without_reduction)
+    patches.set(DistributedDataParallel, "__getstate__", reducer_free_state)
     patches.set(DistributedDataParallel, "register_comm_hook", register_and_note_hook)
     return patches.undo

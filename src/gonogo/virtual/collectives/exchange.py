@@ -31,7 +31,7 @@ _IN_PLACE = frozenset({"allreduce_", "allreduce_coalesced_", "reduce_", "broadca
                        "recv_any_source_"})  # fmt: skip
 
 
-class Operation:
+class C10dCall:
     """One call of a ``c10d`` operator, with its arguments by name."""
 
     def __init__(self, func: Any, args: Any, reduction: Any) -> None:
@@ -39,11 +39,11 @@ class Operation:
         arguments = _argument_names(func)
         named = dict(zip(arguments, args, strict=False))
         self.group: Any = python_groups.unbox_group(named["process_group"])
-        self.members = members_of(self.group)
+        self.members = group_ranks(self.group)
         self.mine = self.group.rank()
-        self.blocks = self._blocks(named, arguments)
-        first = flat(args[0])
-        second = flat(args[1]) if len(args) > 1 else []
+        self.blocks = self._is_blocking(named, arguments)
+        first = flatten_tensors(args[0])
+        second = flatten_tensors(args[1]) if len(args) > 1 else []
         in_place = self.name in _IN_PLACE or self.name in ("barrier", "monitored_barrier_")
         self.outputs = first
         self.inputs = first if in_place else second
@@ -65,7 +65,7 @@ class Operation:
         return self.root in (None, 0, self.mine)
 
     @staticmethod
-    def _blocks(kwargs: dict[str, Any], names: tuple[str, ...]) -> bool | None:
+    def _is_blocking(kwargs: dict[str, Any], names: tuple[str, ...]) -> bool | None:
         """Whether the call is blocking; None if this torch version does not tell."""
         for name in ("async_op", "asyncOp"):
             if name in names:
@@ -89,11 +89,11 @@ class Operation:
         return str(tensors[0].dtype).removeprefix("torch.")
 
 
-def flat(value: Any) -> list[torch.Tensor]:
+def flatten_tensors(value: Any) -> list[torch.Tensor]:
     """Flatten nested lists of tensors."""
     if isinstance(value, torch.Tensor):
         return [value]
-    return [t for item in value for t in flat(item)] if isinstance(value, list | tuple) else []
+    return [t for item in value for t in flatten_tensors(item)] if isinstance(value, list | tuple) else []
 
 
 def _reduction_name(reduction: Any) -> str:
@@ -113,7 +113,7 @@ def _argument_names(func: Any) -> tuple[str, ...]:
     return known
 
 
-def members_of(group: Any) -> tuple[int, ...]:
+def group_ranks(group: Any) -> tuple[int, ...]:
     """The global ranks of a process group, in the group's order."""
     places = c10d._world.pg_group_ranks.get(group)
     if places is None:
@@ -124,19 +124,19 @@ def members_of(group: Any) -> tuple[int, ...]:
     return known[1]
 
 
-def key_of(group: Any, members: Sequence[int]) -> str:
+def group_key(group: Any, members: Sequence[int]) -> str:
     """A name for the group that is the same on all of its ranks."""
     return f"{group.group_name}:{len(members)}:{members[0]}:{members[-1]}"
 
 
-def ask(peers: Peers, operation: Operation, mode: VirtualMode) -> bool:
+def exchange_with_peers(peers: Peers, operation: C10dCall, mode: VirtualMode) -> bool:
     """Send the operation to the other ranks and set its outputs accordingly; False if no other rank is rehearsed."""
     if operation.name in ("send", "recv_"):
-        return _point_to_point(peers, operation, mode)
+        return _exchange_point_to_point(peers, operation, mode)
     if not peers.has_rehearsed_peer(operation.members) or operation.name == "recv_any_source_":
         if operation.name != "recv_any_source_" and any(one in peers.ranks for one in operation.members):
             place = operation.members[operation.root] if operation.root is not None else None
-            key = key_of(operation.group, operation.members)
+            key = group_key(operation.group, operation.members)
             peers.record_thread_collective(key, operation.members, operation.name.strip("_"), place)
         return False
     from_root = operation.name in _ROOTED_COLLECTIVES
@@ -145,9 +145,9 @@ def ask(peers: Peers, operation: Operation, mode: VirtualMode) -> bool:
     lowest = next(rank for rank in operation.members if rank in peers.ranks)
     stands_for_it = root not in peers.ranks and lowest == peers.rank and operation.assumes_identical_sender
     sends = is_root or stands_for_it if from_root else True
-    payload = _payload(operation) if sends else None
-    received = peers.call(
-        key_of(operation.group, operation.members),
+    payload = _serialize_sent_tensors(operation) if sends else None
+    received = peers.report_collective(
+        group_key(operation.group, operation.members),
         operation.members,
         operation.name.strip("_"),
         sizes=operation.sizes,
@@ -168,7 +168,7 @@ _SYMMETRIC_COLLECTIVES = frozenset({"allreduce_", "allgather_", "_allgather_base
 _COUNT_DTYPES = (torch.int64, torch.int32, torch.bool)
 
 
-def exchange_in_process(operation: Operation, mode: VirtualMode) -> bool:
+def exchange_in_process(operation: C10dCall, mode: VirtualMode) -> bool:
     """Exchange counts among ranks that are rehearsed in the same process, so that each gets the others' values.
 
     Only for integers and booleans, which control the program (positions, lengths, numbers of batches): there is no
@@ -182,7 +182,7 @@ def exchange_in_process(operation: Operation, mode: VirtualMode) -> bool:
         return False
     if operation.name in _SYMMETRIC_COLLECTIVES and operation.inputs and waits:
         what = (operation.name, operation.sizes, operation.dtype)
-        all_sent = InProcessRanks.all_send(operation.members, what, _payload(operation))
+        all_sent = InProcessRanks.all_send(operation.members, what, _serialize_sent_tensors(operation))
         if not all_sent or not all(all_sent):
             return False
         _set_outputs(operation, all_sent, mode)
@@ -190,29 +190,29 @@ def exchange_in_process(operation: Operation, mode: VirtualMode) -> bool:
     if operation.name != "broadcast_":
         return False
     is_root = operation.mine == operation.root
-    payload = _payload(operation) if is_root else None
+    payload = _serialize_sent_tensors(operation) if is_root else None
     sent = InProcessRanks.root_sends((operation.members, operation.root, operation.sizes), is_root, payload, waits)
     if not is_root and sent:
         _set_outputs(operation, [sent] * len(operation.members), mode)
     return bool(sent)
 
 
-def _point_to_point(peers: Peers, operation: Operation, mode: VirtualMode) -> bool:
+def _exchange_point_to_point(peers: Peers, operation: C10dCall, mode: VirtualMode) -> bool:
     assert operation.peer is not None
     other = operation.members[operation.peer]
     sending = operation.name == "send"
     pair = (peers.rank, other) if sending else (other, peers.rank)
     if not peers.has_rehearsed_peer(pair):
         return False
-    received = peers.call(
-        f"{key_of(operation.group, operation.members)}:{pair[0]}>{pair[1]}:{operation.tag}",
+    received = peers.report_collective(
+        f"{group_key(operation.group, operation.members)}:{pair[0]}>{pair[1]}:{operation.tag}",
         pair,
         "send/recv",
         sizes=operation.sizes,
         dtype=operation.dtype,
         root=pair[0],
         wait_mode=WaitMode.NO if sending else WaitMode.YES if _is_on_stack("recv") else WaitMode.IF_NEED_BE,
-        payload=_payload(operation) if sending else None,
+        payload=_serialize_sent_tensors(operation) if sending else None,
         is_root_payload=True,
     )
     if not sending:
@@ -230,14 +230,14 @@ def _is_on_stack(function: str) -> bool:
     return False
 
 
-def _wait_mode(operation: Operation, payload: bytes | None, from_root: bool) -> WaitMode:
+def _wait_mode(operation: C10dCall, payload: bytes | None, from_root: bool) -> WaitMode:
     if operation.blocks:
         return WaitMode.YES
     known_maybe = payload is not None or (from_root and sum(operation.sizes) <= contents.EMPTY_LIMIT_BYTES)
     return WaitMode.IF_NEED_BE if known_maybe or operation.blocks is None else WaitMode.NO
 
 
-def _payload(operation: Operation) -> bytes | None:
+def _serialize_sent_tensors(operation: C10dCall) -> bytes | None:
     """The serialized tensors that this rank sends; None if not all values are known, or they are too large."""
     if not operation.inputs or operation.name in ("barrier", "monitored_barrier_", "allgather_coalesced_"):
         return None
@@ -245,22 +245,22 @@ def _payload(operation: Operation) -> bytes | None:
         return None
     if sum(tensor.numel() * tensor.element_size() for tensor in operation.inputs) > collective_values.LIMIT:
         return None
-    with private.modes_off():
-        known = [contents.read(t) if isinstance(t, VirtualTensor) else t for t in operation.inputs]
+    with private.without_dispatch_modes():
+        known = [contents.read_values(t) if isinstance(t, VirtualTensor) else t for t in operation.inputs]
         if any(tensor is None for tensor in known):
             return None
         head = torch.tensor(operation.splits, dtype=torch.int64, device="cpu")
-        return collective_values.packed([head, *(tensor for tensor in known if tensor is not None)])
+        return collective_values.pack_tensors([head, *(tensor for tensor in known if tensor is not None)])
 
 
-def _set_outputs(operation: Operation, received_payloads: list[bytes] | None, mode: VirtualMode) -> None:
+def _set_outputs(operation: C10dCall, received_payloads: list[bytes] | None, mode: VirtualMode) -> None:
     """Set the outputs to the result of the received values; unknown if those are unknown."""
     given = None
     if received_payloads is not None:
-        with private.modes_off():
-            opened = {payload: collective_values.unpacked(payload) for payload in set(received_payloads)}
+        with private.without_dispatch_modes():
+            opened = {payload: collective_values.unpack_tensors(payload) for payload in set(received_payloads)}
             sent = [opened[payload] for payload in received_payloads]
-            given = collective_values.results(
+            given = collective_values.collective_results(
                 operation.name,
                 [one[1:] for one in sent],
                 operation.mine,
@@ -274,7 +274,7 @@ def _set_outputs(operation: Operation, received_payloads: list[bytes] | None, mo
         if operation.name == "broadcast_" and operation.mine == operation.root:
             return
         for out in operation.outputs:
-            contents.forget(mode.virtualise(out))
+            contents.forget_values(mode.virtualise(out))
         return
     for out, value in zip(operation.outputs, given, strict=False):
         if value is None:
@@ -283,7 +283,7 @@ def _set_outputs(operation: Operation, received_payloads: list[bytes] | None, mo
             with mode:
                 out.copy_(value.reshape(out.shape))
         else:
-            with private.modes_off():
+            with private.without_dispatch_modes():
                 out.copy_(value.reshape(out.shape))
 
 
@@ -302,13 +302,13 @@ def exchange_objects(
 ) -> list[Any] | None:
     """Exchange lists of Python objects among the group's ranks; returns each member's list, or None if unknown."""
     group = group or c10d._get_default_group()
-    members = members_of(group)
+    members = group_ranks(group)
     if not peers.has_rehearsed_peer(members):
         return None
     lowest = next(rank for rank in members if rank in peers.ranks)
     sends = not from_root or root == peers.rank or (root not in peers.ranks and lowest == peers.rank)
-    received = peers.call(
-        key_of(group, members),
+    received = peers.report_collective(
+        group_key(group, members),
         members,
         operator,
         sizes=sizes,
@@ -322,12 +322,12 @@ def exchange_objects(
 def pass_object(peers: Peers, group: Any, source: int, target: int, objects: list[Any] | None) -> list[Any] | None:
     """Pass objects from ``source`` to ``target``; returns what the target receives, else None."""
     group = group or c10d._get_default_group()
-    members = members_of(group)
+    members = group_ranks(group)
     if not peers.has_rehearsed_peer((source, target)):
         return None
     sending = peers.rank == source
-    received = peers.call(
-        f"{key_of(group, members)}:{source}>{target}:objects",
+    received = peers.report_collective(
+        f"{group_key(group, members)}:{source}>{target}:objects",
         (source, target),
         "send/recv of objects",
         root=source,

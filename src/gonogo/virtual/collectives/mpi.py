@@ -148,7 +148,9 @@ class _Communicator:
         if self._peers is None or root not in self._peers.ranks or not self._peers.has_rehearsed_peer(members):
             return None
         payload = pickle.dumps(obj) if self.rank == root else None
-        sent = self._peers.call("MPI_COMM_WORLD", members, "bcast", root=root, payload=payload, is_root_payload=True)
+        sent = self._peers.report_collective(
+            "MPI_COMM_WORLD", members, "bcast", root=root, payload=payload, is_root_payload=True
+        )
         return sent[0] if sent is not None else None
 
     def _assume_same(self) -> None:
@@ -212,8 +214,8 @@ def install(
         raise unsupported(f"MPI.{name}", _NO_STAND_IN_REASON)
 
     module.__getattr__ = missing  # type: ignore[method-assign]
-    patches.item(sys.modules, "mpi4py", package)
-    patches.item(sys.modules, "mpi4py.MPI", module)
+    patches.set_item(sys.modules, "mpi4py", package)
+    patches.set_item(sys.modules, "mpi4py.MPI", module)
     return patches.undo
 
 

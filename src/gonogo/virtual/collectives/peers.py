@@ -94,7 +94,7 @@ class Peers:
             return False
         return any(member in self.ranks for member in members if member != self.rank)
 
-    def call(
+    def report_collective(
         self,
         group: str,
         members: tuple[int, ...],
@@ -113,7 +113,7 @@ class Peers:
         if group not in self._groups:
             self._groups.add(group)
             self._waiting_to_go.append(Group(group, members))
-        site, parameters = self._sites.here()
+        site, parameters = self._sites.current_site()
         module, phase, step = self.situation()
         if wait_mode is WaitMode.NO:
             self._ahead += 1
@@ -170,7 +170,7 @@ class Peers:
         )  # fmt: skip
         self._of_threads[group, own] = thread, (Group(group, members), site, ThreadCall(call))
 
-    def follow_joins(self) -> Callable[[], None]:
+    def track_thread_joins(self) -> Callable[[], None]:
         """Note which threads the program joins without a timeout; returns the undo function."""
         patches, real = Patches(), threading.Thread.join
 
@@ -183,7 +183,7 @@ class Peers:
         patches.set(threading.Thread, "join", join)
         return patches.undo
 
-    def ask(self, question_name: str, own_answer: bytes) -> list[bytes] | None:
+    def exchange_answers(self, question_name: str, own_answer: bytes) -> list[bytes] | None:
         """The answers of all rehearsed ranks to the same question; None if not all of them ask it."""
         if self.over or threading.get_ident() != self._thread:
             return None
@@ -199,12 +199,12 @@ class Peers:
         reply = self._receive_reply()
         return [reply.payloads[which] for which in reply.of] if reply.kind == "values" else None
 
-    def context(self, batch: tuple[tuple[str, str], ...], num_batches: int, steps: int) -> None:
+    def report_batch_read(self, batch: tuple[tuple[str, str], ...], num_batches: int, steps: int) -> None:
         """Report that the rank has read a batch."""
         if not self.over:
             self._waiting_to_go.append(RankContext(batch, num_batches, steps))
 
-    def ended(self, end_state: End, steps: int) -> None:
+    def report_end(self, end_state: End, steps: int) -> None:
         """Report that the program has ended, after this many optimizer steps."""
         try:
             groups: set[str] = set()

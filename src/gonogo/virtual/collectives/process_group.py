@@ -33,8 +33,8 @@ from gonogo.virtual.values.assumptions import Assume
 rendezvous = importlib.import_module("torch.distributed.rendezvous")  # a function of the same name shadows the module
 _FileStore: Any = dist.FileStore  # type: ignore[attr-defined]
 
-_RECEIVED = translated("the objects received are those already in the list")
-_SAME_OBJECTS_ASSUMPTION = translated("every rank sends the objects that this rank sends")
+_RECEIVED = translated("the objects that another rank sends are those already in the receiving list")
+_SAME_OBJECTS_ASSUMPTION = translated("every rank sends the same objects as this rank")
 _KNOWN_BACKENDS = frozenset({"nccl", "gloo", "hccl", "ucc", "xccl", "fake", "undefined"})
 _NPU_BACKENDS = frozenset({"hccl", "lccl", "gloo", "fake", "undefined"})
 
@@ -74,14 +74,14 @@ def install(
     if isinstance(told, property):
         patches.set(dist.ProcessGroup, "_device_types", property(functools.partial(_device_types, told, device_type)))
     if hasattr(dist.ProcessGroup, "monitored_barrier"):  # which programs also call as the group's own method
-        own = functools.partialmethod(_barrier_of_group, dist.monitored_barrier)
+        own = functools.partialmethod(_group_monitored_barrier, dist.monitored_barrier)
         patches.set(dist.ProcessGroup, "monitored_barrier", own)
     replace_dist_function("is_gloo_available", lambda: True)
     replace_dist_function("is_nccl_available", lambda: not on_npu)
     if on_npu:
         replace_dist_function("is_hccl_available", lambda: True)
         patches.set(dist.Backend, "HCCL", "hccl")
-        patches.item(dist.Backend.default_device_backend_map, "npu", "hccl")
+        patches.set_item(dist.Backend.default_device_backend_map, "npu", "hccl")
     replace_dist_function("is_backend_available", lambda backend: _is_backend_available(backend, on_npu))
     if not hasattr(c10d, "ProcessGroupNCCL"):
         replace_dist_function("ProcessGroupNCCL", _ProcessGroupNCCL)
@@ -92,7 +92,7 @@ def install(
         patches.set(dist, store, stand_in)
         patches.set(rendezvous, store, stand_in)
     patches.set(rendezvous, "_create_c10d_store", lambda *args, **kwargs: stand_in())
-    patches.everywhere(replaced)
+    patches.replace_everywhere(replaced)
     patches.on_undo(_destroy_process_group)
     return patches.undo
 
@@ -147,7 +147,7 @@ def _device_types(default_property: property, device_type: str, group: Any) -> l
     return [torch.device(name) for name in own]
 
 
-def _barrier_of_group(
+def _group_monitored_barrier(
     group: Any, barrier: Callable[..., None], timeout: Any = None, wait_all_ranks: bool = False
 ) -> None:
     """``ProcessGroup.monitored_barrier`` by the function of that name; torch's own asks the group's backend for it."""
@@ -190,7 +190,7 @@ def _group_functions(patches: Patches, peers: Peers | None, on_npu: bool) -> dic
     real_init, real_new_group = c10d.init_process_group, c10d.new_group
     whole = "cpu:gloo,npu:hccl" if on_npu else "cpu:gloo,cuda:nccl"
 
-    def name_group(group: Any, backend: str) -> Any:
+    def register_backend(group: Any, backend: str) -> Any:
         """Register the requested backend in torch's own tables."""
         if isinstance(group, dist.ProcessGroup):
             store = c10d._world.pg_map[group][1]
@@ -220,7 +220,7 @@ def _group_functions(patches: Patches, peers: Peers | None, on_npu: bool) -> dic
             store, rank, world_size = next(rendezvous.rendezvous(method, rank, world_size, timeout=timeout))
             init_method = None
         real_init("fake", init_method, timeout, world_size, rank, store, group_name)
-        name_group(c10d._get_default_group(), requested)
+        register_backend(c10d._get_default_group(), requested)
 
     def new_group(
         ranks: Any = None, timeout: Any = None, backend: Any = None, pg_options: Any = None, *args: Any, **kwargs: Any
@@ -232,8 +232,10 @@ def _group_functions(patches: Patches, peers: Peers | None, on_npu: bool) -> dic
         if peers is not None and not local:
             everyone = tuple(range(dist.get_world_size()))
             if peers.has_rehearsed_peer(everyone):
-                peers.call("world", everyone, "new_group", sizes=everyone if ranks is None else tuple(sorted(ranks)))
-        return name_group(real_new_group(ranks, timeout, "fake", None, *args, **kwargs), requested)
+                peers.report_collective(
+                    "world", everyone, "new_group", sizes=everyone if ranks is None else tuple(sorted(ranks))
+                )
+        return register_backend(real_new_group(ranks, timeout, "fake", None, *args, **kwargs), requested)
 
     def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         if c10d._rank_not_in_group(group):
@@ -278,7 +280,7 @@ def _source_rank(src: Any, group: Any, group_src: Any) -> int:
 def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
     is_outside = c10d._rank_not_in_group
 
-    def gathered(group: Any, operator: str, **what: Any) -> list[Any] | None:
+    def gather_objects(group: Any, operator: str, **what: Any) -> list[Any] | None:
         """The objects sent by the group's ranks, by member; None if only this rank is rehearsed."""
         if peers is not None:
             return exchange.exchange_objects(peers, group, operator, **what)
@@ -288,7 +290,7 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
     def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
         if is_outside(group):
             return
-        sent = gathered(group, "all_gather_object", objects=[obj])
+        sent = gather_objects(group, "all_gather_object", objects=[obj])
         if sent is None:
             assume(_SAME_OBJECTS_ASSUMPTION, "peer_objects")
         for index in range(dist.get_world_size(group)):
@@ -301,7 +303,7 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
             return
         mine, target = dist.get_rank(), _source_rank(dst, group, group_dst)
         c10d._validate_output_list_for_rank(mine, target, object_gather_list)
-        sent = gathered(group, "gather_object", objects=[obj], root=target)
+        sent = gather_objects(group, "gather_object", objects=[obj], root=target)
         if mine == target:
             if sent is None:
                 assume(_SAME_OBJECTS_ASSUMPTION, "peer_objects")
@@ -317,14 +319,16 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
             return
         root = _source_rank(src, group, group_src)
         count = len(object_list)
-        sent = gathered(group, "broadcast_object_list", objects=object_list, root=root, from_root=True, sizes=(count,))
+        sent = gather_objects(
+            group, "broadcast_object_list", objects=object_list, root=root, from_root=True, sizes=(count,)
+        )
         if dist.get_rank() == root:
             _pickled_copy(object_list)
         elif sent is not None:
             object_list[:] = _pickled_copy(sent[0])
         else:
             assume(
-                translated("rank {root} broadcasts the objects that this rank has in their place").format(root=root),
+                translated("rank {root} broadcasts the objects that are already in this rank's list").format(root=root),
                 "peer_objects",
             )
 
@@ -341,14 +345,17 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
             raise ValueError("Expected argument scatter_object_output_list to be a list of size at least 1.")
         root = _source_rank(src, group, group_src)
         given = scatter_object_input_list
-        sent = gathered(group, "scatter_object_list", objects=given or [], root=root, from_root=True)
+        sent = gather_objects(group, "scatter_object_list", objects=given or [], root=root, from_root=True)
         if sent is not None and sent[0]:
             scatter_object_output_list[0] = _pickled_copy(sent[0][dist.get_rank(group)])
         elif dist.get_rank() == root:
             scatter_object_output_list[0] = _pickled_copy(given[dist.get_rank(group)])
         elif given:
             assume(
-                translated("rank {root} scatters the objects that this rank would").format(root=root), "peer_objects"
+                translated("rank {root} scatters the objects that this rank passed to scatter_object_list").format(
+                    root=root
+                ),
+                "peer_objects",
             )
             scatter_object_output_list[0] = _pickled_copy(given[dist.get_rank(group)])
         else:

@@ -51,12 +51,12 @@ _DEFAULTED_ARGUMENTS = frozenset({"timeout", "sparse_indices", "device_ids", "as
 
 
 def install(patches: Patches) -> None:
-    """Make the backend ``fake`` create such groups."""
+    """Make the backend ``fake`` create process groups whose collectives run in Python."""
 
     def create_rehearsed_group(store: Any, rank: int, size: int, timeout: Any) -> Any:
         return _RehearsedProcessGroup(rank, size)
 
-    patches.item(dist.Backend._plugins, "FAKE", dist.Backend._BackendPlugin(create_rehearsed_group, False))
+    patches.set_item(dist.Backend._plugins, "FAKE", dist.Backend._BackendPlugin(create_rehearsed_group, False))
 
 
 def unbox_group(group: Any) -> Any:
@@ -71,7 +71,7 @@ def find_process_group(args: Any) -> Any:
     return None if found is None else unbox_group(found)
 
 
-def done(result: Any) -> Any:
+def completed_work(result: Any) -> Any:
     """The work of a completed collective."""
     future: Any = torch.futures.Future()
     future.set_result(result)
@@ -98,7 +98,7 @@ class _RehearsedProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         pass
 
     def _end_coalescing(self, device: Any) -> Any:
-        return done(None)
+        return completed_work(None)
 
 
 def _make_method(operator: Any) -> Callable[..., Any]:
@@ -116,7 +116,7 @@ def _make_method(operator: Any) -> Callable[..., Any]:
                 args.append(getattr(opts, _OPTION_ATTRIBUTE[name], None))
             else:
                 args.append(None if name in _DEFAULTED_ARGUMENTS else next(values, []))
-        with private.modes_off():  # as on entry to a dispatch mode
+        with private.without_dispatch_modes():  # as on entry to a dispatch mode
             return VirtualTensor.virtual_mode.__torch_dispatch__(operator, (), tuple(args))
 
     return dispatch_collective

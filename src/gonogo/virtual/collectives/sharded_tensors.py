@@ -44,14 +44,14 @@ def install() -> Callable[[], None]:
         for name in ("device", "is_cuda", "is_cpu", "is_meta"):
             patches.set(owner, name, local_tensor_property(name))
 
-    def propagate_outside(module: ModuleType) -> None:
+    def patch_sharding_propagator(module: ModuleType) -> None:
         """Propagate shapes without dispatch modes: the fake tensors used for it aren't the program's."""
         owner: Any = module.ShardingPropagator
         for name in ("_propagate_tensor_meta_non_cached", "_propagate_tensor_meta"):
             if hasattr(owner, name):
                 patches.set(owner, name, _without_dispatch_modes(getattr(owner, name)))
 
-    def rebuild_on_the_host(module: ModuleType) -> None:
+    def patch_tensor_rebuild(module: ModuleType) -> None:
         """Build the tensor on the CPU: only its shape matters, and C++ would need a driver to fill a CUDA tensor."""
 
         def rebuild_on_cpu(spec: Any) -> torch.Tensor:
@@ -61,16 +61,16 @@ def install() -> Callable[[], None]:
         patches.set(module, "_rebuild_tensor_from_dtensor_meta", rebuild_on_cpu)
 
     patches.on_undo(after_import("torch.distributed.tensor._api", patch_dtensor))
-    patches.on_undo(after_import("torch.distributed.tensor._sharding_prop", propagate_outside))
-    patches.on_undo(after_import("torch.distributed.tensor._op_schema", rebuild_on_the_host))
-    patches.item(NAMESPACE_HANDLERS, "_c10d_functional", _functional_collective)
+    patches.on_undo(after_import("torch.distributed.tensor._sharding_prop", patch_sharding_propagator))
+    patches.on_undo(after_import("torch.distributed.tensor._op_schema", patch_tensor_rebuild))
+    patches.set_item(NAMESPACE_HANDLERS, "_c10d_functional", _functional_collective)
     return patches.undo
 
 
 def _without_dispatch_modes(function: Any) -> Any:
     @functools.wraps(function)
     def call_without_modes(*args: Any, **kwargs: Any) -> Any:
-        with private.modes_off():
+        with private.without_dispatch_modes():
             return function(*args, **kwargs)
 
     return call_without_modes
@@ -86,7 +86,7 @@ def _functional_collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any)
             return torch.ops.aten.alias(args[0])
     run = _COLLECTIVES.get(name.removesuffix("_coalesced").removesuffix("_coalesced_"))
     if run is None:
-        raise UnsupportedOperator(str(func), translated("a functional collective without a counterpart"))
+        raise UnsupportedOperator(str(func), translated("gonogo does not implement this functional collective"))
     group = private.resolve_process_group(given["group_name"])
     with mode:
         if "coalesced" in name:

@@ -51,12 +51,12 @@ def cuda_version() -> str:
 
 
 def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
-    """(module, name, replacement) for each name that this file replaces."""
+    """Yield (module, attribute name, replacement) for the device functions of ``torch.cuda``."""
     for name, value in _device_functions(cuda).items():
         yield torch.cuda, name, value
     for name, value in _accelerator_functions(cuda).items():
         yield torch._C, name, value
-    yield torch.cuda, "_cudart", _runtime(cuda)
+    yield torch.cuda, "_cudart", _cudart_functions(cuda)
     for name, function in _c_functions(cuda).items():
         yield torch._C, name, function
     yield torch.version, "cuda", cuda_version()
@@ -68,7 +68,11 @@ def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
         yield (
             torch.cuda.nccl,
             name,
-            _unsupported_call(cuda, f"torch.cuda.nccl.{name}", translated("it calls NCCL directly")),
+            _unsupported_call(
+                cuda,
+                f"torch.cuda.nccl.{name}",
+                translated("this function calls NCCL directly, which does not run in a rehearsal"),
+            ),
         )
     yield (
         torch.cuda.nvtx,
@@ -93,10 +97,11 @@ def _unsupported_call(cuda: VirtualCuda, feature: str, reason: Text) -> Callable
 
 
 def _device_functions(cuda: VirtualCuda) -> dict[str, Any]:
+    """Functions of ``torch.cuda`` that select or describe devices."""
     capability = cuda.accelerator.compute_capability
 
     def set_device(device: Any) -> None:
-        index = cuda.index_to_set(device)
+        index = cuda.device_index_to_set(device)
         if index >= 0:
             cuda.current_device = index
 
@@ -109,7 +114,7 @@ def _device_functions(cuda: VirtualCuda) -> dict[str, Any]:
 
     def get_device_properties(device: Any = None) -> _CudaDeviceProperties:
         cuda.initialise()
-        index = cuda.index_of(device)
+        index = cuda.device_index(device)
         if not 0 <= index < cuda.count:
             raise AssertionError("Invalid device id")
         return _device_properties(cuda, index)
@@ -130,7 +135,7 @@ def _device_functions(cuda: VirtualCuda) -> dict[str, Any]:
         function()
 
     def can_access_peer(device: Any, peer_device: Any) -> bool:
-        first, second = cuda.index_of(device), cuda.index_of(peer_device)
+        first, second = cuda.device_index(device), cuda.device_index(peer_device)
         if not 0 <= first < cuda.device_count():
             raise AssertionError("Invalid device id")
         if not 0 <= second < cuda.device_count():
@@ -171,7 +176,7 @@ def _device_functions(cuda: VirtualCuda) -> dict[str, Any]:
         "can_device_access_peer": can_access_peer,
         "get_arch_list": lambda: list(architectures),
         "get_gencode_flags": lambda: " ".join(f"-gencode compute=compute_{a[3:]},code={a}" for a in architectures),
-        "synchronize": lambda device=None: cuda.check_ordinal(cuda.index_of(device)),
+        "synchronize": lambda device=None: cuda.check_ordinal(cuda.device_index(device)),
         "ipc_collect": lambda: None,
         "_sleep": lambda cycles: None,
         "cudart": cudart,
@@ -189,7 +194,7 @@ def _device_functions(cuda: VirtualCuda) -> dict[str, Any]:
 
 
 def _used_bytes(cuda: VirtualCuda, device: Any) -> int:
-    return cuda.accelerator.allowance_bytes + cuda.allocator_of(cuda.index_of(device)).reserved
+    return cuda.accelerator.allowance_bytes + cuda.allocator_of(cuda.device_index(device)).reserved
 
 
 def _device_properties(cuda: VirtualCuda, index: int) -> _CudaDeviceProperties:
@@ -219,7 +224,7 @@ def _device_properties(cuda: VirtualCuda, index: int) -> _CudaDeviceProperties:
     )
 
 
-def _runtime(cuda: VirtualCuda) -> SimpleNamespace:
+def _cudart_functions(cuda: VirtualCuda) -> SimpleNamespace:
     """The result of ``torch.cuda.cudart()``: the few functions that Python programs call, all of which succeed."""
 
     def mem_get_info(device: Any = None) -> tuple[int, int]:
@@ -280,7 +285,7 @@ def _blas_functions(cuda: VirtualCuda) -> dict[str, Any]:
 
     def clear_cublas_workspaces(stream: int | None = None) -> None:
         if cuda.blas is not None:
-            cuda.blas.clear(stream)
+            cuda.blas.free_workspaces(stream)
 
     def workspace_size_setter(name: str) -> Callable[[int], None]:
         return lambda size: setattr(cuda.blas, name, size) if cuda.blas is not None else None
@@ -289,8 +294,8 @@ def _blas_functions(cuda: VirtualCuda) -> dict[str, Any]:
         "_cuda_clearCublasWorkspaces": clear_cublas_workspaces,
         "_cuda_getCublasWorkspaceSize": lambda: cuda.blas.size if cuda.blas is not None else 0,
         "_cuda_setCublasWorkspaceSize": workspace_size_setter("size"),
-        "_cuda_getCublasLtWorkspaceSize": lambda: cuda.blas.lt_size if cuda.blas is not None else 0,
-        "_cuda_setCublasLtWorkspaceSize": workspace_size_setter("lt_size"),
+        "_cuda_getCublasLtWorkspaceSize": lambda: cuda.blas.cublaslt_size if cuda.blas is not None else 0,
+        "_cuda_setCublasLtWorkspaceSize": workspace_size_setter("cublaslt_size"),
     }
 
 

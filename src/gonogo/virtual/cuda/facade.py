@@ -18,7 +18,7 @@ import torch
 
 from gonogo.evidence.environment.hardware import Accelerator
 from gonogo.virtual.cuda import devices, memory, random, streams, tensors
-from gonogo.virtual.cuda.state import Unsupported, VirtualCuda, not_rehearsed
+from gonogo.virtual.cuda.state import Unsupported, VirtualCuda, not_rehearsed_error
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
 from gonogo.virtual.patching.patches import Patches
 
@@ -32,7 +32,7 @@ def install(
     get_allocator: Callable[[int], CachingAllocator],
     *,
     visible_devices: str | None = None,
-    unsupported: Unsupported = not_rehearsed,
+    unsupported: Unsupported = not_rehearsed_error,
     pin: Callable[[torch.Tensor], torch.Tensor] | None = None,
 ) -> VirtualCuda:
     """Install the facade. Call it right after importing torch, with ``CUDA_VISIBLE_DEVICES`` empty until then.
@@ -56,9 +56,9 @@ def install(
             if callable(original) and original is not value:
                 replaced.append((original, value))
             cuda.patches.set(module, name, value)
-    cuda.patches.everywhere(replaced)
+    cuda.patches.replace_everywhere(replaced)
     tensors.install(cuda, pin)
-    cuda.patches.item(os.environ, "DS_ACCELERATOR", "cuda")
+    cuda.patches.set_item(os.environ, "DS_ACCELERATOR", "cuda")
     return cuda
 
 
@@ -85,7 +85,7 @@ def hide_real_devices(patches: Patches) -> None:
     count_devices = getattr(torch._C, "_cuda_getDeviceCount", None)
     if count_devices is None:
         return
-    patches.item(os.environ, "CUDA_VISIBLE_DEVICES", "")
+    patches.set_item(os.environ, "CUDA_VISIBLE_DEVICES", "")
     found = count_devices()  # the driver reads the variable only once per process, at its first call
     if found:
         raise RuntimeError(f"{found} real CUDA devices are in use by this process: a rehearsal must not touch them")
@@ -106,7 +106,7 @@ def _make_unsupported_function(name: str) -> Callable[..., Any]:
 def set_visible_devices(cuda: VirtualCuda, visible_devices: str | None) -> None:
     """Set the variable for the program (None: unset), and make the facade's device count follow it."""
     variable = cuda.visible_variable
-    cuda.patches.item(os.environ, variable, visible_devices or "")
+    cuda.patches.set_item(os.environ, variable, visible_devices or "")
     if visible_devices is None:
         del os.environ[variable]
     total = cuda.count

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
-    """(module, name, replacement) for each name that this file replaces."""
+    """Yield (module, attribute name, replacement) for the memory functions of ``torch.cuda``."""
     for name, value in {**_query_functions(cuda), **_control_functions(cuda)}.items():
         yield torch.cuda.memory, name, value
         if name in vars(torch.cuda):
@@ -44,16 +44,18 @@ def nested_stats(allocator: CachingAllocator) -> dict[str, Any]:
 
 
 def _query_functions(cuda: VirtualCuda) -> dict[str, Any]:
+    """Functions of ``torch.cuda`` that report memory."""
+
     def device_allocator(device: Any) -> CachingAllocator:
-        return cuda.allocator_of(cuda.index_of(device))
+        return cuda.allocator_of(cuda.device_index(device))
 
     def mem_get_info(device: Any = None) -> tuple[int, int]:
-        index = cuda.index_of(device)
+        index = cuda.device_index(device)
         cuda.check_ordinal(index)
         return free_and_total(cuda, index)
 
     def list_gpu_processes(device: Any = None) -> str:
-        return f"GPU:{cuda.index_of(device)}\nno processes are running"
+        return f"GPU:{cuda.device_index(device)}\nno processes are running"
 
     return {
         "memory_allocated": lambda device=None: device_allocator(device).allocated,
@@ -71,30 +73,32 @@ def _query_functions(cuda: VirtualCuda) -> dict[str, Any]:
         "mem_get_info": mem_get_info,
         "list_gpu_processes": list_gpu_processes,
         "get_allocator_backend": lambda: "native",
-        "get_per_process_memory_fraction": lambda device=None: cuda.fractions.get(cuda.index_of(device), 1.0),
+        "get_per_process_memory_fraction": lambda device=None: cuda.fractions.get(cuda.device_index(device), 1.0),
     }
 
 
 def _control_functions(cuda: VirtualCuda) -> dict[str, Any]:
+    """Functions of ``torch.cuda`` that free, limit or reset memory."""
+
     def empty_cache() -> None:
         if cuda.initialized:
             for index in range(cuda.count):
                 cuda.allocator_of(index).empty_cache()
 
     def reset_peaks(device: Any = None) -> None:
-        cuda.allocator_of(cuda.index_of(device)).reset_peaks()
+        cuda.allocator_of(cuda.device_index(device)).reset_peaks()
 
     def set_fraction(fraction: float, device: Any = None) -> None:
         if not isinstance(fraction, float):
             raise TypeError("Invalid type for fraction argument, must be `float`")
         if not 0 <= fraction <= 1:
             raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
-        index = cuda.index_of(device)
+        index = cuda.device_index(device)
         cuda.fractions[index] = fraction
         cuda.allocator_of(index).set_memory_fraction(fraction, cuda.accelerator.total_bytes)
 
     def caching_allocator_alloc(size: int, device: Any = None, stream: Any = None) -> int:
-        return cuda.allocator_of(cuda.index_of(device)).malloc(size, int(getattr(stream, "stream_id", stream or 0)))
+        return cuda.allocator_of(cuda.device_index(device)).malloc(size, int(getattr(stream, "stream_id", stream or 0)))
 
     def caching_allocator_delete(address: int) -> None:
         for index in range(cuda.count):
@@ -108,7 +112,7 @@ def _control_functions(cuda: VirtualCuda) -> dict[str, Any]:
     def unsupported_function(feature: str) -> Any:
         def raise_unsupported(*args: Any, **kwargs: Any) -> Any:
             raise cuda.unsupported(
-                f"torch.{cuda.kind}.{feature}", translated("only PyTorch's own caching allocator is replayed")
+                f"torch.{cuda.kind}.{feature}", translated("a rehearsal replays only PyTorch's own caching allocator")
             )
 
         return raise_unsupported

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from gonogo.virtual.cuda.state import Replacement, VirtualCuda
-from gonogo.virtual.generators import check_rng_state, gone, made_for
+from gonogo.virtual.generators import check_rng_state, register_generator, unregister_generator
 from gonogo.virtual.tensor import VirtualTensor
 
 _DEFAULT_SEED = 67280421310721
@@ -17,7 +17,7 @@ _DEFAULT_SEED = 67280421310721
 
 
 def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
-    """(module, name, replacement) for each name that this file replaces."""
+    """Yield (module, attribute name, replacement) for the random number functions of ``torch.cuda``."""
     generator_class, generic_class = _generator_classes(cuda)
     generators = tuple(generator_class(index) for index in range(cuda.count))
     yield torch.cuda, "default_generators", generators
@@ -25,22 +25,22 @@ def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
     for name, function in _rng_functions(cuda, generators).items():
         yield torch.cuda.random, name, function
         yield torch.cuda, name, function
-    yield torch.cuda, "_get_generator", lambda device: generators[cuda.index_of(device)]
-    yield torch.cuda, "_get_rng_state_offset", lambda device=None: generators[cuda.index_of(device)].offset
+    yield torch.cuda, "_get_generator", lambda device: generators[cuda.device_index(device)]
+    yield torch.cuda, "_get_rng_state_offset", lambda device=None: generators[cuda.device_index(device)].offset
     yield (
         torch.cuda,
         "_set_rng_state_offset",
-        lambda offset, device=None: generators[cuda.index_of(device)].set_offset(offset),
+        lambda offset, device=None: generators[cuda.device_index(device)].set_offset(offset),
     )
 
 
 def _rng_functions(cuda: VirtualCuda, generators: tuple[Any, ...]) -> dict[str, Any]:
     def get_rng_state(device: Any = None) -> torch.Tensor:
-        state: torch.Tensor = generators[cuda.index_of(device)].get_state()
+        state: torch.Tensor = generators[cuda.device_index(device)].get_state()
         return state
 
     def set_rng_state(new_state: torch.Tensor, device: Any = None) -> None:
-        generators[cuda.index_of(device)].set_state(new_state)
+        generators[cuda.device_index(device)].set_state(new_state)
 
     def get_rng_state_all() -> list[torch.Tensor]:
         return [get_rng_state(index) for index in range(cuda.device_count())]
@@ -83,9 +83,9 @@ def _generator_classes(cuda: VirtualCuda) -> tuple[Any, type]:
             self._index = index
             self._seed = _DEFAULT_SEED
             self.offset = 0
-            made_for(self, cuda.kind)
+            register_generator(self, cuda.kind)
 
-        def __del__(self, _gone: Callable[[Any], None] = gone) -> None:
+        def __del__(self, _gone: Callable[[Any], None] = unregister_generator) -> None:
             _gone(self)
 
         @property
@@ -145,18 +145,18 @@ def _generator_classes(cuda: VirtualCuda) -> tuple[Any, type]:
                 new_state = VirtualTensor.virtual_mode.known_values(new_state)
             return self if new_state is None else super().set_state(new_state)
 
-    class _AnyGenerator(type(real)):  # type: ignore[misc]
+    class _GeneratorMeta(type(real)):  # type: ignore[misc]
         def __instancecheck__(cls, instance: object) -> bool:
             return isinstance(instance, real)
 
-    class Generator(real, metaclass=_AnyGenerator):  # type: ignore[misc, valid-type]
+    class Generator(real, metaclass=_GeneratorMeta):  # type: ignore[misc, valid-type]
         """``torch.Generator(device="cpu")``."""
 
         def __new__(cls, device: Any = "cpu") -> Any:
             where = torch.device(cuda.kind, device) if isinstance(device, int) else torch.device(device)
             if where.type == cuda.kind:
-                cuda.check_ordinal(cuda.index_of(where))
-                return CudaGenerator(cuda.index_of(where))
+                cuda.check_ordinal(cuda.device_index(where))
+                return CudaGenerator(cuda.device_index(where))
             return CpuGenerator(where)
 
     return CudaGenerator, Generator

@@ -20,8 +20,8 @@ Unsupported = Callable[[str, Text], BaseException]
 """Creates the exception, given what a program requested and why it can't be rehearsed."""
 
 
-def not_rehearsed(feature: str, reason: Text) -> BaseException:
-    """The default exception for what can't be rehearsed."""
+def not_rehearsed_error(feature: str, reason: Text) -> BaseException:
+    """The default exception for a feature that can't be rehearsed."""
     return NotImplementedError(f"{feature} can't be rehearsed: {reason.en}")
 
 
@@ -45,7 +45,7 @@ class VirtualCuda:
         accelerator: Accelerator,
         count: int,
         get_allocator: Callable[[int], CachingAllocator],
-        unsupported_error: Unsupported = not_rehearsed,
+        unsupported_error: Unsupported = not_rehearsed_error,
     ) -> None:
         self.accelerator = accelerator
         self.count = count
@@ -98,8 +98,8 @@ class VirtualCuda:
                 raise RuntimeError(self.no_device_message())
             self.initialized = True
 
-    def index_of(self, device: Any = None) -> int:
-        """The index for ``device`` (an index, a device, its name, or None for the current one)."""
+    def device_index(self, device: Any = None) -> int:
+        """The index of ``device``, given as an index, a device, its name, or None for the current one."""
         if device is None:
             return self.current_device
         if isinstance(device, int):
@@ -111,8 +111,8 @@ class VirtualCuda:
             raise ValueError(f"Expected a {self.kind} device, but got: {device}")
         return self.current_device if device.index is None else int(device.index)
 
-    def index_to_set(self, device: Any) -> int:
-        """Like :meth:`index_of`, but for ``set_device``, which requires an explicit index."""
+    def device_index_to_set(self, device: Any) -> int:
+        """Like :meth:`device_index`, but for ``set_device``, which requires an explicit index."""
         return int(torch.cuda._utils._get_device_index(device))
 
     def check_ordinal(self, index: int) -> None:
@@ -130,14 +130,14 @@ class VirtualCuda:
         seen = f"(device {index} was asked for; this process sees {self.count}: 0 to {self.count - 1})"
         return f"CUDA error: invalid device ordinal\n{seen}"
 
-    def with_index(self, device: Any) -> Any:
+    def with_device_index(self, device: Any) -> Any:
         """``device`` as ``cuda:N`` if it means a CUDA device (``"cuda"``, ``1``), else unchanged. Checks N."""
         if isinstance(device, bool) or not isinstance(device, str | int | torch.device):
             return device
         found = torch.device(self.kind, device) if isinstance(device, int) else torch.device(device)
         if found.type != self.kind:
             return device
-        index = self.index_of(found)
+        index = self.device_index(found)
         self.check_ordinal(index)
         return torch.device(self.kind, index)
 

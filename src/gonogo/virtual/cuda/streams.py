@@ -15,7 +15,7 @@ from gonogo.virtual.cuda.state import Replacement, VirtualCuda
 
 
 def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
-    """(module, name, replacement) for each name that this file replaces."""
+    """Yield (module, attribute name, replacement) for streams and events of ``torch.cuda``."""
     stream_class, external_class, event_class = _classes(cuda)
     private.register_stream_classes(stream_class, event_class)
     for module in (torch.cuda, torch.cuda.streams):
@@ -65,7 +65,7 @@ def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
 
 def _device_index(cuda: VirtualCuda, device: Any) -> int:
     cuda.initialise()
-    return cuda.index_of(device)
+    return cuda.device_index(device)
 
 
 def _graph_class(cuda: VirtualCuda) -> type:
@@ -74,7 +74,10 @@ def _graph_class(cuda: VirtualCuda) -> type:
 
         def __new__(cls, *args: Any, **kwargs: Any) -> Any:
             raise cuda.unsupported(
-                "torch.cuda.CUDAGraph", translated("a captured graph runs its kernels without Python")
+                "torch.cuda.CUDAGraph",
+                translated(
+                    "a captured CUDA graph replays its kernels without the Python code that a rehearsal follows"
+                ),
             )
 
     return CUDAGraph
@@ -93,7 +96,7 @@ def _classes(cuda: VirtualCuda) -> tuple[type, type, type]:
         def __new__(cls, device: Any = None, priority: int = 0, **kwargs: Any) -> Any:
             cuda.initialise()
             index = kwargs.get("device_index")
-            index = cuda.index_of(device) if index is None else index
+            index = cuda.device_index(device) if index is None else index
             cuda.check_ordinal(index)
             number = kwargs.get("stream_id", kwargs.get("stream_ptr"))
             number = next(numbers) if number is None else number
@@ -183,7 +186,10 @@ def _classes(cuda: VirtualCuda) -> tuple[type, type, type]:
 
         @classmethod
         def from_ipc_handle(cls, device: Any, handle: Any) -> Any:
-            raise cuda.unsupported("torch.cuda.Event.from_ipc_handle", translated("no other process has the event"))
+            raise cuda.unsupported(
+                "torch.cuda.Event.from_ipc_handle",
+                translated("a rehearsal has no CUDA event of another process to open"),
+            )
 
         def record(self, stream: Any = None) -> None:
             stream = cuda.api.current_stream() if stream is None else stream
@@ -207,7 +213,9 @@ def _classes(cuda: VirtualCuda) -> tuple[type, type, type]:
             return max(float(end_event._recorded - self._recorded) * 1000.0, 1e-3)
 
         def ipc_handle(self) -> bytes:
-            raise cuda.unsupported("torch.cuda.Event.ipc_handle", translated("no other process could open the event"))
+            raise cuda.unsupported(
+                "torch.cuda.Event.ipc_handle", translated("another process can't open a CUDA event of a rehearsal")
+            )
 
         def __repr__(self) -> str:
             return f"<torch.{cuda.kind}.Event {'uninitialized' if self._recorded is None else hex(id(self))}>"
@@ -219,15 +227,15 @@ def _generic_classes(cuda: VirtualCuda, stream_class: Any, event_class: Any) -> 
     """``torch.Stream`` and ``torch.Event``: CUDA's if requested (or by default), else torch's own."""
     real_stream, real_event = torch._C.Stream, getattr(torch._C, "Event", event_class)  # missing in torch up to 2.3
 
-    class _AnyStream(type):
+    class _StreamMeta(type):
         def __instancecheck__(cls, instance: object) -> bool:
             return isinstance(instance, real_stream)
 
-    class _AnyEvent(type):
+    class _EventMeta(type):
         def __instancecheck__(cls, instance: object) -> bool:
             return isinstance(instance, (real_event, event_class))
 
-    class Stream(metaclass=_AnyStream):
+    class Stream(metaclass=_StreamMeta):
         """``torch.Stream(device, priority=0)``."""
 
         def __new__(cls, device: Any = None, *, priority: int = 0, **kwargs: Any) -> Any:
@@ -237,7 +245,7 @@ def _generic_classes(cuda: VirtualCuda, stream_class: Any, event_class: Any) -> 
                 return stream_class(device, priority, **kwargs)
             return real_stream(device, priority=priority, **kwargs)
 
-    class Event(metaclass=_AnyEvent):
+    class Event(metaclass=_EventMeta):
         """``torch.Event(device, enable_timing=False, …)``."""
 
         def __new__(cls, device: Any = None, **kwargs: Any) -> Any:

@@ -23,13 +23,13 @@ _LEGACY_TYPES = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", 
 
 def install(cuda: VirtualCuda, pin: PinFunction | None = None) -> None:
     """Replace the methods and functions until the facade is removed. ``pin`` makes a plain tensor's pinned copy."""
-    _replace_moves(cuda)
+    _replace_device_moves(cuda)
     _replace_pinning(cuda.patches, pin)
-    _replace_builders(cuda)
+    _replace_tensor_constructors(cuda)
     _replace_legacy_types(cuda)
 
 
-def _replace_moves(cuda: VirtualCuda) -> None:
+def _replace_device_moves(cuda: VirtualCuda) -> None:
     real_to, real_type = torch.Tensor.to, torch.Tensor.type
 
     def to(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -37,15 +37,15 @@ def _replace_moves(cuda: VirtualCuda) -> None:
             first = args[0]
             if isinstance(first, torch.Tensor):  # C++ would read the underlying device
                 return to(self, first.device, first.dtype, *args[1:], **kwargs)
-            args = (cuda.with_index(first), *args[1:])
+            args = (cuda.with_device_index(first), *args[1:])
         if kwargs.get("device") is not None:
-            kwargs["device"] = cuda.with_index(kwargs["device"])
+            kwargs["device"] = cuda.with_device_index(kwargs["device"])
         return real_to(self, *args, **kwargs)
 
     def move_to_accelerator(
         self: torch.Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = torch.preserve_format
     ) -> Any:
-        where = torch.device(cuda.kind, cuda.index_of(device))
+        where = torch.device(cuda.kind, cuda.device_index(device))
         return self.to(where, non_blocking=non_blocking, memory_format=memory_format)
 
     def type_(self: torch.Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
@@ -84,16 +84,16 @@ def _replace_pinning(patches: Patches, pin: PinFunction | None) -> None:
     patches.set(torch.Tensor, "is_pinned", is_pinned)
 
 
-def _replace_builders(cuda: VirtualCuda) -> None:
+def _replace_tensor_constructors(cuda: VirtualCuda) -> None:
     real_tensor, real_as_tensor, real_asarray = torch.tensor, torch.as_tensor, torch.asarray
     real_new_tensor = torch.Tensor.new_tensor
     _freeze_device_constructors()
 
-    def target(device: Any) -> torch.device | None:
+    def cuda_target(device: Any) -> torch.device | None:
         """The CUDA device for the new tensor, explicit or by default; None for any other device."""
         if device is None:
             device = _default_device()
-        where = cuda.with_index(device)
+        where = cuda.with_device_index(device)
         return where if isinstance(where, torch.device) and where.type == cuda.kind else None
 
     def tensor(
@@ -103,7 +103,7 @@ def _replace_builders(cuda: VirtualCuda) -> None:
             made = data.detach().clone().to(device=data.device if device is None else device, dtype=dtype or data.dtype)
             return made.requires_grad_(requires_grad)
         data, dtype = _tensors_to_numbers(data, dtype)
-        where = target(device)
+        where = cuda_target(device)
         if where is None and not pin_memory:
             return real_tensor(data, dtype=dtype, device=device, requires_grad=requires_grad)
         made = real_tensor(data, dtype=dtype, device="cpu")
@@ -114,7 +114,7 @@ def _replace_builders(cuda: VirtualCuda) -> None:
         if isinstance(data, torch.Tensor):
             return data.to(device=data.device if device is None else device, dtype=dtype or data.dtype)
         data, dtype = _tensors_to_numbers(data, dtype)
-        where = target(device)
+        where = cuda_target(device)
         if where is None:
             return real_as_tensor(data, dtype=dtype, device=device)
         return real_as_tensor(data, dtype=dtype, device="cpu").to(where)
@@ -122,7 +122,7 @@ def _replace_builders(cuda: VirtualCuda) -> None:
     def asarray(
         obj: Any, *, dtype: Any = None, device: Any = None, copy: Any = None, requires_grad: bool = False
     ) -> Any:
-        where = target(device)
+        where = cuda_target(device)
         if isinstance(obj, torch.Tensor):
             made = as_tensor(obj, dtype, device)
             made = made.clone() if copy and made is obj else made
@@ -141,7 +141,7 @@ def _replace_builders(cuda: VirtualCuda) -> None:
     for name, function in (("tensor", tensor), ("as_tensor", as_tensor), ("asarray", asarray)):
         function.__module__ = "torch"
         cuda.patches.set(torch, name, function)
-    cuda.patches.everywhere([(real_tensor, tensor), (real_as_tensor, as_tensor), (real_asarray, asarray)])
+    cuda.patches.replace_everywhere([(real_tensor, tensor), (real_as_tensor, as_tensor), (real_asarray, asarray)])
     cuda.patches.set(torch.Tensor, "new_tensor", new_tensor)
 
 
@@ -195,15 +195,15 @@ def _replace_legacy_types(cuda: VirtualCuda) -> None:
 
 
 def _legacy_type(cuda: VirtualCuda, name: str, dtype: torch.dtype) -> type:
-    class Legacy(type):
+    class LegacyTypeMeta(type):
         def __instancecheck__(cls, instance: object) -> bool:
             return isinstance(instance, torch.Tensor) and instance.device.type == cuda.kind and instance.dtype == dtype
 
         def __call__(cls, *args: Any, device: Any = None) -> Any:
-            where = torch.device(cuda.kind, cuda.index_of(device))
+            where = torch.device(cuda.kind, cuda.device_index(device))
             if not args or all(isinstance(size, int) for size in args) or isinstance(args[0], torch.Size):
                 shape = args[0] if args and isinstance(args[0], torch.Size) else args or (0,)
                 return torch.empty(shape, dtype=dtype, device=where)
             return torch.tensor(args[0], dtype=dtype, device=where)
 
-    return Legacy(name, (), {"__module__": f"torch.{cuda.kind}", "dtype": dtype})
+    return LegacyTypeMeta(name, (), {"__module__": f"torch.{cuda.kind}", "dtype": dtype})

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from gonogo.virtual.generators import kind_of
+from gonogo.virtual.generators import generator_device_type
 
 aten = torch.ops.aten
 
@@ -186,7 +186,7 @@ def check_generator(generator: Any, device: torch.device, tensors: Sequence[torc
     """
     if generator is None or (tensors and not tensors[0].numel()):
         return
-    kind = kind_of(generator)
+    kind = generator_device_type(generator)
     if kind != device.type:
         raise RuntimeError(f"Expected a '{device.type}' device type for generator but found '{kind}'")
 

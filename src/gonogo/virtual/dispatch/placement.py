@@ -30,7 +30,7 @@ INDEXING_OPERATORS = {
 """Operators whose indices may be on the CPU whatever the device of the indexed tensor, but not the reverse."""
 
 
-def mismatch(first: torch.device, second: torch.device) -> RuntimeError:
+def device_mismatch_error(first: torch.device, second: torch.device) -> RuntimeError:
     """PyTorch's error for operands on two devices."""
     return RuntimeError(
         "Expected all tensors to be on the same device, but found at least two devices, "
@@ -61,7 +61,7 @@ def _find_common_device(tensors: Iterable[VirtualTensor]) -> torch.device:
         elif yields:
             common, yields = device, False
         else:
-            raise mismatch(common, device)
+            raise device_mismatch_error(common, device)
     return common if common is not None else CPU
 
 
@@ -75,7 +75,7 @@ def _indexing_device(tensors: list[VirtualTensor], args: Any) -> torch.device:
                 f"({device.type if device == CPU else device})"
             )
     if len(args) > 2 and isinstance(args[2], VirtualTensor) and args[2]._device != device and args[2].dim():
-        raise mismatch(device, args[2]._device)
+        raise device_mismatch_error(device, args[2]._device)
     return device
 
 

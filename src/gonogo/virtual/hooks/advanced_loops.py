@@ -48,7 +48,7 @@ class _CounterTarget(NamedTuple):
 
 
 class LoopAdvancer:
-    """Advances the program's loops. ``led``: the advances made, ``unmet``: tests that can't be reached."""
+    """Advances loop counters so that tests such as ``step % 500 == 0`` hold. ``unmet``: tests that never hold."""
 
     def __init__(self) -> None:
         self.led: list[AdvancedLoop] = []
@@ -64,11 +64,11 @@ class LoopAdvancer:
         given: dict[str, int] = {}
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
-            if _is_users(frame.f_code.co_filename, frame.f_code.co_name):
-                self._lead(frame, given)
+            if _is_user_function(frame.f_code.co_filename, frame.f_code.co_name):
+                self._advance_counters(frame, given)
             frame = frame.f_back
 
-    def _lead(self, frame: FrameType, counter_values: dict[str, int]) -> None:
+    def _advance_counters(self, frame: FrameType, counter_values: dict[str, int]) -> None:
         """Set the frame's counters, each once per step; a test that needs another number waits for the next step."""
         path = frame.f_code.co_filename
         tree = parse_file(path)
@@ -102,7 +102,7 @@ class LoopAdvancer:
         last = None
         trace = error.__traceback__
         while trace is not None:
-            if _is_users(trace.tb_frame.f_code.co_filename, trace.tb_frame.f_code.co_name):
+            if _is_user_function(trace.tb_frame.f_code.co_filename, trace.tb_frame.f_code.co_name):
                 last = trace
             trace = trace.tb_next
         tree = parse_file(last.tb_frame.f_code.co_filename) if last is not None else None
@@ -127,7 +127,7 @@ def parse_file(path: str) -> ast.Module | None:
 
 
 @cache
-def _is_users(path: str, function: str) -> bool:
+def _is_user_function(path: str, function: str) -> bool:
     frame = frame_of(path, 1, function)
     return frame is not None and frame.owner == "user"
 
@@ -166,7 +166,7 @@ def _find_counter_value(frame: FrameType, test: LoopTest) -> _CounterTarget | st
     if condition_holds_at(now + ahead):
         return "holds"
     last, sure = _final_counter_value(frame, test, counter, scope)
-    for number in _candidates(parts, now + ahead, frame, scope):
+    for number in _candidate_counter_values(parts, now + ahead, frame, scope):
         if last is not None and number > last:
             break
         if condition_holds_at(number):
@@ -175,13 +175,13 @@ def _find_counter_value(frame: FrameType, test: LoopTest) -> _CounterTarget | st
 
 
 class _CounterSubstitution(ast.NodeTransformer):
-    """Replaces a counter by a name of gonogo's."""
+    """Replaces a loop counter in an expression by a variable that gonogo sets."""
 
     def __init__(self, counter: str) -> None:
         self._counter = counter
 
     def visit(self, node: ast.AST) -> Any:
-        """One node."""
+        """Replace the counter; other nodes are visited as usual."""
         if isinstance(node, ast.expr) and dotted(node) == self._counter:
             return ast.copy_location(ast.Name(_COUNTER_NAME, ast.Load()), node)
         return self.generic_visit(node)
@@ -201,7 +201,7 @@ def _evaluate(node: ast.expr, frame: FrameType, scope: dict[str, Any]) -> Any:
         return None
 
 
-def _candidates(parts: list[ast.expr], now: int, frame: FrameType, scope: dict[str, Any]) -> list[int]:
+def _candidate_counter_values(parts: list[ast.expr], now: int, frame: FrameType, scope: dict[str, Any]) -> list[int]:
     """Counter values at which the tests may hold: near multiples of the numbers that occur in them."""
     named = {
         value

@@ -22,7 +22,7 @@ _Devices = Sequence[int]
 def install(device_type: str) -> Callable[[], None]:
     """Move virtual tensors between accelerators; returns the undo."""
     patches = Patches()
-    mover = _Mover(device_type)
+    mover = _DeviceTransfers(device_type)
     for name in ("scatter", "gather", "broadcast", "broadcast_coalesced"):
         original = getattr(torch._C, f"_{name}", None)
         patches.set(torch._C, f"_{name}", _dispatch_virtual_tensors(getattr(mover, name), original))
@@ -33,14 +33,16 @@ def install(device_type: str) -> Callable[[], None]:
     apply: Any = vars(modules[0])["parallel_apply"]
 
     @functools.wraps(apply)
-    def one_by_one(replicas: Any, inputs: Any, kwargs_tup: Any = None, devices: Any = None) -> list[Any]:
+    def apply_replicas_sequentially(
+        replicas: Any, inputs: Any, kwargs_tup: Any = None, devices: Any = None
+    ) -> list[Any]:
         kwargs_tup = kwargs_tup or ({},) * len(replicas)
         devices = devices or [None] * len(replicas)
         calls = zip(replicas, inputs, kwargs_tup, devices, strict=True)
         return [out for one in calls for out in apply(*([part] for part in one))]
 
     for module in modules:
-        patches.set(module, "parallel_apply", one_by_one)
+        patches.set(module, "parallel_apply", apply_replicas_sequentially)
     return patches.undo
 
 
@@ -61,8 +63,8 @@ def _has_virtual(tensors: Any) -> bool:
     )
 
 
-class _Mover:
-    """torch's ``_scatter``, ``_gather``, ``_broadcast`` and ``_broadcast_coalesced``; streams have no effect."""
+class _DeviceTransfers:
+    """Replaces torch's ``_scatter``, ``_gather``, ``_broadcast`` and ``_broadcast_coalesced`` for virtual tensors."""
 
     def __init__(self, device_type: str) -> None:
         self._type = device_type

@@ -22,15 +22,15 @@ from gonogo.finding import translated
 from gonogo.virtual import private
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.stack import OURS
-from gonogo.virtual.tensor import VirtualTensor, resolve
+from gonogo.virtual.tensor import VirtualTensor, resolve_device
 
 _PAGE_BYTES = 4096
 _MAX_PICKLED_BYTES = 64 << 20
 LOADED_IN_TRAINING_PROCESS = translated("the data is loaded in the training process, not in worker processes")
 
 
-def in_this_process(loader: Any, make: Callable[[Any], Any], mode: VirtualMode) -> Any:
-    """The iterator that ``make`` returns for the loader without workers, with the restrictions of its workers.
+def iterate_without_workers(loader: Any, make: Callable[[Any], Any], mode: VirtualMode) -> Any:
+    """Iterate over the loader in this process, under the restrictions that its worker processes would have.
 
     Raises torch's RuntimeError from ``next`` if a forked worker would use the accelerator; and pickle's error if the
     data set can't be passed to a spawned worker.
@@ -69,7 +69,7 @@ def _fetch_in_daemon(fetch: Callable[..., Any]) -> Callable[..., Any]:
     return fetch_as_daemon
 
 
-class _Sink(io.RawIOBase):
+class _DiscardingStream(io.RawIOBase):
     """Discards pickled data; raises OverflowError after a limit, when all classes will have been seen."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ def _pickle_worker_arguments(loader: Any) -> None:
     """Pickle what a spawned worker would receive, as multiprocessing does."""
     given = (loader.dataset, loader.collate_fn, loader.worker_init_fn)
     try:
-        ForkingPickler(io.BufferedWriter(_Sink())).dump(given)
+        ForkingPickler(io.BufferedWriter(_DiscardingStream())).dump(given)
     except OverflowError:
         return
     except Exception as error:
@@ -112,8 +112,10 @@ def _is_caused_by_gonogo(error: BaseException) -> bool:
     return "Virtual" in str(error) or "gonogo" in str(error)
 
 
-def measure_loading(loader: Any, batch: Any, before: LoaderSharedMemory | None) -> LoaderSharedMemory | None:
-    """What the workers keep in shared memory, judging by a batch as they would produce it; the maximum so far."""
+def measure_loader_shared_memory(
+    loader: Any, batch: Any, before: LoaderSharedMemory | None
+) -> LoaderSharedMemory | None:
+    """The most shared memory that the loader's workers keep, judging by a batch as they would produce it."""
     workers = getattr(loader, "num_workers", 0)
     if not workers:
         return before
@@ -153,6 +155,8 @@ def _fetch_in_fork(fetch: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _InForkedWorker(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Raises torch's error if a forked worker process uses an accelerator."""
+
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False
@@ -162,7 +166,7 @@ class _InForkedWorker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         if types and private.has_foreign_dispatch(tuple(types)):
             return NotImplemented
-        used = [resolve(kwargs["device"])] if kwargs.get("device") is not None else []
+        used = [resolve_device(kwargs["device"])] if kwargs.get("device") is not None else []
         used += [argument._device for argument in args if isinstance(argument, VirtualTensor)]
         for device in used:
             if device.type not in ("cpu", "meta"):

@@ -28,7 +28,7 @@ from gonogo.evidence.rehearsal.record import OmittedPart
 from gonogo.finding import translated
 from gonogo.virtual import private
 from gonogo.virtual.hooks.lifecycle import Lifecycle
-from gonogo.virtual.hooks.micro_batches import Tally, changed_numbers
+from gonogo.virtual.hooks.micro_batches import Tally, count_differences
 from gonogo.virtual.memory.tracking import Cell, MemoryRecord
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
@@ -39,9 +39,10 @@ from gonogo.virtual.values.value_trace import ValueTrace
 _DECODING_METHODS = ("_sample", "_beam_search", "_greedy_search", "_contrastive_search")
 _PERIOD = 8
 """A layer's effect repeats after this many tokens."""
-_COUNTED_CALLS = translated("{counted} of {total} layer calls in generate")
+_COUNTED_CALLS = translated("{counted} of {total} decoder layer calls in generate()")
 _NOT_RUN_REASON = translated(
-    "counted, not run: each would do for its token what the calls before it did (use --every to run them)"
+    "these calls were counted but not run: each does the same work for its token as the calls "
+    "before it (--every runs them)"
 )
 
 
@@ -54,15 +55,15 @@ class _ValueReadDetector(ValueTrace):
     """Detects whether a call reads the known values among its arguments."""
 
     def __init__(self, arguments: Any) -> None:
-        with private.modes_off():
+        with private.without_dispatch_modes():
             super().__init__(_known_values(arguments))
         self.any = False
 
-    def tested(self, values: torch.Tensor, test: Callable[[torch.Tensor], object]) -> None:
+    def record_test(self, values: torch.Tensor, test: Callable[[torch.Tensor], object]) -> None:
         """See :class:`ValueTrace`."""
         self.any = self.any or self._view_of_variable(values) is not None
 
-    def read(self, values: torch.Tensor) -> None:
+    def record_read(self, values: torch.Tensor) -> None:
         """See :class:`ValueTrace`."""
         self.any = self.any or self._view_of_variable(values) is not None
 
@@ -78,13 +79,13 @@ class _TensorTemplate:
 
 
 @dataclass
-class _Call:
-    """A layer call that was run."""
+class _LayerCall:
+    """A recorded call of a decoder layer, with its arguments, results and effect."""
 
     number: int
     """The number of the token, from 1."""
     arguments: Any
-    """As described by :func:`_describe`."""
+    """As described by :func:`_describe_arguments`."""
     results: Any
     """With :class:`_TensorTemplate` in place of tensors."""
     updates: list[tuple[Any, Any, Any]]
@@ -96,11 +97,11 @@ class _Call:
 
 
 @dataclass
-class _Layer:
+class _LayerState:
     """The state of one layer of the model."""
 
     calls: int = 0
-    ran: dict[int, tuple[_Call | None, _Call | None]] = field(default_factory=dict)
+    ran: dict[int, tuple[_LayerCall | None, _LayerCall | None]] = field(default_factory=dict)
     """The first two equal calls, or the last two calls, by token number modulo the period."""
     is_given_up: bool = False
     """Whether the layer turned out to behave differently for different tokens."""
@@ -112,7 +113,7 @@ class _GenerateCall:
 
     tokens: int
     """The maximum number of new tokens."""
-    layers: dict[int, _Layer] = field(default_factory=dict)
+    layers: dict[int, _LayerState] = field(default_factory=dict)
     updates: list[tuple[Any, Any, Any]] | None = None
     """Where cache updates are recorded while a layer is being watched."""
     total: int = 0
@@ -120,7 +121,7 @@ class _GenerateCall:
 
 
 class Decoding:
-    """Decides which layer calls of a generating model are run.
+    """Decides which decoder layer calls of ``generate`` are run; the effects of the others are extrapolated.
 
     ``tallies``: the counters of the whole process; ``must_run_all``: whether every call is run.
     """
@@ -150,7 +151,7 @@ class Decoding:
                         module.GenerationMixin, name, self._wrap_loop(module, getattr(module.GenerationMixin, name))
                     )
 
-        def follow_caches(module: Any) -> None:
+        def patch_cache_updates(module: Any) -> None:
             for owner in list(vars(module).values()):
                 update = vars(owner).get("update") if isinstance(owner, type) else None
                 if update is not None and issubclass(owner, module.Cache):
@@ -158,7 +159,7 @@ class Decoding:
 
         if hasattr(torch.nn.Module, "_compiled_call_impl"):  # torch 2.1 or newer
             patches.on_undo(after_import("transformers.generation.utils", patch_decoding_methods))
-            patches.on_undo(after_import("transformers.cache_utils", follow_caches))
+            patches.on_undo(after_import("transformers.cache_utils", patch_cache_updates))
         return patches.undo
 
     def _wrap_loop(self, module: Any, loop: Callable[..., Any]) -> Callable[..., Any]:
@@ -180,7 +181,7 @@ class Decoding:
             return
         self._now = _GenerateCall(tokens)
         for layer in layers:
-            self._now.layers[id(layer)] = _Layer()
+            self._now.layers[id(layer)] = _LayerState()
             layer._compiled_call_impl = functools.partial(self._call_layer, self._now, layer)
         try:
             yield
@@ -215,21 +216,23 @@ class Decoding:
         now.total += 1
         if layer.is_given_up or now.updates is not None:
             return module._call_impl(*args, **kwargs)
-        arguments = _describe((args, kwargs))
+        arguments = _describe_arguments((args, kwargs))
         before, last = layer.ran.get(layer.calls % _PERIOD, (None, None))
-        if before is None or last is None or not _continues(before, last, layer.calls, arguments):
+        if before is None or last is None or not _continues_pattern(before, last, layer.calls, arguments):
             expected = None
         else:
             expected = _expected_effect(before, last, layer.calls)
             is_checked = layer.calls >= now.tokens or _is_power_of_two(layer.calls // _PERIOD)
             if not is_checked:
-                return self._count(now, layer, last, expected)
-        return self._watched(now, layer, arguments, expected, functools.partial(module._call_impl, *args, **kwargs))
+                return self._apply_skipped_call(now, layer, last, expected)
+        return self._run_and_record(
+            now, layer, arguments, expected, functools.partial(module._call_impl, *args, **kwargs)
+        )
 
-    def _watched(
+    def _run_and_record(
         self,
         now: _GenerateCall,
-        layer: _Layer,
+        layer: _LayerState,
         arguments: Any,
         expected_effect: _Effect | None,
         run: functools.partial[Any],
@@ -245,7 +248,7 @@ class Decoding:
             result = run()
         finally:
             now.updates, ValueTrace.now = None, None
-        grown = [changed_numbers(old, one.numbers()) for one, old in zip(tallies, before, strict=True)]
+        grown = [count_differences(old, one.numbers()) for one, old in zip(tallies, before, strict=True)]
         results = _to_template(result)
         tells = not reads.any and (ledger.branches, ledger.made_numbers) == assumed
         if results is None or any(None in one for one in updates) or not tells:
@@ -253,7 +256,7 @@ class Decoding:
             return result
         live = self._live_bytes_by_device()
         grew = {name: live[name] - memory.get(name, 0) for name in live}
-        call = _Call(layer.calls, arguments, results, updates, grown, grew)
+        call = _LayerCall(layer.calls, arguments, results, updates, grown, grew)
         if expected_effect is None:
             _, last = layer.ran.get(call.number % _PERIOD, (None, None))
             layer.ran[call.number % _PERIOD] = last, call
@@ -261,15 +264,17 @@ class Decoding:
             layer.is_given_up = True
         return result
 
-    def _count(self, now: _GenerateCall, layer: _Layer, last: _Call, expected_effect: _Effect) -> Any:
-        """Apply the effect of a skipped call: tallies, a longer cache, results."""
+    def _apply_skipped_call(
+        self, now: _GenerateCall, layer: _LayerState, last: _LayerCall, expected_effect: _Effect
+    ) -> Any:
+        """Apply the effect of a call that is not run: counters, a longer cache, results."""
         tallies = self._tallies()
         before, memory = [dict(one.numbers()) for one in tallies], self._live_bytes_by_device()
         for cache, args, kwargs in last.updates:
             cache.update(*self._rebuild_from_template(args), **self._rebuild_from_template(kwargs))
         results = self._rebuild_from_template(last.results)
         for tally, old, wanted in zip(tallies, before, expected_effect[0], strict=True):
-            done = changed_numbers(old, tally.numbers())
+            done = count_differences(old, tally.numbers())
             for name in wanted.keys() | done.keys():
                 if missing := wanted.get(name, 0) - done.get(name, 0):
                     tally.add(name, missing)
@@ -319,18 +324,18 @@ def _is_power_of_two(number: int) -> bool:
     return number > 0 and number & (number - 1) == 0
 
 
-def _expected_effect(before: _Call, last: _Call, number: int) -> _Effect:
+def _expected_effect(before: _LayerCall, last: _LayerCall, number: int) -> _Effect:
     """Extrapolate the effect of a call from two calls that are one period apart."""
     ahead = (number - last.number) // _PERIOD
-    grown = [_extrapolate(old, new, ahead) for old, new in zip(before.grown, last.grown, strict=True)]
-    return grown, _extrapolate(before.memory, last.memory, ahead)
+    grown = [_extrapolate_counts(old, new, ahead) for old, new in zip(before.grown, last.grown, strict=True)]
+    return grown, _extrapolate_counts(before.memory, last.memory, ahead)
 
 
-def _continues(before: _Call, last: _Call, number: int, arguments: Any) -> bool:
+def _continues_pattern(before: _LayerCall, last: _LayerCall, number: int, arguments: Any) -> bool:
     """Whether a call with these arguments continues the pattern of the two recorded ones."""
     if last.number - before.number != _PERIOD or before.results != last.results or before.updates != last.updates:
         return False
-    is_steady = all(_is_steady(old, new) for old, new in zip(before.grown, last.grown, strict=True))
+    is_steady = all(_counts_match(old, new) for old, new in zip(before.grown, last.grown, strict=True))
     return is_steady and _continues_linearly(
         before.arguments, last.arguments, arguments, (number - last.number) // _PERIOD
     )
@@ -341,7 +346,7 @@ _COSTS_GROWING_WITH_LENGTH = ("flops", "memory_bytes", "long_seconds", "short_se
 _TOLERANCE = 0.01
 
 
-def _is_steady(before: Mapping[Any, float], last: Mapping[Any, float]) -> bool:
+def _counts_match(before: Mapping[Any, float], last: Mapping[Any, float]) -> bool:
     """Whether two calls counted the same, except for work that grows with the cache."""
     if before.keys() != last.keys():
         return False
@@ -354,7 +359,7 @@ def _grows_with_cache(name: Any) -> bool:
 
 def _continues_linearly(before: Any, last: Any, now: Any, steps_ahead: int) -> bool:
     """Whether ``now`` continues linearly from ``before`` and ``last``: dimensions grow by a constant amount."""
-    if isinstance(before, _Shape) and isinstance(last, _Shape) and isinstance(now, _Shape):
+    if isinstance(before, _ArgumentShape) and isinstance(last, _ArgumentShape) and isinstance(now, _ArgumentShape):
         if not before.kind == last.kind == now.kind:
             return False
         sides = zip(before.sides, last.sides, now.sides, strict=True)
@@ -367,7 +372,7 @@ def _continues_linearly(before: Any, last: Any, now: Any, steps_ahead: int) -> b
 
 
 @dataclass(frozen=True)
-class _Shape:
+class _ArgumentShape:
     """A tensor among arguments."""
 
     kind: Hashable
@@ -378,7 +383,7 @@ class _Shape:
 def _known_values(value: Any) -> list[torch.Tensor]:
     """The values of the tensors among arguments, as far as they are known."""
     if isinstance(value, VirtualTensor):
-        known = contents.look(value)
+        known = contents.peek_values(value)
         return [] if known is None else [known]
     if isinstance(value, torch.Tensor):
         return [value]
@@ -387,14 +392,14 @@ def _known_values(value: Any) -> list[torch.Tensor]:
     return [one for item in value for one in _known_values(item)] if isinstance(value, list | tuple) else []
 
 
-def _describe(value: Any) -> Any:
-    """Arguments with a :class:`_Shape` in place of each tensor; other objects by identity."""
+def _describe_arguments(value: Any) -> Any:
+    """Arguments with a :class:`_ArgumentShape` in place of each tensor; other objects by identity."""
     if isinstance(value, torch.Tensor):
-        return _Shape((type(value), value.dtype, value.device, value.dim()), tuple(value.shape))
+        return _ArgumentShape((type(value), value.dtype, value.device, value.dim()), tuple(value.shape))
     if isinstance(value, Mapping) and type(value) is dict:
-        return tuple((name, _describe(item)) for name, item in value.items())
+        return tuple((name, _describe_arguments(item)) for name, item in value.items())
     if isinstance(value, list | tuple):
-        return tuple(_describe(item) for item in value)
+        return tuple(_describe_arguments(item) for item in value)
     if value is None or isinstance(value, str | int | float | bool):
         return (type(value).__name__, value)
     return ("object", id(value))
@@ -422,11 +427,11 @@ def _to_template(value: Any) -> Any:
     return value
 
 
-def _extrapolate(before: Mapping[Any, _N], last: Mapping[Any, _N], steps_ahead: int) -> dict[Any, _N]:
+def _extrapolate_counts(before: Mapping[Any, _N], last: Mapping[Any, _N], steps_ahead: int) -> dict[Any, _N]:
     return {name: value + steps_ahead * (value - before.get(name, 0)) for name, value in last.items()}
 
 
-def _matches_expected(expected_effect: _Effect, call: _Call) -> bool:
+def _matches_expected(expected_effect: _Effect, call: _LayerCall) -> bool:
     """Whether a call's effect matches the expected one; bytes read and time only approximately."""
     if expected_effect[1] != call.memory:
         return False

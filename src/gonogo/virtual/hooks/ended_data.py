@@ -16,7 +16,7 @@ _Position = tuple[CodeType, int]
 
 
 class EndedData:
-    """Where the rehearsal last ended data that the program was reading."""
+    """Where the rehearsal last raised StopIteration to end the program's data."""
 
     def __init__(self) -> None:
         self.exception: StopIteration | None = None
@@ -26,7 +26,7 @@ class EndedData:
         self._readers: list[_Position] = []
         """The callers that have been given no batch in the last pass, innermost first; none once there was a batch."""
 
-    def end(self, given: int) -> StopIteration:
+    def stop_after(self, given: int) -> StopIteration:
         """The exception that ends the data after ``given`` batches of this pass."""
         self.exception = StopIteration()
         callers = list(_callers())
@@ -35,12 +35,12 @@ class EndedData:
         self.empty_passes += not given
         return self.exception
 
-    def batch_given(self) -> None:
+    def record_batch_given(self) -> None:
         """Note that the program was given a batch."""
         self._readers.clear()
 
-    def is_end(self, error: BaseException, *, enough: bool) -> bool:
-        """Whether an exception is the end itself, or one that Python makes of it.
+    def is_end_of_data(self, error: BaseException, *, enough: bool) -> bool:
+        """Whether an exception is the StopIteration that ended the data, or one that Python made of it.
 
         A loop that counts its steps calls ``next`` and is ended by the StopIteration; if the program iterates through
         a generator of its own, Python raises a new StopIteration at the same call, or a RuntimeError.
@@ -66,7 +66,7 @@ class EndedData:
 
 
 def _callers() -> Iterator[_Position]:
-    """The positions of the running calls, from the caller of :meth:`EndedData.end` outward."""
+    """The positions of the running calls, from the caller of :meth:`EndedData.stop_after` outward."""
     frame = sys._getframe(2)
     while frame is not None:
         yield frame.f_code, frame.f_lineno

@@ -43,13 +43,13 @@ def install(lifecycle: Lifecycle, modules: ModuleTracker, facts: dict[str, Any])
     patches.on_undo(
         after_import(
             "deepspeed.runtime.zero.partitioned_param_coordinator",
-            lambda module: _count_gathered(patches, module, lifecycle, modules),
+            lambda module: _categorise_gathered_parameters(patches, module, lifecycle, modules),
         )
     )
-    pipeline = functools.partial(_follow_pipeline, patches, lifecycle, modules)
+    pipeline = functools.partial(_track_pipeline_engine, patches, lifecycle, modules)
     patches.on_undo(after_import("deepspeed.runtime.pipe.engine", pipeline))
     for file, name, category in _REDUCER_CLASSES:
-        follow = functools.partial(_count_reduced, patches, lifecycle, name, category)
+        follow = functools.partial(_categorise_reduction_buckets, patches, lifecycle, name, category)
         patches.on_undo(after_import(f"deepspeed.runtime.zero.{file}", follow))
     return patches.undo
 
@@ -61,24 +61,24 @@ def _patch_engine(
     init, step = engine_class.__init__, engine_class.step
 
     @functools.wraps(init)
-    def followed_init(engine: Any, *args: Any, **kwargs: Any) -> None:
+    def init_and_track(engine: Any, *args: Any, **kwargs: Any) -> None:
         lifecycle.has_engine = True
         try:
             with lifecycle.during("init", "deepspeed.initialize"):
                 init(engine, *args, **kwargs)
         except BaseException:
-            _count_partial_engine(engine, lifecycle, modules)
+            _categorise_weights_of_failed_engine(engine, lifecycle, modules)
             raise
         modules.add_root(engine)
         # `engine.config` is what the program passed: for older DeepSpeed versions it may be a path.
         facts["deepspeed_config"] = lifecycle.seen.engine_config = engine._config._param_dict
         lifecycle.seen.stage = engine.zero_optimization_stage()
-        _count_weights(engine, lifecycle)
+        _categorise_weights(engine, lifecycle)
         categorise_buffers(engine, lifecycle)
         assign_buffer_owners(engine, modules)
 
     @functools.wraps(step)
-    def followed_step(engine: Any, *args: Any, **kwargs: Any) -> None:
+    def step_and_track(engine: Any, *args: Any, **kwargs: Any) -> None:
         boundary = engine.is_gradient_accumulation_boundary()
         if boundary:
             assign_buffer_owners(engine, modules)
@@ -88,40 +88,41 @@ def _patch_engine(
                 categorise_buffers(engine, lifecycle)
                 assign_buffer_owners(engine, modules)
         if boundary:
-            lifecycle.step_done(engine)
+            lifecycle.on_optimizer_step(engine)
 
     # The weights that an engine moves to the device count as parameters, even if its creation fails later.
-    _wrap_counting_as(patches, engine_class, "_configure_distributed_model", lifecycle.memory, "parameters")
-    patches.set(engine_class, "__init__", followed_init)
-    patches.set(engine_class, "step", followed_step)
+    _wrap_with_memory_category(patches, engine_class, "_configure_distributed_model", lifecycle.memory, "parameters")
+    patches.set(engine_class, "__init__", init_and_track)
+    patches.set(engine_class, "step", step_and_track)
     _wrap_in_phase(patches, engine_class, "backward", lifecycle, "backward")
     for name in ("save_checkpoint", "save_16bit_model", "save_fp16_model", "_zero3_consolidated_16bit_state_dict"):
         if hasattr(engine_class, name):
             _wrap_in_phase(patches, engine_class, name, lifecycle, "save")
 
 
-def _follow_pipeline(patches: Patches, lifecycle: Lifecycle, modules: ModuleTracker, module: Any) -> None:
+def _track_pipeline_engine(patches: Patches, lifecycle: Lifecycle, modules: ModuleTracker, module: Any) -> None:
     """Wrap the optimizer step of a pipeline engine, which is an instruction of its schedule instead of ``step``."""
     owner = module.PipelineEngine
     step = owner._exec_optimizer_step
 
     @functools.wraps(step)
-    def followed_step(engine: Any, *args: Any, **kwargs: Any) -> None:
+    def step_and_track(engine: Any, *args: Any, **kwargs: Any) -> None:
         assign_buffer_owners(engine, modules)
         with lifecycle.during("step", "engine.train_batch"):
             step(engine, *args, **kwargs)
             categorise_buffers(engine, lifecycle)
             assign_buffer_owners(engine, modules)
-        lifecycle.step_done(engine)
+        lifecycle.on_optimizer_step(engine)
 
-    patches.set(owner, "_exec_optimizer_step", followed_step)
+    patches.set(owner, "_exec_optimizer_step", step_and_track)
     for instruction, function in owner._INSTRUCTION_MAP.items():
         if function is step:
-            patches.item(owner._INSTRUCTION_MAP, instruction, followed_step)
+            patches.set_item(owner._INSTRUCTION_MAP, instruction, step_and_track)
             break
 
 
 def _wrap_in_phase(patches: Patches, owner: Any, name: str, lifecycle: Lifecycle, phase: Any) -> None:
+    """Wrap a method so that the lifecycle is in ``phase`` while it runs."""
     original = getattr(owner, name)
 
     @functools.wraps(original)
@@ -132,20 +133,22 @@ def _wrap_in_phase(patches: Patches, owner: Any, name: str, lifecycle: Lifecycle
     patches.set(owner, name, run_in_phase)
 
 
-def _wrap_counting_as(patches: Patches, owner: Any, name: str, memory: MemoryRecord, category: str) -> None:
+def _wrap_with_memory_category(patches: Patches, owner: Any, name: str, memory: MemoryRecord, category: str) -> None:
+    """Wrap a method so that its allocations count under a memory category."""
     original = getattr(owner, name, None)
     if original is None:
         return
 
     @functools.wraps(original)
-    def call_counting_as(*args: Any, **kwargs: Any) -> Any:
-        with memory.counting_as(category):
+    def call_with_category(*args: Any, **kwargs: Any) -> Any:
+        with memory.with_category(category):
             return original(*args, **kwargs)
 
-    patches.set(owner, name, call_counting_as)
+    patches.set(owner, name, call_with_category)
 
 
 def _wrap_outside_modules(patches: Patches, owner: Any, name: str, memory: MemoryRecord) -> None:
+    """Wrap a method so that its allocations are attributed to no module."""
     original = getattr(owner, name)
 
     @functools.wraps(original)
@@ -159,13 +162,15 @@ def _wrap_outside_modules(patches: Patches, owner: Any, name: str, memory: Memor
     patches.set(owner, name, call_outside_modules)
 
 
-def _count_gathered(patches: Patches, module: Any, lifecycle: Lifecycle, modules: ModuleTracker) -> None:
+def _categorise_gathered_parameters(
+    patches: Patches, module: Any, lifecycle: Lifecycle, modules: ModuleTracker
+) -> None:
     """Attribute gathered ZeRO-3 parameters to the category of parameters and to their own module.
 
     They are prefetched while an earlier module runs, and gathered for backward before the module is known to run.
     """
     owner = module.PartitionedParameterCoordinator
-    _wrap_counting_as(patches, owner, "fetch_sub_module", lifecycle.memory, "parameters")
+    _wrap_with_memory_category(patches, owner, "fetch_sub_module", lifecycle.memory, "parameters")
     fetch = owner.fetch_sub_module
     is_leaf = getattr(module, "z3_leaf_module", lambda submodule: False)
 
@@ -178,22 +183,24 @@ def _count_gathered(patches: Patches, module: Any, lifecycle: Lifecycle, modules
     patches.set(owner, "fetch_sub_module", fetch_and_assign_owners)
 
 
-def _count_reduced(patches: Patches, lifecycle: Lifecycle, name: str, category: str | None, module: Any) -> None:
+def _categorise_reduction_buckets(
+    patches: Patches, lifecycle: Lifecycle, name: str, category: str | None, module: Any
+) -> None:
     """Don't attribute reduction buckets to the module whose backward happens to be running."""
     owner = getattr(module, name)
     for method in _PARTITION_METHODS:
-        _wrap_counting_as(patches, owner, method, lifecycle.memory, "gradients")
+        _wrap_with_memory_category(patches, owner, method, lifecycle.memory, "gradients")
     for method in dir(owner):
         reduces = "reduce" in method and any(word in method for word in ("ipg", "bucket", "grad"))
         if not callable(getattr(owner, method)):
             continue
         if reduces and category is not None:
-            _wrap_counting_as(patches, owner, method, lifecycle.memory, category)
+            _wrap_with_memory_category(patches, owner, method, lifecycle.memory, category)
         if reduces or method == "setup_buckets":
             _wrap_outside_modules(patches, owner, method, lifecycle.memory)
 
 
-def _count_weights(engine: Any, lifecycle: Lifecycle) -> None:
+def _categorise_weights(engine: Any, lifecycle: Lifecycle) -> None:
     """Count the model's weights as parameters, including frozen ones that were moved during the engine's creation."""
     for parameter in engine.module.parameters():
         for tensor in (parameter, getattr(parameter, "ds_tensor", None)):
@@ -201,13 +208,13 @@ def _count_weights(engine: Any, lifecycle: Lifecycle) -> None:
                 lifecycle.memory.recategorise(tensor.cell, "parameters")
 
 
-def _count_partial_engine(engine: Any, lifecycle: Lifecycle, modules: ModuleTracker) -> None:
+def _categorise_weights_of_failed_engine(engine: Any, lifecycle: Lifecycle, modules: ModuleTracker) -> None:
     """Count the weights as parameters if the engine could not be created, so that its memory report is right too."""
     model = vars(engine).get("_modules", {}).get("module")
     if model is None:
         return
     modules.add_root(model)
-    _count_weights(engine, lifecycle)
+    _categorise_weights(engine, lifecycle)
     assign_model_owners(model, modules)
 
 
@@ -217,10 +224,10 @@ def _skip_rank0_comparison(patches: Patches) -> None:
     DeepSpeed broadcasts rank 0's list into a tensor of -1, and a rank that is rehearsed without rank 0 would take its
     own tensor to be what the root sends. As of deepspeed 0.19.8 (runtime/zero/utils.py).
     """
-    patches.on_undo(after_import("deepspeed.runtime.zero.utils", lambda module: _replace_checks(patches, module)))
+    patches.on_undo(after_import("deepspeed.runtime.zero.utils", lambda module: _replace_rank0_checks(patches, module)))
 
 
-def _replace_checks(patches: Patches, module: Any) -> None:
+def _replace_rank0_checks(patches: Patches, module: Any) -> None:
     def get_lst_from_rank0(lst: list[int]) -> list[int]:
         device = torch.device(module.get_accelerator().device_name(os.environ["LOCAL_RANK"]))
         tensor = torch.tensor(lst, dtype=torch.int64, device=device)

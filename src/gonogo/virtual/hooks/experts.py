@@ -14,13 +14,15 @@ _EXPERT_COUNT_KEYS = ("num_moe_experts", "n_routed_experts", "num_experts", "num
 _CHOSEN = ("moe_router_topk", "num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k")
 
 
-def experts_of(model: nn.Module, expert_parallel: int) -> Experts | None:
+def moe_settings(model: nn.Module, expert_parallel: int) -> Experts | None:
     """The MoE settings of the model's config; None without experts. ``expert_parallel``: ranks that share them."""
     for config in _model_configs(model):
         count, chosen = _first_positive(config, _EXPERT_COUNT_KEYS), _first_positive(config, _CHOSEN)
         if count > 1 and chosen:
             capacity = _config_value(config, "moe_expert_capacity_factor")
-            return Experts(count, chosen, max(expert_parallel, 1), float(capacity) if _is_capacity(capacity) else None)
+            return Experts(
+                count, chosen, max(expert_parallel, 1), float(capacity) if _is_capacity_factor(capacity) else None
+            )
     return None
 
 
@@ -52,5 +54,5 @@ def _first_positive(config: Any, names: tuple[str, ...]) -> int:
     return next((value for value in found if type(value) is int and value > 0), 0)
 
 
-def _is_capacity(value: Any) -> bool:
+def _is_capacity_factor(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value > 0

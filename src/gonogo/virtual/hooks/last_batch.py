@@ -16,7 +16,7 @@ MAX_EXTRA_BATCHES = 32
 """At most this many additional batches are read."""
 
 
-class Schedule:
+class OneCycleSchedule:
     """A OneCycleLR that the program steps: it raises when stepped beyond its last step."""
 
     def __init__(self, scheduler: Any, batches_before: int, *, covers_all_data: bool) -> None:
@@ -44,7 +44,7 @@ class LastBatchTracker:
         """Whether data was made by gonogo for want of the run's: how many rows there are says nothing."""
         self.batches = 0
         """How many of training have been read."""
-        self.schedule: Schedule | None = None
+        self.schedule: OneCycleSchedule | None = None
         self.was_ended = False
         """Whether the rehearsal has ended data before its end."""
         self.overstepped = False
@@ -52,7 +52,7 @@ class LastBatchTracker:
         self._was_read = False
         """Whether the data was read up to a last batch of one row, of which one is enough."""
 
-    def read(self) -> None:
+    def record_batch_read(self) -> None:
         """Note that a training batch has been read."""
         self.batches += 1
         self.overstepped = False
@@ -76,7 +76,7 @@ class LastBatchTracker:
         def step_and_track(scheduler: Any, *args: Any, **kwargs: Any) -> None:
             if self.schedule is None or self.schedule.scheduler() is not scheduler:
                 # the initial step of its constructor
-                self.schedule = Schedule(scheduler, self.batches, covers_all_data=not self.was_ended)
+                self.schedule = OneCycleSchedule(scheduler, self.batches, covers_all_data=not self.was_ended)
             else:
                 self.schedule.steps += 1
             self.overstepped = self.schedule.of_all_data

@@ -54,19 +54,22 @@ EVALUATION_BATCHES = 2
 _COMES_TO = translated("training continues until {counter} is {value}")
 
 
-_LATER_STEPS = translated("{place}: steps beyond the first {steps}")
+_LATER_STEPS = translated("{place}: training steps beyond the first {steps}")
 _LOOP_CUT_SHORT = translated(
-    "the program continues with them, but the rehearsal doesn't; the code after its loop was not run either"
+    "the program continues with these steps, but the rehearsal ends here; the code after the "
+    "training loop was not run either"
 )
 
 
 def _unreached_loop_note(one: AdvancedLoop) -> OmittedPart:
-    what = translated("{place}: {test}").format(place=one.place, test=one.text)
-    why = translated("the rehearsed steps don't reach it, and its condition tests more than a counter")
+    what = translated("{place}: the code under {test}").format(place=one.place, test=one.text)
+    why = translated("the rehearsed steps don't reach this code, and its condition depends on more than a counter")
     return OmittedPart(what.en, what.zh, why.en, why.zh)
 
 
-def affordable(cpu_seconds: float, wall_seconds: float, spent_seconds: tuple[float, float] = (0.0, 0.0)) -> int:
+def affordable_repetitions(
+    cpu_seconds: float, wall_seconds: float, spent_seconds: tuple[float, float] = (0.0, 0.0)
+) -> int:
     """How many more repetitions are affordable, given CPU and wall-clock seconds per repetition.
 
     ``spent_seconds``: what has already been used of both budgets.
@@ -169,7 +172,7 @@ class Lifecycle:
         """Whether the program itself counts the batches of an evaluation, so that its data must not end before."""
 
     @property
-    def enough(self) -> bool:
+    def has_made_steps(self) -> bool:
         """Whether the requested steps have been made."""
         return self.step >= self.target
 
@@ -182,7 +185,7 @@ class Lifecycle:
 
     def _switch_phase(self, phase: Phase) -> None:
         for record in self.memory.devices.values():
-            record.note_peak()
+            record.save_peak()
             record.end_phase(self.phase)
             if record.load_peak is None and self.phase == "load" != phase:
                 record.load_peak = record.peak
@@ -217,15 +220,15 @@ class Lifecycle:
                     record.steady = False
 
     @contextmanager
-    def reading_at_once(self, count: int) -> Iterator[None]:
-        """Within the block, a loader is opened of whose batches ``count`` make one of the program's."""
+    def reading_several_batches(self, count: int) -> Iterator[None]:
+        """Context in which ``count`` batches of a loader make one batch of the program."""
         before, self.batches_at_once = self.batches_at_once, count
         try:
             yield
         finally:
             self.batches_at_once = before
 
-    def expect(self, *phases: Phase) -> None:
+    def expect_phases(self, *phases: Phase) -> None:
         """Expect that a real run, as configured, reaches these phases."""
         self.expected += [phase for phase in phases if phase not in self.expected]
 
@@ -235,12 +238,12 @@ class Lifecycle:
         if "backward" in self.reached and not (self.has_optimizer or self.has_engine or ended_early):
             self.expected = [phase for phase in self.expected if phase != "step"]
 
-    def step_done(self, optimizer: object) -> None:
+    def on_optimizer_step(self, optimizer: object) -> None:
         """Note a step of an optimizer or engine; of several optimizers, only the first one per iteration counts.
 
         Raises RehearsalComplete if the program continues far beyond the target.
         """
-        self.seen.stepped(self.trained_root)
+        self.seen.record_step(self.trained_root)
         if self._stepped and id(optimizer) not in self._stepped:
             self._stepped.add(id(optimizer))
             return
@@ -251,19 +254,19 @@ class Lifecycle:
         self.ledger.step = self.step
         if self._first_step is None:
             self._first_step = time.process_time(), time.monotonic(), self.ahead.batches
-        if self.enough:
+        if self.has_made_steps:
             if self._enough_at is None:
                 self._enough_at = time.process_time(), time.monotonic()
                 self._all_read = self._agree_on_reading()
             # Advance a loop only if it won't get there by itself, or it would happen twice.
-            if self._all_read is not False and not self.reads_on:
+            if self._all_read is not False and not self.should_read_on:
                 self._advance_loops()
         if (
             self.step >= self.target + self.more_steps + _MAX_EXTRA_STEPS
             and not self._can_continue_cheaply()
-            and not self._advances_loop_at_end()
+            and not self._advance_loop_at_end()
         ):
-            place = self.ledger.place()
+            place = self.ledger.current_place()
             what = _LATER_STEPS.format(place=place, steps=self.step)
             self.cut.setdefault(place, OmittedPart(what.en, what.zh, _LOOP_CUT_SHORT.en, _LOOP_CUT_SHORT.zh))
             raise RehearsalComplete
@@ -274,7 +277,7 @@ class Lifecycle:
             return False
         self._went_on_cheaply = True
         processor, clock = self._enough_at
-        more = affordable(
+        more = affordable_repetitions(
             (time.process_time() - processor) / _MAX_EXTRA_STEPS, (time.monotonic() - clock) / _MAX_EXTRA_STEPS
         )
         everywhere = self.ask_left(more) if self.ask_left is not None else [more]
@@ -284,7 +287,7 @@ class Lifecycle:
         return min(everywhere) > 0
 
     @property
-    def reads_on(self) -> bool:
+    def should_read_on(self) -> bool:
         """Whether all ranks continue to read data beyond the requested steps, and some of it is left."""
         return bool(self._all_read) and self.reading is not None and self.reading()
 
@@ -296,7 +299,7 @@ class Lifecycle:
         read = self.ahead.batches - before
         if read <= 0:
             return 0
-        return affordable((time.process_time() - processor) / read, (time.monotonic() - clock) / read)
+        return affordable_repetitions((time.process_time() - processor) / read, (time.monotonic() - clock) / read)
 
     def _agree_on_reading(self) -> bool | None:
         if not self.to_the_end:
@@ -305,8 +308,8 @@ class Lifecycle:
         everywhere = self.ask_left(int(reads)) if self.ask_left is not None else [int(reads)]
         return reads if everywhere and set(everywhere) == {int(reads)} else None
 
-    def _advances_loop_at_end(self) -> bool:
-        """Whether a loop that doesn't iterate over a loader, and continues beyond the rehearsal, was advanced now."""
+    def _advance_loop_at_end(self) -> bool:
+        """Advance a loop that continues after the rehearsed steps and reads no loader; False if there is none."""
         if self._all_read is not False or self.data_ended is not None:
             return False
         before = len(self.loops.led)
@@ -329,16 +332,16 @@ class Lifecycle:
         self._more_batches += 1
         return True
 
-    def left_out(self) -> list[OmittedPart]:
+    def omitted_parts(self) -> list[OmittedPart]:
         """What a real run reaches through its loops but the rehearsal did not, and what was cut short."""
         unmet = [_unreached_loop_note(one) for kind, one in self.loops.unmet if kind not in self.reached]
         return [*unmet, *self.cut.values()]
 
     def end_data(self, batch_count: int) -> None:
         """End the program's data after ``batch_count`` batches, although there is more."""
-        what = translated("the data, which a rehearsal ends after {given} batches").format(given=batch_count)
+        what = translated("the rehearsal ends the data after {given} batches").format(given=batch_count)
         self.ahead.was_ended = True
-        self.data_ended = Assumption(what.en, self.ledger.place(), 1, what.zh)
+        self.data_ended = Assumption(what.en, self.ledger.current_place(), 1, what.zh)
 
     def should_repeat_data(self, *, anew: bool) -> bool:
         """Whether to give one batch to a program that iterates over its data again after the requested steps.
@@ -359,14 +362,14 @@ class Lifecycle:
 
         An empty loop leaves variables undefined, averages divide by zero, and there is no first batch.
         """
-        if self.end.is_end(error, enough=self.enough):
+        if self.end.is_end_of_data(error, enough=self.has_made_steps):
             return True
-        if not (self._gave_nothing and self.enough) or self.moment()[0] == "save":
+        if not (self._gave_nothing and self.has_made_steps) or self.phase_and_step()[0] == "save":
             return False
         kinds = (UnboundLocalError, ZeroDivisionError, StopIteration)
         return isinstance(error, kinds) or self.end.is_due_to_empty_pass(error)
 
-    def moment(self) -> tuple[Phase, int]:
+    def phase_and_step(self) -> tuple[Phase, int]:
         """The current phase and step; after a save, memory counts as the save's until the next phase begins."""
         return "save" if self._after_save else self.phase, self.step
 

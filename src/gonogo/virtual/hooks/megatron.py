@@ -19,13 +19,13 @@ _DATA_ASSUMPTION = translated("the first rank of the tensor-parallel group has t
 _SAMPLE_COUNTS = "get_train_valid_test_num_samples"
 _MAX_INDEXED_SAMPLES = 1 << 20
 _INDEX_ASSUMPTION = translated(
-    "the data index for {wanted} samples fits into host memory: it was built for {made} here, and its "
-    "memory is not counted"
+    "the data index for {wanted} samples fits into host memory: the rehearsal built it for "
+    "{made} samples, and does not count its memory"
 )
 _CHECKPOINT_VALIDATION = "megatron.core.dist_checkpointing.validation"
 _VALIDATE_PARTS = "validate_sharding_integrity"
 _PARTS_ASSUMPTION = translated(
-    "the ranks' parts of a checkpoint cover each tensor once: compared only where all ranks are rehearsed"
+    "the ranks' checkpoint shards cover each tensor exactly once: this is checked only if all ranks are rehearsed"
 )
 _SAVE_FUNCTIONS = ("save_checkpoint", "save_checkpoint_and_time")
 
@@ -34,14 +34,14 @@ def install(lifecycle: Lifecycle, *, all_ranks_rehearsed: bool = True) -> Callab
     """Make the loop stop after the requested steps, so that evaluation, test and save are run; returns the undo."""
     patches = Patches()
     if not all_ranks_rehearsed:
-        patches.on_undo(after_import(_CHECKPOINT_VALIDATION, functools.partial(_skip_parts_of_others, patches)))
+        patches.on_undo(after_import(_CHECKPOINT_VALIDATION, functools.partial(_skip_checkpoint_validation, patches)))
     patches.on_undo(after_import("megatron.training.training", functools.partial(_patch_train, patches, lifecycle)))
-    buffers = functools.partial(_count_buffers, patches, lifecycle)
+    buffers = functools.partial(_categorise_buffers, patches, lifecycle)
     patches.on_undo(after_import("megatron.core.distributed.param_and_grad_buffer", buffers))
     return patches.undo
 
 
-def _skip_parts_of_others(patches: Patches, module: Any) -> None:
+def _skip_checkpoint_validation(patches: Patches, module: Any) -> None:
     """Leave out the comparison of the ranks' parts of a checkpoint: those of ranks that don't run aren't known."""
     if not callable(getattr(module, _VALIDATE_PARTS, None)):
         return
@@ -69,25 +69,25 @@ def _patch_train(patches: Patches, lifecycle: Lifecycle, module: Any) -> None:
             settings.eval_iters = min(settings.eval_iters, EVALUATION_BATCHES)
             lifecycle.counts_evaluation = True  # each iteration reads as many batches as a step has micro-batches
         if getattr(settings, "save", None):
-            lifecycle.expect("save")
+            lifecycle.expect_phases("save")
         return train(*args, **kwargs)
 
     patches.set(module, "train", train_until_target)
     if callable(getattr(module, _DATA_LOADERS_BUILDER, None)):
         patches.set(
-            module, _DATA_LOADERS_BUILDER, _with_data_flags(getattr(module, _DATA_LOADERS_BUILDER), module.get_args)
+            module, _DATA_LOADERS_BUILDER, _wrap_data_provider(getattr(module, _DATA_LOADERS_BUILDER), module.get_args)
         )
     if callable(getattr(module, _SAMPLE_COUNTS, None)):
         counts = getattr(module, _SAMPLE_COUNTS)
         assume = VirtualTensor.virtual_mode.ledger.assume
-        patches.set(module, _SAMPLE_COUNTS, _with_fewer_samples(counts, module.get_args, assume))
+        patches.set(module, _SAMPLE_COUNTS, _wrap_dataset_builder(counts, module.get_args, assume))
     for phase, names in (("evaluate", _EVALUATION_FUNCTIONS), ("save", _SAVE_FUNCTIONS)):
         for name in names:
             if callable(getattr(module, name, None)):
                 patches.set(module, name, _wrap_in_phase(lifecycle, phase, getattr(module, name)))
 
 
-def _with_fewer_samples(
+def _wrap_dataset_builder(
     original: Callable[..., Any], get_args: Callable[[], Any], assume: Callable[[Text], object]
 ) -> Callable[..., Any]:
     """Have the index of the data made for no more samples than a rehearsal may reach.
@@ -113,7 +113,7 @@ def _with_fewer_samples(
     return build_with_fewer_samples
 
 
-def _with_data_flags(original: Callable[..., Any], get_args: Callable[[], Any]) -> Callable[..., Any]:
+def _wrap_data_provider(original: Callable[..., Any], get_args: Callable[[], Any]) -> Callable[..., Any]:
     """Make a rank without data train and evaluate like the rank of its tensor-parallel group that has the data.
 
     Only the first rank of a tensor-parallel group reads data; rank 0 tells the others whether there is any. If rank 0
@@ -155,7 +155,7 @@ def _wrap_in_phase(lifecycle: Lifecycle, phase: Any, original: Callable[..., Any
     return run_in_phase
 
 
-def _count_buffers(patches: Patches, lifecycle: Lifecycle, module: Any) -> None:
+def _categorise_buffers(patches: Patches, lifecycle: Lifecycle, module: Any) -> None:
     buffer = getattr(module, "_ParamAndGradBuffer", None)
     if buffer is None:
         return

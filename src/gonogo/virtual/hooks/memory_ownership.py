@@ -11,27 +11,27 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from gonogo.virtual.hooks.modules import ModuleTracker, owns_storage
-from gonogo.virtual.memory.owners import Owner, divided, owner_of_part, placed
+from gonogo.virtual.memory.owners import Owner, divide_among_modules, owner_of_part, owner_of_positions
 from gonogo.virtual.memory.tracking import Cell, MemoryRecord
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor, local_tensors
 
 
-class Placement:
-    """Tensors and their owners, grouped by storage: a view of a buffer owns its range of the buffer."""
+class StorageOwners:
+    """The modules that own tensors, grouped by storage: a view of a buffer owns its range of the buffer."""
 
     def __init__(self, memory: MemoryRecord) -> None:
         self._memory = memory
         self._ranges: dict[int, tuple[Cell, list[tuple[int, int, str]]]] = {}
 
-    def add(self, tensor: VirtualTensor, owner: Owner) -> None:
+    def set_owner(self, tensor: VirtualTensor, owner: Owner) -> None:
         """Set the owner of a tensor."""
         at = int(tensor.storage_offset()) * tensor.element_size()
         nbytes = min(tensor.numel() * tensor.element_size(), tensor.cell.nbytes - at)
         if nbytes <= 0:
             return
         _, ranges = self._ranges.setdefault(id(tensor.cell), (tensor.cell, []))
-        for module, count in divided(owner, nbytes):
+        for module, count in divide_among_modules(owner, nbytes):
             if module is not None:
                 ranges.append((at, at + count, module))
             at += count
@@ -40,7 +40,7 @@ class Placement:
         """Apply the owners to the memory record, storage by storage."""
         for cell, ranges in self._ranges.values():
             if ranges:
-                self._memory.own(cell, placed(ranges, cell.nbytes))
+                self._memory.set_owner(cell, owner_of_positions(ranges, cell.nbytes))
 
 
 def owner_of(tensor: VirtualTensor) -> Owner:
@@ -54,17 +54,17 @@ def assign_model_owners(root: nn.Module, modules: ModuleTracker) -> dict[int, st
 
     Returns the module path of each parameter, by the parameter's ``id``.
     """
-    placement, paths = Placement(modules.memory), {}
+    placement, paths = StorageOwners(modules.memory), {}
     for module in root.modules():
         path = modules.path_of(module)
         for parameter in module._parameters.values():
             if parameter is not None:
                 paths[id(parameter)] = path
                 for tensor in _stored_tensors(parameter):
-                    placement.add(tensor, path)
+                    placement.set_owner(tensor, path)
         for buffer in module._buffers.values():
             if isinstance(buffer, VirtualTensor):
-                placement.add(buffer, path)
+                placement.set_owner(buffer, path)
     placement.apply()
     return paths
 
@@ -80,12 +80,12 @@ def assign_gathered_owners(module: nn.Module, modules: ModuleTracker, *, recurse
                     and owns_storage(tensor)
                     and tensor.cell.holding.owner != (path := modules.path_of(part))
                 ):
-                    modules.memory.own(tensor.cell, path)
+                    modules.memory.set_owner(tensor.cell, path)
 
 
 def assign_state_owners(optimizer: Any, memory: MemoryRecord) -> None:
     """Attribute an optimizer's gradients and states to the owners of the parameters."""
-    placement = Placement(memory)
+    placement = StorageOwners(memory)
     for group in getattr(optimizer, "param_groups", ()):
         for parameter in group["params"]:
             for base in local_tensors(parameter):
@@ -98,11 +98,11 @@ def assign_state_owners(optimizer: Any, memory: MemoryRecord) -> None:
     placement.apply()
 
 
-def assign_elementwise_owner(placement: Placement, base: VirtualTensor, value: Any) -> None:
+def assign_elementwise_owner(placement: StorageOwners, base: VirtualTensor, value: Any) -> None:
     """Attribute ``value`` to the owners of ``base`` if it has one element for each of ``base``'s."""
     for tensor in local_tensors(value):
         if tensor.numel() == base.numel():
-            placement.add(tensor, owner_of(base))
+            placement.set_owner(tensor, owner_of(base))
 
 
 def install(modules: ModuleTracker) -> Callable[[], None]:
@@ -127,11 +127,11 @@ def _assign_bucket_owners(ddp: nn.Module, bucket: Any, modules: ModuleTracker) -
     (buffer,) = local_tensors(bucket.buffer()) or (None,)
     if buffer is None or buffer.cell.holding.owner is not None:
         return
-    placement = Placement(modules.memory)
+    placement = StorageOwners(modules.memory)
     paths = {id(p): modules.path_of(module) for module in ddp.modules() for p in module._parameters.values()}
     for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
         for tensor in local_tensors(gradient):
-            placement.add(tensor, paths.get(id(parameter)))
+            placement.set_owner(tensor, paths.get(id(parameter)))
     placement.apply()
 
 

@@ -38,13 +38,13 @@ _MIN_ACCUMULATION_STEPS = 4
 """With fewer micro-batches per step none can be skipped: the first, two equal ones, and the last are run."""
 _COUNTED_MICRO_BATCHES = translated("{counted} of {total} micro-batches of gradient accumulation")
 _NOT_RUN_REASON = translated(
-    "counted, not run: each would do what the one before it did, with the same shapes and the same memory (use --every "
-    "to run them)"
+    "these micro-batches were counted but not run: each has the same shapes and memory as the "
+    "one before it (--every runs them)"
 )
 
 
 class Tally(Protocol):
-    """Something that is counted while a program runs."""
+    """A set of counters that grow while the program runs, such as FLOPs by operator."""
 
     def numbers(self) -> Mapping[Any, float]:
         """All counts, by key."""
@@ -88,7 +88,7 @@ class NumbersTally:
 
 
 @dataclass
-class _LossTemplate:
+class _UnknownLoss:
     """The result of a training step: a tensor with one unknown number."""
 
     spec: Spec
@@ -106,7 +106,7 @@ class _RecordedMicroBatch:
     """Shapes and storage places of its tensors, and everything else in it."""
     before: tuple[object, ...]
     trace: ValueTrace
-    loss: _LossTemplate
+    loss: _UnknownLoss
     counts: list[tuple[Tally, dict[Any, float]]]
     only_in_step: int | None
     """The only step for which it is representative; None: any step."""
@@ -115,7 +115,7 @@ class _RecordedMicroBatch:
 
 
 class MicroBatches:
-    """Decides which micro-batches of transformers' Trainer are run.
+    """Decides which micro-batches of transformers' Trainer are run, and counts repeated ones without running them.
 
     ``tallies``: the counters of the whole process; ``must_run_all``: whether every micro-batch is run;
     ``all_ranks_agree``: whether all ranks that are rehearsed together say that this one repeats, given this rank's
@@ -140,8 +140,8 @@ class MicroBatches:
         self._total = self._counted = 0
 
     @contextmanager
-    def followed(self, trainer: Any) -> Iterator[None]:
-        """Within the block, handle the micro-batches of ``trainer``."""
+    def skipping_repeats(self, trainer: Any) -> Iterator[None]:
+        """Context in which repeated micro-batches of ``trainer`` are counted instead of run."""
         accumulates = getattr(trainer.args, "gradient_accumulation_steps", 1) >= _MIN_ACCUMULATION_STEPS
         if self._every() or not accumulates or "training_step" in vars(trainer):
             yield
@@ -179,7 +179,7 @@ class MicroBatches:
         if batch is None:
             return run(model, *args, **kwargs)
         whole = functools.partial(run, model, *args, **kwargs)
-        result, self._known = self._traced(trainer, whole, batch, before, reals)
+        result, self._known = self._run_and_record(trainer, whole, batch, before, reals)
         return result
 
     def _is_repeat(
@@ -196,7 +196,7 @@ class MicroBatches:
             recorded_run.is_neutral or self._known_at == self._total - 1
         )  # it was the previous one
         speaks_for_it = recorded_run.is_neutral and recorded_run.only_in_step in (None, self._life.step)
-        return speaks_for_it and recorded_run.trace.holds_for(reals)
+        return speaks_for_it and recorded_run.trace.has_same_reads_for(reals)
 
     def _module_numbers(self) -> list[Any]:
         return [vars(module).get(name) for module, name in self._numbered]
@@ -204,7 +204,7 @@ class MicroBatches:
     def _memory_state(self) -> tuple[object, ...]:
         return tuple((str(device), record.state()) for device, record in self._memory.devices.items())
 
-    def _traced(
+    def _run_and_record(
         self,
         trainer: Any,
         run: Callable[[], Any],
@@ -224,9 +224,9 @@ class MicroBatches:
         trace = ValueTrace(reals)
         with trace:
             result = run()
-        counts = [(one, changed_numbers(old, one.numbers())) for one, old in zip(tallies, counted, strict=True)]
+        counts = [(one, count_differences(old, one.numbers())) for one, old in zip(tallies, counted, strict=True)]
         keeps_count = 1 in dict(zip(map(id, tallies), (grown for _, grown in counts), strict=True))[id(own)].values()
-        loss = _loss_of(result)
+        loss = _to_loss_template(result)
         keeps_count = keeps_count or self._module_numbers() != of_modules
         if loss is None or keeps_count or ledger.branches != branches:
             return result, None
@@ -252,16 +252,16 @@ class MicroBatches:
         self._life.cut["micro-batches"] = OmittedPart(what.en, what.zh, _NOT_RUN_REASON.en, _NOT_RUN_REASON.zh)
 
 
-def changed_numbers(before: Mapping[Any, float], after: Mapping[Any, float]) -> dict[Any, float]:
+def count_differences(before: Mapping[Any, float], after: Mapping[Any, float]) -> dict[Any, float]:
     """The differences between two readings of a :class:`Tally`, without zeros."""
     return {name: value - before.get(name, 0) for name, value in after.items() if value != before.get(name, 0)}
 
 
-def _loss_of(result: Any) -> _LossTemplate | None:
+def _to_loss_template(result: Any) -> _UnknownLoss | None:
     if type(result) is not VirtualTensor or result.numel() != 1 or result.requires_grad or contents.is_known(result):
         return None
     cell = result.cell
-    return _LossTemplate(result.spec, cell.nbytes, cell.holding.category, cell.holding.owner, cell.nonnegative)
+    return _UnknownLoss(result.spec, cell.nbytes, cell.holding.category, cell.holding.owner, cell.nonnegative)
 
 
 def _batch_signature(value: Any, reals: list[torch.Tensor]) -> Hashable:
@@ -269,8 +269,8 @@ def _batch_signature(value: Any, reals: list[torch.Tensor]) -> Hashable:
     spec: Spec | None = None
     if isinstance(value, VirtualTensor):
         spec = value.spec
-        with private.modes_off():
-            known = contents.look(value)
+        with private.without_dispatch_modes():
+            known = contents.peek_values(value)
         if known is None:
             return (spec, value.storage_offset(), value.cell.nbytes)
         value = known

@@ -55,7 +55,7 @@ class ModuleTracker:
         return self._names.get(id(module)) or type(module).__name__
 
     @property
-    def current(self) -> str | None:
+    def current_path(self) -> str | None:
         """The path of the running module (in backward, the one whose output's gradient is being used)."""
         return self.memory.module
 
@@ -112,7 +112,7 @@ class ModuleTracker:
             for name, buffer in root.named_buffers():
                 yield name.removeprefix("module."), "buffer", buffer
 
-    def numbered_parameters(self) -> dict[int, str]:
+    def parameter_names_by_ds_id(self) -> dict[int, str]:
         """The names of the parameters by their ``ds_id`` from DeepSpeed."""
         return {
             number: name
@@ -156,7 +156,7 @@ class ModuleTracker:
 
         return note_gradient
 
-    def without_gradient(self, root: nn.Module) -> tuple[list[str], list[str]]:
+    def parameters_without_gradient(self, root: nn.Module) -> tuple[list[str], list[str]]:
         """Trainable parameters without gradient: (those that took part in no forward, those that did)."""
         unused: list[str] = []
         without: list[str] = []
@@ -171,7 +171,7 @@ class ModuleTracker:
                 (without if id(module) in self.ran else unused).append(full)
         return unused, without
 
-    def left_on_cpu(self, root: nn.Module) -> list[TensorPlace]:
+    def tensors_left_on_cpu(self, root: nn.Module) -> list[TensorPlace]:
         """Parameters and buffers on the CPU if most of the model is on an accelerator; without ZeRO's own tensors."""
         places = []
         named: list[tuple[str, torch.Tensor, bool]] = [

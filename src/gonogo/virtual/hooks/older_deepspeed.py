@@ -33,6 +33,8 @@ _ELASTIC = "torch.distributed.elastic.agent.server.api"
 
 
 class _MovedName(NamedTuple):
+    """A name that DeepSpeed imports and newer torch releases no longer have, and how to make it."""
+
     importer: str
     """The file of DeepSpeed that imports the name."""
     module: str
@@ -111,7 +113,7 @@ def install(assume: Assume) -> Callable[[], None]:
         for moved in _missing_names(folder):
             patches.set(importlib.import_module(moved.module), moved.name, moved.make())
             assume(
-                translated("{name}, which this DeepSpeed imports, exists as it did in older versions").format(
+                translated("{name} exists, as in older releases: this DeepSpeed imports it").format(
                     name=f"{moved.module}.{moved.name}"
                 )
             )

@@ -9,7 +9,7 @@ from typing import Any
 ALONE = (1, 1, 1)
 
 
-def pipeline_of(models: Iterable[Any]) -> tuple[int, int, int]:
+def pipeline_sizes(models: Iterable[Any]) -> tuple[int, int, int]:
     """(stages, micro-batches per step, model chunks per rank), from Megatron or DeepSpeed's engine."""
     return _megatron_pipeline() or next(filter(None, map(_deepspeed_pipeline, models)), ALONE)
 

@@ -39,7 +39,7 @@ _DATA_PARALLEL_WORDS = frozenset({"dp", "fsdp", "hsdp", "data", "shard", "replic
 """Words of a data-parallel dimension; ``dp_shard_cp`` is one that was flattened with the context-parallel one."""
 
 
-def strategy_of(stage: int | None, root: nn.Module, wrappers: list[nn.Module]) -> str:
+def describe_strategy(stage: int | None, root: nn.Module, wrappers: list[nn.Module]) -> str:
     """The name with sizes; empty if each process trains its own model. ``stage``: that of the ZeRO engine."""
     if stage is not None:
         is_pipeline = any(type(module).__name__ == "PipelineModule" for module in (root, *wrappers))
@@ -113,13 +113,13 @@ def _mesh_sizes(root: nn.Module) -> dict[str, int]:
     for mesh in meshes.values():
         own: dict[str, int] = {}
         for name, size in _named_dimensions(mesh):
-            words = _words_of(name)
+            words = _split_dimension_name(name)
             if _DATA_PARALLEL_WORDS & words:
-                within = {kind: _size_in_root(mesh, kind) for kind in _kinds_in(words)}
+                within = {kind: _size_in_root(mesh, kind) for kind in _parallelism_kinds(words)}
                 own |= within
                 own[""] = own.get("", 1) * max(1, size // math.prod(within.values()))
             else:
-                kind = next(iter(_kinds_in(words)), "")
+                kind = next(iter(_parallelism_kinds(words)), "")
                 own[kind] = own.get(kind, 1) * size
         sizes |= {kind: max(size, sizes.get(kind, 1)) for kind, size in own.items()}
     model_parallel = {kind: size for kind, size in sizes.items() if kind and size > 1}
@@ -130,20 +130,20 @@ def _named_dimensions(mesh: Any) -> list[tuple[str, int]]:
     return list(zip(getattr(mesh, "mesh_dim_names", None) or (), mesh.shape, strict=False))
 
 
-def _words_of(name: str) -> frozenset[str]:
+def _split_dimension_name(name: str) -> frozenset[str]:
     return frozenset(name.lower().replace("-", "_").split("_"))
 
 
-def _kinds_in(words: frozenset[str]) -> list[str]:
+def _parallelism_kinds(words: frozenset[str]) -> list[str]:
     return [kind for word, kind in _MESH_DIMENSION_NAMES if word in words]
 
 
 def _size_in_root(mesh: Any, kind: str) -> int:
     """The size of the dimension of that kind in the mesh from which this one was taken; 1 if it has none."""
     root = getattr(mesh, "_get_root_mesh", lambda: mesh)()
-    dimensions = ((_words_of(name), size) for name, size in _named_dimensions(root))
+    dimensions = ((_split_dimension_name(name), size) for name, size in _named_dimensions(root))
     return math.prod(
-        size for words, size in dimensions if kind in _kinds_in(words) and not _DATA_PARALLEL_WORDS & words
+        size for words, size in dimensions if kind in _parallelism_kinds(words) and not _DATA_PARALLEL_WORDS & words
     )
 
 

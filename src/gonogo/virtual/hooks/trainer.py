@@ -34,21 +34,23 @@ def _patch_trainer(patches: Patches, module: Any, lifecycle: Lifecycle, micro_ba
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             self.has_saved = False
-            if _is_on(args, "eval_strategy", "evaluation_strategy"):
-                lifecycle.expect("evaluate")
-            if _is_on(args, "save_strategy"):
-                lifecycle.expect("save")
+            if _is_strategy_enabled(args, "eval_strategy", "evaluation_strategy"):
+                lifecycle.expect_phases("evaluate")
+            if _is_strategy_enabled(args, "save_strategy"):
+                lifecycle.expect_phases("save")
                 lifecycle.goes_on_with_data = lifecycle.goes_on_after_save
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
-            reads_on = lifecycle.enough and lifecycle.reads_on
-            if lifecycle.enough and not reads_on and not self.one_more:
+            reads_on = lifecycle.has_made_steps and lifecycle.should_read_on
+            if lifecycle.has_made_steps and not reads_on and not self.one_more:
                 control.should_training_stop = not lifecycle.goes_on_with_data or lifecycle.step > lifecycle.target
-            if lifecycle.enough and not self.has_saved:  # the data may end with the loop, and no callback follows
+            if (
+                lifecycle.has_made_steps and not self.has_saved
+            ):  # the data may end with the loop, and no callback follows
                 control.should_log = self.has_saved = True
-                if _is_on(args, "eval_strategy", "evaluation_strategy"):
+                if _is_strategy_enabled(args, "eval_strategy", "evaluation_strategy"):
                     control.should_evaluate = True
-                if _is_on(args, "save_strategy"):
+                if _is_strategy_enabled(args, "save_strategy"):
                     control.should_save = True
             self.one_more = reads_on
             return control
@@ -61,7 +63,7 @@ def _patch_trainer(patches: Patches, module: Any, lifecycle: Lifecycle, micro_ba
             trainer.add_callback(StopWhenRehearsed)
         lifecycle.seen.arguments = trainer.args
         lifecycle.seen.processing = getattr(trainer, "processing_class", None) or getattr(trainer, "tokenizer", None)
-        with lifecycle.during("init", "Trainer.train"), micro_batches.followed(trainer):
+        with lifecycle.during("init", "Trainer.train"), micro_batches.skipping_repeats(trainer):
             return train(trainer, *args, **kwargs)
 
     patches.set(module.Trainer, "train", train_and_track)
@@ -71,7 +73,7 @@ def _patch_trainer(patches: Patches, module: Any, lifecycle: Lifecycle, micro_ba
         _wrap_in_phase(patches, module.Trainer, name, lifecycle, "save")
 
 
-def _is_on(args: Any, *names: str) -> bool:
+def _is_strategy_enabled(args: Any, *names: str) -> bool:
     value = next((getattr(args, name) for name in names if hasattr(args, name)), "no")
     return str(getattr(value, "value", value)) != "no"
 

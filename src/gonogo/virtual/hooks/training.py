@@ -20,10 +20,10 @@ from gonogo.finding import Text, translated
 from gonogo.virtual import private
 from gonogo.virtual.frame_variables import local_variable
 from gonogo.virtual.hooks.batches.evaluation_growth import EvaluationGrowth
-from gonogo.virtual.hooks.batches.loader_wrappers import follow_wrappers
+from gonogo.virtual.hooks.batches.loader_wrappers import patch_loader_wrappers
 from gonogo.virtual.hooks.batches.odd_batches import MAX_ODD_BATCHES, OddBatches
 from gonogo.virtual.hooks.batches.pass_costs import PassCosts
-from gonogo.virtual.hooks.data_workers import in_this_process, measure_loading
+from gonogo.virtual.hooks.data_workers import iterate_without_workers, measure_loader_shared_memory
 from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle, attach_phase
 from gonogo.virtual.hooks.memory_ownership import assign_model_owners, assign_state_owners
 from gonogo.virtual.hooks.modules import ModuleTracker, owns_storage
@@ -34,7 +34,7 @@ from gonogo.virtual.patching.garbage import restore_gc_thresholds
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.reentrancy import InternalWork
 from gonogo.virtual.tensor import VirtualTensor, local_tensors
-from gonogo.virtual.values.data_mode import real_data
+from gonogo.virtual.values.data_mode import running_on_real_data
 
 
 def install(mode: VirtualMode, lifecycle: Lifecycle, modules: ModuleTracker) -> Callable[[], None]:
@@ -42,19 +42,20 @@ def install(mode: VirtualMode, lifecycle: Lifecycle, modules: ModuleTracker) -> 
     patches = Patches()
     patches.on_undo(modules.install())
     patches.on_undo(foreach.install())
-    modules.on_enter_root = functools.partial(_enter_root, lifecycle, modules)
+    modules.on_enter_root = functools.partial(_note_root_forward, lifecycle, modules)
     modules.on_embedding = functools.partial(_record_embedding, lifecycle)
-    _follow_backward(patches, lifecycle, modules)
-    _follow_optimizers(patches, lifecycle, modules)
+    _track_backward(patches, lifecycle, modules)
+    _track_optimizers(patches, lifecycle, modules)
     _make_parameters_virtual(patches, mode)
-    _follow_data(patches, lifecycle, mode)
+    _track_data_loading(patches, lifecycle, mode)
     lifecycle.ahead.track_schedulers(patches)
     return patches.undo
 
 
-def _enter_root(lifecycle: Lifecycle, modules: ModuleTracker, root: nn.Module) -> None:
+def _note_root_forward(lifecycle: Lifecycle, modules: ModuleTracker, root: nn.Module) -> None:
+    """Note that a top-level module begins a forward: training, evaluation, or recomputation in backward."""
     if lifecycle.in_backward:
-        lifecycle.seen.recompute(root)
+        lifecycle.seen.record_recompute(root)
         return
     if lifecycle.phase in ("evaluate", "save", *ROLLOUT_PHASES):
         return
@@ -64,10 +65,10 @@ def _enter_root(lifecycle: Lifecycle, modules: ModuleTracker, root: nn.Module) -
         if "forward" not in lifecycle.reached:
             gc.collect()
             gc.freeze()  # imports and models stay alive, so later collections can skip them
-            lifecycle.left_on_cpu = modules.left_on_cpu(root)
+            lifecycle.left_on_cpu = modules.tensors_left_on_cpu(root)
             lifecycle.trained_root = root
             if not lifecycle.has_engine:
-                _count_parameters(root, lifecycle)
+                _categorise_parameters(root, lifecycle)
             assign_model_owners(root, modules)
         modules.watch_gradients(root)
         lifecycle.enter("forward")
@@ -91,10 +92,10 @@ def _is_trainable(root: nn.Module) -> bool:
 
 def _record_embedding(lifecycle: Lifecycle, module: Any, inputs: Any) -> None:
     if lifecycle.phase == "forward" and not lifecycle.in_backward and torch.is_grad_enabled():
-        lifecycle.seen.embed(module, inputs)
+        lifecycle.seen.record_embedding(module, inputs)
 
 
-def _follow_backward(patches: Patches, lifecycle: Lifecycle, modules: ModuleTracker) -> None:
+def _track_backward(patches: Patches, lifecycle: Lifecycle, modules: ModuleTracker) -> None:
     followed = functools.partial(_run_backward, lifecycle, modules)
     original = torch.autograd.backward
 
@@ -121,7 +122,7 @@ def _run_backward(
     finally:
         lifecycle.in_backward -= 1
         if not lifecycle.in_backward:
-            _count_gradients(lifecycle, modules)
+            _categorise_gradients(lifecycle, modules)
             modules.memory.module = None
 
 
@@ -142,14 +143,15 @@ class _AutogradEngine:
         return getattr(self._engine, name)
 
 
-def _count_parameters(root: nn.Module, lifecycle: Lifecycle) -> None:
+def _categorise_parameters(root: nn.Module, lifecycle: Lifecycle) -> None:
     """Count the parameters in their current form, which FSDP may have created during its setup."""
     for parameter in root.parameters():
         for tensor in local_tensors(parameter):
             lifecycle.memory.recategorise(tensor.cell, "parameters")
 
 
-def _count_gradients(lifecycle: Lifecycle, modules: ModuleTracker) -> None:
+def _categorise_gradients(lifecycle: Lifecycle, modules: ModuleTracker) -> None:
+    """Count the gradients of the largest live model as gradient memory."""
     for root in modules.roots()[:1]:
         for parameter in root.parameters():
             gradient = parameter.grad if parameter.is_leaf else None
@@ -158,7 +160,7 @@ def _count_gradients(lifecycle: Lifecycle, modules: ModuleTracker) -> None:
         assign_model_owners(root, modules)
 
 
-def _follow_optimizers(patches: Patches, lifecycle: Lifecycle, modules: ModuleTracker) -> None:
+def _track_optimizers(patches: Patches, lifecycle: Lifecycle, modules: ModuleTracker) -> None:
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
     def before_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -166,16 +168,16 @@ def _follow_optimizers(patches: Patches, lifecycle: Lifecycle, modules: ModuleTr
             lifecycle.enter("step")
         assign_state_owners(optimizer, lifecycle.memory)
         has_closure = bool(args[1:] or kwargs.get("closure"))  # args[0] is the optimizer
-        lifecycle.seen.before_step(
+        lifecycle.seen.record_stepping_optimizer(
             optimizer, has_gradients=has_closure or modules.has_any_gradient(_optimizer_parameters(optimizer))
         )
 
     def after_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> None:
         categorise_optimizer_states(optimizer, lifecycle)
         assign_state_owners(optimizer, lifecycle.memory)
-        lifecycle.seen.after_step(optimizer)
+        lifecycle.seen.record_optimizer_states(optimizer)
         if not lifecycle.has_engine:
-            lifecycle.step_done(optimizer)
+            lifecycle.on_optimizer_step(optimizer)
 
     made = torch.optim.Optimizer.__init__
 
@@ -224,32 +226,33 @@ def _make_parameters_virtual(patches: Patches, mode: VirtualMode) -> None:
         patches.set(type(nn.Parameter), "__instancecheck__", is_one)
 
 
-def _follow_data(patches: Patches, lifecycle: Lifecycle, mode: VirtualMode) -> None:
+def _track_data_loading(patches: Patches, lifecycle: Lifecycle, mode: VirtualMode) -> None:
     from torch.utils.data import DataLoader
     from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
     train = nn.Module.train
 
     @functools.wraps(train)
-    def followed_train(module: Any, mode: bool = True) -> Any:
+    def train_and_track(module: Any, mode: bool = True) -> Any:
         if not _is_incidental_train_call(module) and (mode or _is_trained(module)):
             lifecycle.model_in_eval_mode, lifecycle.mode_chosen = not mode, True
         return train(module, mode)
 
-    _follow_loader(patches, DataLoader, _SingleProcessDataLoaderIter, lifecycle, mode)
-    patches.set(nn.Module, "train", followed_train)
+    _patch_loader(patches, DataLoader, _SingleProcessDataLoaderIter, lifecycle, mode)
+    patches.set(nn.Module, "train", train_and_track)
 
     def patch_stateful_loader(module: Any) -> None:  # replaces DataLoader's iteration by its own
         owner = module.StatefulDataLoader
-        _follow_loader(patches, owner, owner._get_iterator, lifecycle, mode)
+        _patch_loader(patches, owner, owner._get_iterator, lifecycle, mode)
 
     patches.on_undo(after_import("torchdata.stateful_dataloader.stateful_dataloader", patch_stateful_loader))
-    follow_wrappers(patches, lifecycle)
+    patch_loader_wrappers(patches, lifecycle)
 
 
-def _follow_loader(
+def _patch_loader(
     patches: Patches, owner: Any, make_iterator: Callable[[Any], Any], lifecycle: Lifecycle, mode: VirtualMode
 ) -> None:
+    """Replace a data loader class's iterator by :class:`BatchIterator`."""
     original = owner.__iter__
 
     def make_batch_iterator(loader: Any) -> Any:
@@ -260,15 +263,15 @@ def _follow_loader(
 
     told = owner.__len__
 
-    def length(loader: Any) -> int:
+    def loader_length(loader: Any) -> int:
         """The loader's length; notes if it is 0, because a Trainer then raises without iterating over the data."""
         count: int = told(loader)
         lifecycle.empty_pass = lifecycle.empty_pass or count == 0
         return count
 
     patches.set(owner, "__iter__", make_batch_iterator)
-    patches.set(owner, "__len__", length)
-    patches.set(owner, "_get_iterator", lambda loader: in_this_process(loader, make_iterator, mode))
+    patches.set(owner, "__len__", loader_length)
+    patches.set(owner, "_get_iterator", lambda loader: iterate_without_workers(loader, make_iterator, mode))
 
 
 def has_no_batches(loader: Any) -> bool:
@@ -308,8 +311,10 @@ _MAX_BUFFERED_BYTES = 128 << 20
 """Bytes of batches that are prefetched."""
 _SKIPPED_TRAINING_BATCHES = translated("{place}: training batches beyond the first {given} of {total}")
 _GOES_ON = translated("training continues to the end of its data, all {total} batches")
-_ASSUMED_SIMILAR = translated("they are assumed to be like the first ones: their rows were not read")
-_UNKNOWN_DATASET_LENGTH = translated("the data set has no length: equal batch counts were checked for these ranks only")
+_ASSUMED_SIMILAR = translated("these batches are assumed to be like the first ones: their rows were not read")
+_UNKNOWN_DATASET_LENGTH = translated(
+    "the data set has no length: only up to here was it checked that all ranks get the same number of batches"
+)
 _SKIPPED_EVALUATION_BATCHES = translated("{place}: evaluation batches beyond the first {given} of {total}")
 _SKIPPED_BATCHES = translated("{place}: batches beyond the first {given} of {total}")
 _UNKNOWN_BATCH_COUNT = translated(
@@ -317,8 +322,8 @@ _UNKNOWN_BATCH_COUNT = translated(
     "not counted"
 )
 _LATER_BATCHES_ASSUMPTION = translated(
-    "they are assumed to be like the first ones; the growth of GPU memory from batch to batch is counted for all "
-    "of them, that of host memory is not"
+    "these batches are assumed to be like the first ones; growth from batch to batch is counted"
+    " for GPU memory, but not for host memory"
 )
 
 
@@ -352,7 +357,7 @@ class BatchIterator:
         self._whole: bool | None = None
         """Whether all of a pass that trains nothing is read, once that was asked."""
         self._step_before = lifecycle.step
-        with real_data():
+        with running_on_real_data():
             self._iterator = original(loader)
 
     def __iter__(self) -> Iterator[Any]:
@@ -370,23 +375,23 @@ class BatchIterator:
             if (
                 self._given >= EVALUATION_BATCHES * self._at_once
                 and not life.counts_evaluation
-                and not self._must_continue()
-                and not self._growth.goes_on(self._given)
+                and not self._must_not_end_data()
+                and not self._growth.should_read_more(self._given)
                 and not self._should_read_whole_pass()
             ):
-                self._growth.extend(self._evaluation_batches_left())
+                self._growth.allocate_remaining(self._evaluation_batches_left())
                 self._record_skipped(_SKIPPED_EVALUATION_BATCHES)
                 raise self._end_iteration()
-            self._growth.note()
+            self._growth.record_memory()
         elif (
-            life.enough
+            life.has_made_steps
             and not life.goes_on_with_data
             and not life.needs_loop_batch
-            and not self._must_continue()
+            and not self._must_not_end_data()
             and not self._should_read_further()
         ):
             anew = isinstance(sys.exc_info()[1], StopIteration)
-            if not (self._reads_other_data() if self._given else life.should_repeat_data(anew=anew)):
+            if not (self._should_continue_unseen_data() if self._given else life.should_repeat_data(anew=anew)):
                 self._record_unread()
                 life.read_beyond = None
                 raise self._end_iteration()
@@ -399,27 +404,27 @@ class BatchIterator:
         finally:
             life.activity = before
         self._given += 1
-        life.end.batch_given()
-        self._costs.note()
-        life.loading = measure_loading(self._loader, batch, life.loading)
-        self._bytes = bytes_of(batch)
-        given = virtual_batch(batch, self._mode)
+        life.end.record_batch_given()
+        self._costs.record_batch_read()
+        life.loading = measure_loader_shared_memory(self._loader, batch, life.loading)
+        self._bytes = batch_bytes(batch)
+        given = make_batch_virtual(batch, self._mode)
         if not evaluating:
             if life.to_the_end and not self._asked_for_all:
-                with real_data():
-                    self._odd.saw(batch)
-            if not life.enough:
+                with running_on_real_data():
+                    self._odd.record_seen(batch)
+            if not life.has_made_steps:
                 life.trained_on.add(id(self._loader.dataset))
             life.reading = self._should_read_all
-            life.seen.batch(given)
-            life.ahead.read()
+            life.seen.record_batch(given)
+            life.ahead.record_batch_read()
         if life.on_batch is not None:
             life.on_batch(given)
         return given
 
     def _read_batch(self) -> Any:
         began = time.process_time(), time.monotonic()
-        with real_data():
+        with running_on_real_data():
             batch = next(self._iterator)
         if self._given:  # the first read includes startup costs
             self._reads += 1
@@ -430,15 +435,15 @@ class BatchIterator:
     def _end_iteration(self) -> StopIteration:
         if self._life.data_ended is None and self._batches_left(1):
             self._life.end_data(self._given)
-        return self._life.end.end(self._given)
+        return self._life.end.stop_after(self._given)
 
     def _evaluation_batches_left(self) -> int | None:
         """How many batches of an evaluation are left; None if the data has no length."""
-        length = self._length
+        length = self._batches_per_pass
         return max(0, length - self._given) if length is not None else None
 
     @functools.cached_property
-    def _length(self) -> int | None:
+    def _batches_per_pass(self) -> int | None:
         """How many batches a pass has; None for a stream, and for a sampler of the program that has no length."""
         if getattr(self._iterator, "_dataset_kind", None) != 0:
             return None
@@ -446,8 +451,8 @@ class BatchIterator:
             return len(self._iterator)
         return None
 
-    def _reads_other_data(self) -> bool:
-        """Whether to continue a pass after the last step that makes no step, over data that was not trained on.
+    def _should_continue_unseen_data(self) -> bool:
+        """Whether to continue a pass over data that was not trained on, begun after the last optimizer step.
 
         A callback that looks at a held-out batch at the end of training may do so without switching to evaluation.
         """
@@ -467,7 +472,7 @@ class BatchIterator:
         life = self._life
         if self._whole is None and life.to_the_end:
             left = self._evaluation_batches_left()
-            can = int(bool(left) and self._costs.affordable(self._given, left or 0))
+            can = int(bool(left) and self._costs.is_affordable(self._given, left or 0))
             everywhere = life.ask_left(can) if life.ask_left is not None else None
             self._whole = bool(can) and (not everywhere or min(everywhere) > 0)
         return bool(self._whole)
@@ -477,13 +482,13 @@ class BatchIterator:
         left = self._evaluation_batches_left()
         if left is not None and not left:
             return
-        place = self._life.ledger.place()
+        place = self._life.ledger.current_place()
         total = "?" if left is None else f"{self._given + left:,}"
         what = kind.format(place=place, given=self._given, total=total)
         why = _UNKNOWN_BATCH_COUNT if left is None else _LATER_BATCHES_ASSUMPTION
         self._life.cut.setdefault(place, OmittedPart(what.en, what.zh, why.en, why.zh))
 
-    def _must_continue(self) -> bool:
+    def _must_not_end_data(self) -> bool:
         """Whether the data must not be ended here, because the rehearsed ranks have different amounts left."""
         life = self._life
         if self._goes_on is None:
@@ -507,7 +512,7 @@ class BatchIterator:
         """Whether to read on to a later batch that shows something new; all ranks read on together, or none does."""
         life = self._life
         if self._until is None and self._given:
-            left = self._batches_left(1) if self._length is not None else 0
+            left = self._batches_left(1) if self._batches_per_pass is not None else 0
             more = life.ahead.extra_batches_to_read(self._loader, left)
             everywhere = life.ask_left(more) if life.ask_left is not None else [more]
             more = more if everywhere is not None and set(everywhere) == {more} else 0
@@ -520,7 +525,7 @@ class BatchIterator:
         life = self._life
         if life.to_the_end and not self._asked_for_all:
             self._asked_for_all = True
-            left = self._batches_left(1) if self._length is not None else 0
+            left = self._batches_left(1) if self._batches_per_pass is not None else 0
             can = 0 if life.ahead.is_made else life.affordable_batches()
             limits = life.ask_left(can) if life.ask_left is not None else [can]
             more = left if limits and left <= min(limits) else 0
@@ -565,10 +570,10 @@ class BatchIterator:
         if not can or not left or set(everywhere or ()) != {left}:  # with unequal amounts, the data is not shortened
             return 0
         what = _GOES_ON.format(total=f"{self._given + left:,}")
-        life.read_beyond = Assumption(what.en, life.ledger.place(), 1, what.zh)
-        with real_data():
+        life.read_beyond = Assumption(what.en, life.ledger.current_place(), 1, what.zh)
+        with running_on_real_data():
             rest = [*self._ahead, *self._iterator]
-            mine = self._odd.among(rest)
+            mine = self._odd.find_odd_indices(rest)
         # All ranks use the same indices: collectives may rely on what batches at an index share, such as lengths.
         places = set(mine)
         for at in range(MAX_ODD_BATCHES if life.ask_left is not None else 0):
@@ -587,15 +592,15 @@ class BatchIterator:
         life = self._life
         if not left or life.ahead.is_made or not life.to_the_end or id(self._loader.dataset) in life.read_through:
             return
-        place = self._life.ledger.place()
+        place = self._life.ledger.current_place()
         what = _SKIPPED_TRAINING_BATCHES.format(place=place, given=self._given, total=f"{self._given + left:,}")
         self._life.cut.setdefault(place, OmittedPart(what.en, what.zh, _ASSUMED_SIMILAR.en, _ASSUMED_SIMILAR.zh))
 
     def _record_lookahead(self, count: int) -> None:
         """Note how far the lookahead went, for data without a length."""
-        if self._length is not None:
+        if self._batches_per_pass is not None:
             return
-        place = self._life.ledger.place()
+        place = self._life.ledger.current_place()
         what = translated("{place}: training batches beyond the next {count}").format(place=place, count=count)
         self._life.cut.setdefault(
             place, OmittedPart(what.en, what.zh, _UNKNOWN_DATASET_LENGTH.en, _UNKNOWN_DATASET_LENGTH.zh)
@@ -603,11 +608,11 @@ class BatchIterator:
 
     def _batches_left(self, max_batches: int) -> int:
         """How many batches are left; for data without a length, at most ``max_batches``, which are prefetched."""
-        with real_data():
+        with running_on_real_data():
             if not isinstance(getattr(self._iterator, "_dataset_kind", None), int):
                 return 0
-            if self._length is not None:
-                return self._length - self._given
+            if self._batches_per_pass is not None:
+                return self._batches_per_pass - self._given
             self._ahead += itertools.islice(self._iterator, max(0, max_batches - len(self._ahead)))
         return len(self._ahead)
 
@@ -615,29 +620,29 @@ class BatchIterator:
         return getattr(self._iterator, name)
 
 
-def bytes_of(batch: Any) -> int:
+def batch_bytes(batch: Any) -> int:
     """The bytes of all tensors in a batch, as the loader returned it."""
     if isinstance(batch, torch.Tensor):
         return batch.nbytes
     inner = batch if isinstance(batch, dict) else getattr(batch, "data", None)
     if isinstance(inner, dict):
-        return sum(map(bytes_of, inner.values()))
-    return sum(map(bytes_of, batch)) if isinstance(batch, list | tuple) else 0
+        return sum(map(batch_bytes, inner.values()))
+    return sum(map(batch_bytes, batch)) if isinstance(batch, list | tuple) else 0
 
 
-def virtual_batch(batch: Any, mode: VirtualMode) -> Any:
+def make_batch_virtual(batch: Any, mode: VirtualMode) -> Any:
     """The batch with every real CPU tensor replaced by a virtual one with known values."""
     if type(batch) is torch.Tensor:
         return mode.virtualise(batch) if batch.device.type == "cpu" else batch
     if isinstance(batch, dict):
         for key in batch:
-            batch[key] = virtual_batch(batch[key], mode)
+            batch[key] = make_batch_virtual(batch[key], mode)
         return batch
     if isinstance(getattr(batch, "data", None), dict):  # BatchEncoding, BatchFeature
-        virtual_batch(batch.data, mode)
+        make_batch_virtual(batch.data, mode)
         return batch
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(virtual_batch(value, mode) for value in batch))
+        return type(batch)(*(make_batch_virtual(value, mode) for value in batch))
     if isinstance(batch, list | tuple):
-        return type(batch)(virtual_batch(value, mode) for value in batch)
+        return type(batch)(make_batch_virtual(value, mode) for value in batch)
     return batch

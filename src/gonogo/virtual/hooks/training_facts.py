@@ -14,8 +14,8 @@ from torch import nn
 
 from gonogo.evidence.rehearsal.modules import generalize_indices
 from gonogo.finding.as_run import AsRun, ConfiguredSettings, Recomputed, Unquantized
-from gonogo.virtual.hooks.experts import experts_of
-from gonogo.virtual.hooks.strategy import expert_parallel_ranks, megatron_groups, strategy_of
+from gonogo.virtual.hooks.experts import moe_settings
+from gonogo.virtual.hooks.strategy import describe_strategy, expert_parallel_ranks, megatron_groups
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.tensor import local_tensors
 
@@ -52,7 +52,7 @@ class TrainingFacts:
         """The Trainer's tokenizer or processor."""
         self._vocabulary = 0
 
-    def embed(self, module: nn.Embedding, inputs: Any) -> None:
+    def record_embedding(self, module: nn.Embedding, inputs: Any) -> None:
         """Record the shape of token ids; of several embeddings, the one with the largest vocabulary is the text's."""
         ids = inputs[0] if inputs else None
         if not isinstance(ids, torch.Tensor) or not ids.dim() or ids.is_floating_point():
@@ -64,7 +64,7 @@ class TrainingFacts:
             self.samples.add(ids.shape[0] if ids.dim() > 1 else 1)
             self.tokens.add(ids.shape[-1])
 
-    def batch(self, batch: Any) -> None:
+    def record_batch(self, batch: Any) -> None:
         """Record the number of samples, for models without token embeddings."""
         if not self._vocabulary:
             tensors = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, list | tuple) else ()
@@ -72,11 +72,11 @@ class TrainingFacts:
             if first is not None:
                 self.samples.add(first.shape[0])
 
-    def recompute(self, module: nn.Module) -> None:
+    def record_recompute(self, module: nn.Module) -> None:
         """Record that a module's forward was recomputed in backward."""
         self.recomputed[id(module)] = _class_name(module)
 
-    def stepped(self, root: nn.Module | None) -> None:
+    def record_step(self, root: nn.Module | None) -> None:
         """Record a completed optimizer step of the model."""
         if root is not None and not self.weights_on:
             self.weights_on = _weight_statistics(root)[1]
@@ -84,7 +84,7 @@ class TrainingFacts:
             self.accumulation.add(self.backwards)
         self.backwards = 0
 
-    def before_step(self, optimizer: Any, *, has_gradients: bool) -> None:
+    def record_stepping_optimizer(self, optimizer: Any, *, has_gradients: bool) -> None:
         """Record an optimizer that is about to step; of nested optimizers, the inner one is recorded last."""
         if has_gradients:
             self.with_gradient += 1
@@ -95,7 +95,7 @@ class TrainingFacts:
         for tensor in _optimizer_tensors(optimizer):
             self.masters[_dtype_name(tensor)] += tensor.numel()
 
-    def after_step(self, optimizer: Any) -> None:
+    def record_optimizer_states(self, optimizer: Any) -> None:
         """Record the devices of an optimizer's states. ZeRO steps its sub-groups one by one."""
         for state in optimizer.state.values():
             if isinstance(state, Mapping):
@@ -105,7 +105,7 @@ class TrainingFacts:
                             self.states[tensor.device.type] += tensor.numel() * tensor.element_size()
 
 
-def as_run(
+def describe_run(
     training_facts: TrainingFacts, root: nn.Module | None, mode: VirtualMode, argv: Iterable[str], *, nvme: bool
 ) -> AsRun | None:
     """All observations, and the model as it is now; None if nothing was trained."""
@@ -122,23 +122,23 @@ def as_run(
         parameters=total,
         trainable=trainable,
         quantized=quantized,
-        weights=_names_by_count(weights),
-        weights_on=("nvme",) if "offload_param" in on_nvme else _names_by_count(training_facts.weights_on or where),
+        weights=_names_by_frequency(weights),
+        weights_on=("nvme",) if "offload_param" in on_nvme else _names_by_frequency(training_facts.weights_on or where),
         samples=_min_and_max(training_facts.samples),
         tokens=_min_and_max(training_facts.tokens),
         accumulation=_min_and_max(training_facts.accumulation),
         products=_largest_matmul(mode),
         attention=tuple(_attention_kinds(mode)),
         recomputed=_recomputed_modules(training_facts, root),
-        strategy=strategy_of(training_facts.stage, root, wrappers),
+        strategy=describe_strategy(training_facts.stage, root, wrappers),
         stage=training_facts.stage,
         optimizer=training_facts.optimizer,
-        masters=next(iter(_names_by_count(training_facts.masters)), ""),
+        masters=next(iter(_names_by_frequency(training_facts.masters)), ""),
         idle=training_facts.without_gradient > 0 and not training_facts.with_gradient and training_facts.stage is None,
-        states_on=("nvme",) if "offload_optimizer" in on_nvme else _names_by_count(training_facts.states),
+        states_on=("nvme",) if "offload_optimizer" in on_nvme else _names_by_frequency(training_facts.states),
         unquantized=_unquantized_modules(root, inner) if quantized else (),
         asked=_configured_settings(training_facts, root, inner, list(argv)),
-        experts=experts_of(inner, expert_parallel_ranks(root)) or UNSET,
+        experts=moe_settings(inner, expert_parallel_ranks(root)) or UNSET,
         megatron=megatron_groups(root, wrappers) or UNSET,
     )
 
@@ -147,7 +147,7 @@ def _min_and_max(numbers: set[int]) -> tuple[int, int] | None:
     return (min(numbers), max(numbers)) if numbers else None
 
 
-def _names_by_count(counts: Counter[str]) -> tuple[str, ...]:
+def _names_by_frequency(counts: Counter[str]) -> tuple[str, ...]:
     return tuple(name for name, count in counts.most_common() if count)
 
 
@@ -229,7 +229,7 @@ def _offloaded_to_nvme(engine_config: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _largest_matmul(mode: VirtualMode) -> str:
     largest, dtype = 0, ""
-    for operator, specs in mode.remembered():
+    for operator, specs in mode.cached_specs():
         factors = _MATMUL_OPERANDS.get(operator.name)
         if factors is None or len(specs) <= factors[1]:
             continue
@@ -252,7 +252,7 @@ def _attention_kinds(mode: VirtualMode) -> Iterator[str]:
         yield "sdpa"
     if any("fusion_attention" in name for name in names):
         yield "npu_fusion_attention"
-    softmaxes = (specs[0] for operator, specs in mode.remembered() if operator.name == "_softmax" and specs)
+    softmaxes = (specs[0] for operator, specs in mode.cached_specs() if operator.name == "_softmax" and specs)
     # Attention scores: samples, heads, queries, keys. SDPA's own fallback uses another softmax operator.
     if any(len(spec.shape) == 4 and spec.shape[-1] > 1 and spec.device.type != "cpu" for spec in softmaxes):
         yield "eager"

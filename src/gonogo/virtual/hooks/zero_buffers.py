@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.memory_ownership import (
-    Placement,
+    StorageOwners,
     assign_elementwise_owner,
     assign_model_owners,
     assign_state_owners,
@@ -22,7 +22,7 @@ from gonogo.virtual.hooks.memory_ownership import (
 )
 from gonogo.virtual.hooks.modules import ModuleTracker
 from gonogo.virtual.hooks.training import categorise_optimizer_states
-from gonogo.virtual.memory.owners import Owner, shares
+from gonogo.virtual.memory.owners import Owner, owner_of_ranges
 from gonogo.virtual.tensor import VirtualTensor, local_tensors
 
 _BUFFER_CATEGORIES = {
@@ -82,24 +82,26 @@ def assign_buffer_owners(engine: Any, modules: ModuleTracker) -> None:
     optimizer = getattr(engine, "optimizer", None)
     if optimizer is None:
         return
-    placement = Placement(modules.memory)
+    placement = StorageOwners(modules.memory)
     made_of = _partition_owners(optimizer), _sub_group_owners(optimizer, paths), _gradient_owners(optimizer, paths)
     for flat, owner in chain(*made_of):
         for tensor in local_tensors(flat):
-            placement.add(tensor, owner)
+            placement.set_owner(tensor, owner)
     placement.apply()
-    placement = Placement(modules.memory)
+    placement = StorageOwners(modules.memory)
     for name, of in _PARALLEL_BUFFER_LISTS:
-        for flat, base in zip(_attribute_tensors(optimizer, name), _attribute_tensors(optimizer, of), strict=False):
+        for flat, base in zip(
+            _optimizer_attribute_tensors(optimizer, name), _optimizer_attribute_tensors(optimizer, of), strict=False
+        ):
             assign_elementwise_owner(placement, base, flat)
     for name in ("fp32_partitioned_groups_flat", *(name for name, _ in _PARTITION_ATTRIBUTES)):
-        for flat in _attribute_tensors(optimizer, name):
+        for flat in _optimizer_attribute_tensors(optimizer, name):
             assign_elementwise_owner(placement, flat, flat.grad if flat.is_leaf else None)
     placement.apply()
     assign_state_owners(getattr(optimizer, "optimizer", optimizer), modules.memory)
 
 
-def _attribute_tensors(optimizer: Any, name: str) -> list[VirtualTensor]:
+def _optimizer_attribute_tensors(optimizer: Any, name: str) -> list[VirtualTensor]:
     return _tensors_in(getattr(optimizer, name, None))
 
 
@@ -119,7 +121,7 @@ def _sub_group_owners(optimizer: Any, paths: dict[int, str]) -> Iterator[tuple[A
     groups = getattr(optimizer, "fp16_groups", None) or ()
     for name in ("fp32_partitioned_groups_flat", "fp16_partitioned_groups_flat"):
         for flat, group in zip(getattr(optimizer, name, None) or (), groups, strict=False):
-            yield flat, shares((_partition_numel(parameter), paths.get(id(parameter))) for parameter in group)
+            yield flat, owner_of_ranges((_partition_numel(parameter), paths.get(id(parameter))) for parameter in group)
 
 
 def _partition_numel(parameter: Any) -> int:

@@ -30,12 +30,12 @@ from gonogo.virtual.patching.patches import Patches
 Written = Callable[[torch.Tensor], object]
 Unsupported = Callable[[str, Text], BaseException]
 _UNSUPPORTED_KERNEL_REASON = translated(
-    "it is a compiled DeepSpeed kernel that has no stand-in: turn off what requires it{setting} and rehearse "
-    "again, which covers all but this kernel"
+    "gonogo has no stand-in for this compiled DeepSpeed kernel: turn off the feature that uses "
+    "it{setting} and rehearse again, which covers all but this kernel"
 )
 _COMPILES_KERNEL = translated(
-    "it compiles its own kernel, which needs an accelerator to run: rehearse with the setting that disables it, "
-    "if the program has one"
+    "the program compiles its own kernel, which needs an accelerator to run: rehearse with the "
+    "setting that disables the kernel, if there is one"
 )
 _SETTING_HINTS = {
     "transformer_inference": translated(" (hybrid_engine in the configuration, such as --enable_hybrid_engine)"),
@@ -44,7 +44,7 @@ _SETTING_HINTS = {
 """The settings that require a kernel, by its name."""
 
 
-def _not_rehearsed(feature: str, reason: Text) -> BaseException:
+def _not_rehearsed_error(feature: str, reason: Text) -> BaseException:
     return NotImplementedError(f"{feature} can't be rehearsed: {reason.en}")
 
 
@@ -80,7 +80,9 @@ class _MissingKernel:
 
 
 def install(
-    written: Written, unsupported: Unsupported = _not_rehearsed, assume: Callable[[Text], object] = lambda what: None
+    written: Written,
+    unsupported: Unsupported = _not_rehearsed_error,
+    assume: Callable[[Text], object] = lambda what: None,
 ) -> KernelStandIns:
     """Make DeepSpeed load stand-ins, and reject extensions that the program compiles itself.
 
@@ -136,7 +138,9 @@ def install(
 
     for name in ("deepspeed.ops.op_builder.builder", "op_builder.builder"):
         kernels.patches.on_undo(after_import(name, patch_builders))
-    kernels.patches.on_undo(after_import("torch.utils.cpp_extension", _refuse_extensions(kernels.patches, unsupported)))
+    kernels.patches.on_undo(
+        after_import("torch.utils.cpp_extension", _make_extension_blocker(kernels.patches, unsupported))
+    )
     return kernels
 
 
@@ -150,13 +154,13 @@ def _cuda_version() -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def _refuse_extensions(patches: Patches, unsupported: Unsupported) -> Callable[[ModuleType], None]:
-    def refuse_compilation(module: ModuleType) -> None:
+def _make_extension_blocker(patches: Patches, unsupported: Unsupported) -> Callable[[ModuleType], None]:
+    def block_compilation(module: ModuleType) -> None:
         for function in ("load", "load_inline"):
 
-            def compile_nothing(name: str, *args: Any, _function: str = function, **kwargs: Any) -> Any:
+            def raise_unsupported_extension(name: str, *args: Any, _function: str = function, **kwargs: Any) -> Any:
                 raise unsupported(f"torch.utils.cpp_extension.{_function}({name!r})", _COMPILES_KERNEL)
 
-            patches.set(module, function, compile_nothing)
+            patches.set(module, function, raise_unsupported_extension)
 
-    return refuse_compilation
+    return block_compilation

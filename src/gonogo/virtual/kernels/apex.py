@@ -36,10 +36,10 @@ Assume = Callable[[Text], object]
 def install(patches: Patches, written: Written, assume: Assume, count_flops: Computed = ignore_flops) -> None:
     """Make the modules importable; the first call is recorded as an assumption."""
     for name in _SOFTMAX_MODULES:
-        patches.item(sys.modules, name, _make_softmax_module(name, written, assume))
-    made = (_fast_layer_norm(written, assume), _layer_norm(written, assume))
-    for module in (_weight_gradients(written, assume, count_flops), *made):
-        patches.item(sys.modules, module.__name__, module)
+        patches.set_item(sys.modules, name, _make_softmax_module(name, written, assume))
+    made = (_make_fast_layer_norm_module(written, assume), _make_layer_norm_module(written, assume))
+    for module in (_make_weight_gradient_module(written, assume, count_flops), *made):
+        patches.set_item(sys.modules, module.__name__, module)
     sys.meta_path.append(_ApexFinder)
     patches.on_undo(lambda: sys.meta_path.remove(_ApexFinder))
 
@@ -78,7 +78,7 @@ def _batches_per_block(queries: int, keys: int, batches: int, num_heads: int) ->
     return _THREADS // min(power, _WARP) * (2 if power <= _SHORT else 1)
 
 
-def _weight_gradients(mark_written: Written, assume: Assume, count_flops: Computed) -> ModuleType:
+def _make_weight_gradient_module(mark_written: Written, assume: Assume, count_flops: Computed) -> ModuleType:
     def accumulate_weight_gradient(inputs: torch.Tensor, gradient: torch.Tensor, main_grad: torch.Tensor) -> None:
         assume(_PRODUCTS)
         for tensor in (inputs, gradient, main_grad):
@@ -101,7 +101,7 @@ def _empty_statistics(rows: int, like: torch.Tensor, mark_written: Written) -> t
     return found[0], found[1]
 
 
-def _fast_layer_norm(mark_written: Written, assume: Assume) -> ModuleType:
+def _make_fast_layer_norm_module(mark_written: Written, assume: Assume) -> ModuleType:
     def ln_fwd(x: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor, epsilon: float) -> tuple[Any, ...]:
         assume(_NORM_ASSUMPTION)
         check(x.dim() == 2 and on_accelerator(x), "x must be a two-dimensional CUDA tensor")
@@ -120,7 +120,7 @@ def _fast_layer_norm(mark_written: Written, assume: Assume) -> ModuleType:
     return module
 
 
-def _layer_norm(mark_written: Written, assume: Assume) -> ModuleType:
+def _make_layer_norm_module(mark_written: Written, assume: Assume) -> ModuleType:
     def forward_affine(
         inputs: torch.Tensor, normalized_shape: Sequence[int], weight: torch.Tensor, bias: torch.Tensor, eps: float
     ) -> tuple[Any, ...]:

@@ -67,7 +67,7 @@ def install(patches: Patches, namespaces: dict[str, Any], written: Written, assu
         if not isinstance(module.lib, _Library):
             patches.set(module, "lib", _Library(module.lib, assume))
 
-    def replace_setup(module: ModuleType) -> None:  # up to 0.42, whose import fails without CUDA libraries
+    def replace_cuda_setup(module: ModuleType) -> None:  # up to 0.42, whose import fails without CUDA libraries
         def run_cuda_setup(setup: Any) -> None:
             own = Path(module.__file__ or "").parent.parent / "libbitsandbytes_cpu.so"
             with contextlib.suppress(OSError):
@@ -77,7 +77,7 @@ def install(patches: Patches, namespaces: dict[str, Any], written: Written, assu
 
         patches.set(module.CUDASetup, "run_cuda_setup", run_cuda_setup)
 
-    def note_implementations(module: ModuleType) -> None:
+    def record_kernel_implementations(module: ModuleType) -> None:
         register = module.register_kernel
 
         def register_and_note_kernel(operator: str, device: str, function: Any = None) -> Any:
@@ -110,7 +110,7 @@ def install(patches: Patches, namespaces: dict[str, Any], written: Written, assu
                 written(value)
         return out
 
-    def replace_paged(module: ModuleType) -> None:
+    def replace_paged_tensors(module: ModuleType) -> None:
         def get_paged(*shape: int, dtype: torch.dtype = torch.float32, device: Any = None) -> Any:
             assume(PAGED_STATES_ASSUMPTION)
             paged: Any = torch.empty(shape, dtype=dtype)
@@ -122,8 +122,8 @@ def install(patches: Patches, namespaces: dict[str, Any], written: Written, assu
         patches.set(module, "get_paged", get_paged)
 
     logging.getLogger("bitsandbytes.cextension").disabled = True  # it would warn that the library is missing
-    patches.item(namespaces, "bitsandbytes", handle_operator)
-    patches.on_undo(after_import("bitsandbytes.cuda_setup.main", replace_setup))
+    patches.set_item(namespaces, "bitsandbytes", handle_operator)
+    patches.on_undo(after_import("bitsandbytes.cuda_setup.main", replace_cuda_setup))
     patches.on_undo(after_import("bitsandbytes.cextension", replace_library))
-    patches.on_undo(after_import("bitsandbytes._ops", note_implementations))
-    patches.on_undo(after_import("bitsandbytes.functional", replace_paged))
+    patches.on_undo(after_import("bitsandbytes._ops", record_kernel_implementations))
+    patches.on_undo(after_import("bitsandbytes.functional", replace_paged_tensors))

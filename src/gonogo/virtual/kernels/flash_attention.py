@@ -15,7 +15,7 @@ import torch
 
 from gonogo.finding import Text, translated
 from gonogo.virtual.kernels.checks import check, on_accelerator
-from gonogo.virtual.kernels.flops import CAUSAL_SHARE, Computed, attention_flops, ignore_flops, lengths_by_sequence
+from gonogo.virtual.kernels.flops import CAUSAL_SHARE, Computed, attention_flops, ignore_flops, sequence_lengths
 
 VERSION = "2.8.3"
 ASSUMED = translated("flash-attn {version} is installed on the machine").format(version=VERSION)
@@ -64,7 +64,7 @@ class FlashAttention(ModuleType):
         check(batch > 0, "batch size must be positive")
         _check_shape("k", k, (batch, length_k, heads_k, size))
         _check_shape("v", v, (batch, length_k, heads_k, size))
-        self._count(q, k, v, [(length_q, length_k)] * batch, is_causal)
+        self._count_attention(q, k, v, [(length_q, length_k)] * batch, is_causal)
         kept = (batch, heads, _round_up(length_q, _BLOCK_ROWS), _round_up(length_k, _BLOCK_ROWS))
         return self._allocate_forward_outputs(
             q, out, (batch, heads, length_q), kept if return_softmax and p_dropout > 0 else (0,)
@@ -101,7 +101,9 @@ class FlashAttention(ModuleType):
             _check_shape("k", k, (k.shape[0], k.shape[1], size))
             _check_shape("v", v, tuple(k.shape))
         batch = _check_lengths(cu_seqlens_q, cu_seqlens_k)
-        self._count(q, k, v, lengths_by_sequence(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k), is_causal)
+        self._count_attention(
+            q, k, v, sequence_lengths(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k), is_causal
+        )
         kept = (batch, heads, _round_up(max_seqlen_q, _BLOCK_ROWS), _round_up(max_seqlen_k, _BLOCK_ROWS))
         return self._allocate_forward_outputs(
             q, out, (heads, total_q), kept if return_softmax and p_dropout > 0 else (0,)
@@ -133,9 +135,9 @@ class FlashAttention(ModuleType):
         self._check_inputs(q, k, v, softcap, p_dropout)
         batch, length, heads, size = q.shape
         rows = _round_up(length, _BLOCK_ROWS)
-        self._count(q, k, v, [(length, k.shape[1])] * batch, is_causal, backward=True)
+        self._count_attention(q, k, v, [(length, k.shape[1])] * batch, is_causal, backward=True)
         expanded = (batch, k.shape[1], heads, size)
-        accumulated = (batch, rows, heads, _rounded_size(size))
+        accumulated = (batch, rows, heads, _rounded_head_dim(size))
         return self._allocate_gradients(q, k, v, (dq, dk, dv), (batch, heads, rows), accumulated, expanded)
 
     def varlen_bwd(
@@ -169,11 +171,11 @@ class FlashAttention(ModuleType):
         self._check_inputs(q, k, v, softcap, p_dropout)
         total, heads, size = q.shape
         rows = total + _BLOCK_ROWS * _check_lengths(cu_seqlens_q, cu_seqlens_k)
-        lengths = lengths_by_sequence(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
-        self._count(q, k, v, lengths, is_causal, backward=True)
+        lengths = sequence_lengths(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
+        self._count_attention(q, k, v, lengths, is_causal, backward=True)
         expanded = (k.shape[0], heads, size)
         return self._allocate_gradients(
-            q, k, v, (dq, dk, dv), (heads, rows), (rows, heads, _rounded_size(size)), expanded
+            q, k, v, (dq, dk, dv), (heads, rows), (rows, heads, _rounded_head_dim(size)), expanded
         )
 
     def fwd_kvcache(
@@ -181,7 +183,7 @@ class FlashAttention(ModuleType):
     ) -> list[torch.Tensor]:
         """``mha_fwd_kvcache``: [out, softmax_lse]; new keys and values are written to the caches."""
         self._check_inputs(q, kcache, vcache, 0.0, 0.0)
-        self._count(q, kcache, vcache, [(q.shape[1], kcache.shape[1])] * q.shape[0], False)
+        self._count_attention(q, kcache, vcache, [(q.shape[1], kcache.shape[1])] * q.shape[0], False)
         self._written(kcache)
         self._written(vcache)
         return self._allocate_forward_outputs(q, out, (q.shape[0], q.shape[2], q.shape[1]), (0,))[:2]
@@ -203,7 +205,7 @@ class FlashAttention(ModuleType):
         check(heads % k.shape[-2] == 0, "Number of heads in key/value must divide number of heads in query")
         check(not softcap or not p_dropout, "Softcapping does not support dropout for now")
 
-    def _count(
+    def _count_attention(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: Sequence[tuple[int, int]],
         is_causal: bool, backward: bool = False,
     ) -> None:  # fmt: skip
@@ -252,7 +254,7 @@ def _round_up(number: int, alignment: int) -> int:
     return -(-number // alignment) * alignment
 
 
-def _rounded_size(size: int) -> int:
+def _rounded_head_dim(size: int) -> int:
     return _round_up(size, 32 if size <= 128 else 64)
 
 

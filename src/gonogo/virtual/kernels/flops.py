@@ -34,18 +34,18 @@ def attention_flops(
     return 2 * num_heads * pairs * sizes
 
 
-def lengths_by_sequence(
+def sequence_lengths(
     cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor, max_seqlen_q: int, max_seqlen_k: int
 ) -> list[tuple[int, int]]:
     """(queries, keys) for each sequence of a batch; the maximum lengths if the bounds are unknown."""
-    ends = [known_numbers(bounds) for bounds in (cu_seqlens_q, cu_seqlens_k)]
+    ends = [known_integers(bounds) for bounds in (cu_seqlens_q, cu_seqlens_k)]
     if ends[0] is None or ends[1] is None:
         return [(max_seqlen_q, max_seqlen_k)] * (cu_seqlens_q.numel() - 1)
     of_q, of_k = ([end - begin for begin, end in itertools.pairwise(one)] for one in ends if one is not None)
     return list(zip(of_q, of_k, strict=True))
 
 
-def known_numbers(tensor: torch.Tensor) -> list[int] | None:
+def known_integers(tensor: torch.Tensor) -> list[int] | None:
     """The values of an integer tensor; None if they are unknown."""
     mode = getattr(type(tensor), "virtual_mode", None)
     known = mode.known_values(tensor) if mode is not None else tensor

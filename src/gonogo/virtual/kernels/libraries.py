@@ -47,7 +47,7 @@ def install(
     count_flops: Computed,
     missing_modules: Collection[str] = (),
 ) -> Callable[[], None]:
-    """Install all of them; returns the undo. ``namespaces``: the dispatch mode's handlers by operator namespace.
+    """Install stand-ins of all kernel libraries; returns the undo. ``namespaces``: the dispatch mode's handlers.
 
     ``count_flops`` is called with the work of each kernel; ``missing_modules``: packages that the run certainly
     lacks.
@@ -65,14 +65,14 @@ def install(
     kernels = flash_attention.FlashAttention(
         written, functools.partial(assume, kind="flash_attention"), compute_capability, assumed, count_flops
     )
-    patches.item(sys.modules, "flash_attn_2_cuda", kernels)
+    patches.set_item(sys.modules, "flash_attn_2_cuda", kernels)
     if find_spec("xformers") is None and "xformers" not in missing_modules:
         own = flash_attention.FlashAttention(written, assume, compute_capability, _XFORMERS_ASSUMPTION, count_flops)
-        patches.item(sys.modules, "xformers._C_flashattention", own)
+        patches.set_item(sys.modules, "xformers._C_flashattention", own)
         sys.path.append(_XFORMERS_PATH)
         patches.on_undo(lambda: sys.path.remove(_XFORMERS_PATH))
     for namespace in _PYTHON_OPERATOR_NAMESPACES:
-        patches.item(namespaces, namespace, _run_in_python)
+        patches.set_item(namespaces, namespace, _run_in_python)
     if not installed:
         sys.path.append(_STAND_INS_PATH)
         patches.on_undo(lambda: sys.path.remove(_STAND_INS_PATH))

@@ -71,7 +71,7 @@ class NamesOnlyFinder:
             elif name in names.get("values", ()):
                 found = self.make_value(module, name)
             elif name in names.get("imported", {}):
-                found = self._imported(module, name, names["imported"][name])
+                found = self._real_object(module, name, names["imported"][name])
             else:
                 raise AttributeError(f"module '{module}' has no attribute '{name}'", name=name, obj=sys.modules[module])
             setattr(sys.modules[module], name, found)
@@ -80,18 +80,18 @@ class NamesOnlyFinder:
         return __getattr__
 
     def make_class(self, module: str, name: str, metaclass: type[UnimplementedClass] = UnimplementedClass) -> Any:
-        """What stands for a class."""
+        """The placeholder for a class that the stand-in does not implement."""
         return metaclass(name, (), {"__module__": module, "__reason__": self.reason})
 
     def make_function(self, module: str, name: str) -> Any:
-        """What stands for a function."""
+        """The placeholder for a function that the stand-in does not implement."""
         return unimplemented_function(f"{module}.{name}", self.reason)
 
     def make_value(self, module: str, name: str) -> Any:
-        """What stands for any other object."""
+        """The placeholder for any other object that the stand-in does not implement."""
         return self.make_function(module, name)
 
-    def _imported(self, module: str, name: str, where: str) -> Any:
+    def _real_object(self, module: str, name: str, where: str) -> Any:
         """What the real module imports under that name, if it is installed."""
         source, _, attribute = where.partition(":")
         try:

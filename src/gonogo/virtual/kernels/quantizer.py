@@ -42,7 +42,7 @@ class Quantizer:
         """Quantize to int8 (two values per byte if 4-bit); returns the values, and float32 scales per group."""
         check_in_device_memory("quantizer.quantize", input_vals=input_vals)
         shape = _scale_sizes(input_vals.shape, 1 if num_bits == 8 else 0.5)
-        return self._quantized_and_scales(input_vals, shape, groups, quant_type)
+        return self._allocate_quantized_and_scales(input_vals, shape, groups, quant_type)
 
     def dequantize(
         self, quantized: torch.Tensor, params: torch.Tensor, groups: int, num_bits: int, quant_type: Any
@@ -77,7 +77,9 @@ class Quantizer:
     ) -> list[torch.Tensor]:
         """Quantize to one-dimensional int8 in the order of the all-to-all; returns the values and scales."""
         check_in_device_memory("quantizer.swizzle_quant", input_vals=input_vals)
-        return self._quantized_and_scales(input_vals, [input_vals.numel() // (8 // num_bits)], groups, quant_type)
+        return self._allocate_quantized_and_scales(
+            input_vals, [input_vals.numel() // (8 // num_bits)], groups, quant_type
+        )
 
     def loco_swizzle_quant(
         self, input_vals: torch.Tensor, error_feedback: torch.Tensor, err_beta: float, *rest: Any
@@ -100,7 +102,7 @@ class Quantizer:
         """Sum the shards of a node's devices and quantize the result."""
         check_in_device_memory("quantizer.quantized_reduction", input_vals=input_vals, input_scales=input_scales)
         shape = [*input_vals.shape[:-1], input_vals.shape[-1] // devices_per_node]
-        return self._quantized_and_scales(input_vals, shape, out_groups, quant_type)
+        return self._allocate_quantized_and_scales(input_vals, shape, out_groups, quant_type)
 
     def loco_quantized_reduction(
         self,
@@ -115,7 +117,9 @@ class Quantizer:
         self._written(error_feedback)
         return out
 
-    def _quantized_and_scales(self, like: torch.Tensor, shape: list[int], groups: int, kind: Any) -> list[torch.Tensor]:
+    def _allocate_quantized_and_scales(
+        self, like: torch.Tensor, shape: list[int], groups: int, kind: Any
+    ) -> list[torch.Tensor]:
         scales = torch.empty((groups, _scales_per_group(kind)), dtype=torch.float32, device=like.device)
         return [torch.empty(shape, dtype=torch.int8, device=like.device), scales]
 

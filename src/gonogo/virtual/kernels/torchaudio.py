@@ -49,10 +49,10 @@ class WavFile(NamedTuple):
 
 def install(patches: Patches, assume: Callable[[Text], object]) -> None:
     """Read and write WAV files if the package itself fails because of missing libraries."""
-    patches.on_undo(after_import("torchaudio", lambda module: _patch_functions(patches, module, assume)))
+    patches.on_undo(after_import("torchaudio", lambda module: _patch_load_and_save(patches, module, assume)))
 
 
-def _patch_functions(patches: Patches, module: ModuleType, assume: Callable[[Text], object]) -> None:
+def _patch_load_and_save(patches: Patches, module: ModuleType, assume: Callable[[Text], object]) -> None:
     for name, own in (
         ("load", _load_wav),
         ("load_with_torchcodec", _load_wav),
@@ -92,8 +92,8 @@ def _load_wav(
     module: Any, uri: Any, frame_offset: int = 0, num_frames: int = -1, normalize: bool = True,
     channels_first: bool = True, *_: Any, **__: Any,
 ) -> Any:  # fmt: skip
-    with private.modes_off():
-        sound = read_wav(_bytes_of(uri))
+    with private.without_dispatch_modes():
+        sound = read_wav(_read_bytes(uri))
         if sound is None:
             return NotImplemented
         samples = sound.normalized if normalize or find_spec("torchcodec") is not None else sound.samples
@@ -103,8 +103,8 @@ def _load_wav(
 
 
 def _wav_info(module: Any, uri: Any, *_: Any, **__: Any) -> Any:
-    with private.modes_off():
-        sound = read_wav(_bytes_of(uri))
+    with private.without_dispatch_modes():
+        sound = read_wav(_read_bytes(uri))
     if sound is None or not hasattr(module, "AudioMetaData"):
         return NotImplemented
     channels, frames = sound.samples.shape
@@ -117,15 +117,15 @@ def _save_wav(
 ) -> Any:
     if not isinstance(uri, str | os.PathLike) or not os.fspath(uri).lower().endswith(".wav"):
         return NotImplemented
-    with private.modes_off():
-        known = contents.read(src) if isinstance(src, VirtualTensor) else src
+    with private.without_dispatch_modes():
+        known = contents.read_values(src) if isinstance(src, VirtualTensor) else src
         sound = torch.zeros(src.shape) if known is None else known.detach().float()
         sound = sound.unsqueeze(0) if sound.ndim == 1 else sound if channels_first else sound.t()
         write_wav(os.fspath(uri), sound, sample_rate)
     return None
 
 
-def _bytes_of(uri: Any) -> bytes:
+def _read_bytes(uri: Any) -> bytes:
     if hasattr(uri, "read"):
         read: bytes = uri.read()
         return read

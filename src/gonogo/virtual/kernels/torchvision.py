@@ -46,10 +46,10 @@ def install(patches: Patches, assume: Callable[[Text], object]) -> None:
         patches.on_undo(functools.partial(private.unregister_library, library))
 
     patches.on_undo(after_import("torchvision.extension", register_torchvision_ops))
-    patches.on_undo(after_import("torchvision.io.image", lambda module: _decode_with_pillow(patches, module, assume)))
+    patches.on_undo(after_import("torchvision.io.image", lambda module: _patch_image_io(patches, module, assume)))
 
 
-def _decode_with_pillow(patches: Patches, module: ModuleType, assume: Callable[[Text], object]) -> None:
+def _patch_image_io(patches: Patches, module: ModuleType, assume: Callable[[Text], object]) -> None:
     if hasattr(torch.ops.image, "decode_png") or find_spec("PIL") is None:
         return
 
@@ -57,13 +57,13 @@ def _decode_with_pillow(patches: Patches, module: ModuleType, assume: Callable[[
         if isinstance(data, list | tuple):
             return [decode_image(one, mode, device=device) for one in data]
         assume(_IMAGE_READERS_ASSUMPTION)
-        with private.modes_off():
+        with private.without_dispatch_modes():
             picture = _decode_image(_real_values(data, torch.zeros(0, dtype=torch.uint8)), _read_mode_number(mode))
         return picture if str(device) == "cpu" else picture.to(device)
 
     def encode_image(picture: Any, *_: Any, format: str = "PNG", **options: Any) -> Any:
         assume(_IMAGE_READERS_ASSUMPTION)
-        with private.modes_off():
+        with private.without_dispatch_modes():
             return _encode_image(_real_values(picture, torch.zeros(picture.shape, dtype=torch.uint8)), format)
 
     def read_file(path: Any) -> torch.Tensor:
@@ -71,7 +71,7 @@ def _decode_with_pillow(patches: Patches, module: ModuleType, assume: Callable[[
             return _bytes_to_tensor(file.read())
 
     def write_file(filename: Any, data: Any) -> None:
-        with private.modes_off(), open(filename, "wb") as file:
+        with private.without_dispatch_modes(), open(filename, "wb") as file:
             file.write(bytes(_real_values(data, torch.zeros(data.shape, dtype=torch.uint8)).tolist()))
 
     def write_image(picture: Any, filename: Any, *_: Any, format: str, **__: Any) -> None:
@@ -98,12 +98,12 @@ def _read_mode_number(mode: Any) -> int:
 
 def _real_values(tensor: Any, fallback: torch.Tensor) -> torch.Tensor:
     """The tensor's values, or ``fallback`` if they are unknown. To be called with dispatch modes off."""
-    known = contents.read(tensor) if isinstance(tensor, VirtualTensor) else tensor
+    known = contents.read_values(tensor) if isinstance(tensor, VirtualTensor) else tensor
     return fallback if known is None else known
 
 
 def _bytes_to_tensor(data: bytes) -> torch.Tensor:
-    with private.modes_off():
+    with private.without_dispatch_modes():
         return torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.zeros(0, dtype=torch.uint8)
 
 

@@ -71,7 +71,7 @@ def install(
 
         patches.set(module.JITFunction, "run", launch_kernel)
 
-    def replace_tuning(module: ModuleType) -> None:
+    def replace_autotuner(module: ModuleType) -> None:
         tuned: set[int] = set()
 
         def run(autotuner: Any, *args: Any, **kwargs: Any) -> Any:
@@ -92,7 +92,7 @@ def install(
 
     triton_stand_in.install(patches, assume)
     patches.on_undo(after_import("triton.runtime.jit", replace_launch))
-    patches.on_undo(after_import("triton.runtime.autotuner", replace_tuning))
+    patches.on_undo(after_import("triton.runtime.autotuner", replace_autotuner))
     patches.on_undo(after_import("triton.runtime.driver", replace_driver))
 
 

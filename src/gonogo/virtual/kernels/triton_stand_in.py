@@ -30,13 +30,13 @@ _CATCH_ALL_EXCEPTIONS = frozenset({"Exception", "BaseException"})
 
 def install(patches: Patches, assume: Callable[[Text], object]) -> None:
     """Add the finder, after all others."""
-    finder = _Finder(assume)
+    finder = _TritonFinder(assume)
     sys.meta_path.append(finder)
     patches.on_undo(lambda: sys.meta_path.remove(finder))
 
 
-class _Finder:
-    """Finds ``triton`` for an import that nothing would catch."""
+class _TritonFinder:
+    """Finds gonogo's ``triton`` for an import whose failure no code would handle."""
 
     def __init__(self, assume: Callable[[Text], object]) -> None:
         self._assume = assume

@@ -19,7 +19,7 @@ from torch import nn
 
 from gonogo.evidence.rehearsal.lives import HeldState, StateCounter
 from gonogo.virtual import origins
-from gonogo.virtual.collectives.exchange import flat
+from gonogo.virtual.collectives.exchange import flatten_tensors
 from gonogo.virtual.frame_variables import local_variable
 from gonogo.virtual.life.inventory import StateTensor, origins_of_pieces
 from gonogo.virtual.memory.tracking import Cell
@@ -32,7 +32,9 @@ _MAX_HELD_VALUES = 100_000
 """Largest list or dict of an object that is searched for the averages."""
 
 
-class _Average(NamedTuple):
+class _TrackedAverage(NamedTuple):
+    """A range of a storage that the program updates like a weight average (EMA)."""
+
     cell: weakref.ref[Cell]
     start: int
     end: int
@@ -45,7 +47,7 @@ class _Average(NamedTuple):
     def label(self) -> origins.Label:
         return "average", "", self.name, self.part
 
-    def held(self) -> HeldState | None:
+    def current_state(self) -> HeldState | None:
         """Its current state, or None if it has been freed."""
         cell = self.cell()
         if cell is None:
@@ -56,7 +58,7 @@ class _Average(NamedTuple):
 
 
 class Averages:
-    """The averages, detected again after each step; for the second life, also their state before its first update."""
+    """Detects weight averages (EMA) after each optimizer step, and records their state."""
 
     def __init__(self, *, labels: bool) -> None:
         self._labels = labels
@@ -66,8 +68,8 @@ class Averages:
         self._parameters: list[StateTensor] = []
         self._unused: list[StateTensor] = []
         self._created_since_step: set[int] = set()
-        self._found: dict[tuple[int, int], tuple[_Average, HeldState | None]] = {}
-        self._current: tuple[_Average, ...] = ()
+        self._found: dict[tuple[int, int], tuple[_TrackedAverage, HeldState | None]] = {}
+        self._current: tuple[_TrackedAverage, ...] = ()
         self.at_first_update: tuple[HeldState, ...] = ()
         """Before the first update of this life."""
         self.counters_at_first_update: tuple[StateCounter, ...] = ()
@@ -77,20 +79,20 @@ class Averages:
 
     # -- from one step to the next forward ------------------------------------------------------------
 
-    def open(self, held: Iterable[StateTensor]) -> None:
-        """Open the window after an optimizer step with this state."""
+    def start_detection(self, held: Iterable[StateTensor]) -> None:
+        """Start to look for updates of averages, after an optimizer step that left this state."""
         states = list(held)
         self._state_cells = {id(state.tensor.cell) for state in states}
         self._parameters = [state for state in states if state.kind == "parameter"]
         self._unused = list(self._parameters)
         self._created_since_step, self._found, self._is_open = set(), {}, True
 
-    def close(self) -> None:
-        """Close the window: the next forward begins."""
+    def end_detection(self) -> None:
+        """Stop looking for updates of averages: the next forward begins."""
         if not self._is_open:
             return
         self._is_open = False
-        numbers = self._owner_numbers()
+        numbers = self._owner_integers()
         if found := self._updated_averages():
             self._current = tuple(average for average, _ in found)
             if not self.at_first_update:
@@ -102,22 +104,22 @@ class Averages:
             self.counters_at_first_update = tuple(self._update_counter(name, numbers[name] - 2) for name in grown)
         self._numbers = numbers
 
-    def held(self) -> Iterator[HeldState]:
+    def average_states(self) -> Iterator[HeldState]:
         """The current state of each average."""
-        for average in self._averages_now():
-            if (state := average.held()) is not None:
+        for average in self._known_averages():
+            if (state := average.current_state()) is not None:
                 yield state
 
-    def counters(self) -> Iterator[StateCounter]:
-        """Whole numbers of the object that holds the averages which grew by one since the previous update."""
-        for name, value in self._owner_numbers().items():
-            if self._averages_now() and self._numbers.get(name) == value - 1:
+    def update_counters(self) -> Iterator[StateCounter]:
+        """Integer attributes of the averages' owner that grew by one since the previous update."""
+        for name, value in self._owner_integers().items():
+            if self._known_averages() and self._numbers.get(name) == value - 1:
                 yield self._update_counter(name, value)
 
-    def _averages_now(self) -> tuple[_Average, ...]:
+    def _known_averages(self) -> tuple[_TrackedAverage, ...]:
         return tuple(average for average, _ in self._updated_averages()) or self._current
 
-    def _updated_averages(self) -> list[tuple[_Average, HeldState | None]]:
+    def _updated_averages(self) -> list[tuple[_TrackedAverage, HeldState | None]]:
         """What was updated after this step, if it covers enough parameters to be an average of the weights."""
         trained = sum(parameter.trained for parameter in self._parameters)
         found = [pair for pair in self._found.values() if pair[0].cell() is not None]
@@ -127,12 +129,12 @@ class Averages:
         owner = self._owner() if self._owner is not None else None
         return StateCounter("average", f"{type(owner).__name__}.{name}", value)
 
-    def _label_averages(self, averages: Iterable[_Average]) -> None:
+    def _label_averages(self, averages: Iterable[_TrackedAverage]) -> None:
         for average in averages if self._labels else ():
             cell = average.cell()
             if cell is not None:
                 size = average.end - average.start
-                origins.put(cell, average.start, average.end, [(0, size, average.label)])
+                origins.set_pieces(cell, average.start, average.end, [(0, size, average.label)])
 
     # -- what operators do ------------------------------------------------------------
 
@@ -145,7 +147,7 @@ class Averages:
             if not self._may_be_average(written, read):
                 continue
             if self._owner is None or self._owner() is None:
-                owner = _find_owner(written, sys._getframe(1))
+                owner = _find_holding_object(written, sys._getframe(1))
                 self._owner = weakref.ref(owner) if owner is not None else None
             if not copies or not any(map(self._is_parameter, read)):  # an average begins as a copy of the weights
                 self._record_average(written)
@@ -194,12 +196,12 @@ class Averages:
         self._unused.remove(parameter)
         dtype = str(tensor.dtype).removeprefix("torch.")
         part = parameter.part if tensor.shape == parameter.tensor.shape else ""
-        average = _Average(weakref.ref(tensor.cell), start, end, parameter.shape, dtype, parameter.name, part)
-        self._found[key] = average, average.held() if not self.at_first_update else None
+        average = _TrackedAverage(weakref.ref(tensor.cell), start, end, parameter.shape, dtype, parameter.name, part)
+        self._found[key] = average, average.current_state() if not self.at_first_update else None
 
     # -- counters ------------------------------------------------------------
 
-    def _owner_numbers(self) -> dict[str, float]:
+    def _owner_integers(self) -> dict[str, float]:
         owner = self._owner() if self._owner is not None else None
         if owner is None:
             return {}
@@ -216,7 +218,7 @@ def _whole_number(value: Any) -> float | None:
     return None
 
 
-def _find_owner(tensor: VirtualTensor, frame: FrameType | None) -> Any:
+def _find_holding_object(tensor: VirtualTensor, frame: FrameType | None) -> Any:
     """The object whose method updates the tensor and which holds it, directly or in a list, dict or module."""
     for _ in range(_MAX_FRAMES):
         if frame is None:
@@ -230,20 +232,20 @@ def _find_owner(tensor: VirtualTensor, frame: FrameType | None) -> Any:
 
 def _holds_tensor(owner: Any, tensor: VirtualTensor) -> bool:
     if isinstance(owner, nn.Module):
-        return any(_has_cell(parameter, tensor) for parameter in owner.parameters())
+        return any(_shares_cell(parameter, tensor) for parameter in owner.parameters())
     for value in list(vars(owner).values()):
         values = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-        if len(values) < _MAX_HELD_VALUES and any(_has_cell(one, tensor) for one in values):
+        if len(values) < _MAX_HELD_VALUES and any(_shares_cell(one, tensor) for one in values):
             return True
     return False
 
 
-def _has_cell(value: Any, tensor: VirtualTensor) -> bool:
+def _shares_cell(value: Any, tensor: VirtualTensor) -> bool:
     return isinstance(value, torch.Tensor) and any(one.cell is tensor.cell for one in local_tensors(value))
 
 
 def _virtual_tensors(values: Any) -> Iterator[VirtualTensor]:
-    return (value for value in flat(values) if isinstance(value, VirtualTensor))
+    return (value for value in flatten_tensors(values) if isinstance(value, VirtualTensor))
 
 
 @functools.cache

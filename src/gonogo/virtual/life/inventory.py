@@ -42,8 +42,8 @@ class StateTensor(NamedTuple):
         """The label attached to its bytes."""
         return self.kind, self.slot, self.name, self.part
 
-    def described(self, *, randomly_initialized: bool, initial: tuple[StateOrigin, ...] = ()) -> HeldState:
-        """The form that is stored in the record."""
+    def to_held_state(self, *, randomly_initialized: bool, initial: tuple[StateOrigin, ...] = ()) -> HeldState:
+        """Convert to the form that the rank's record stores."""
         return HeldState(
             self.kind, self.name, self.shape, str(self.tensor.dtype).removeprefix("torch."), self.slot, self.trained,
             randomly_initialized, tuple(_origins_of(self.tensor)), self.part, initial,
@@ -64,7 +64,7 @@ def _origins_of(tensor: VirtualTensor) -> Iterator[StateOrigin]:
 
 
 def origins_of_pieces(pieces: Iterable[Piece], nbytes: int) -> Iterator[StateOrigin]:
-    """The pieces of so many bytes, label by label."""
+    """The origins of a tensor of ``nbytes`` bytes, one per label of its pieces."""
     sums: dict[Label, int] = {}
     for start, end, label in pieces:
         sums[label] = sums.get(label, 0) + end - start
@@ -81,7 +81,7 @@ def _shard_position(tensor: Any) -> str:
     return ""
 
 
-class Inventory:
+class StateInventory:
     """Tracks the model's tensors, and the optimizers and schedulers that are alive."""
 
     def __init__(self, modules: ModuleTracker) -> None:
@@ -98,7 +98,7 @@ class Inventory:
             owner = getattr(torch.optim.lr_scheduler, name, None)
             if owner is not None:
                 _track_instances(patches, owner, self._schedulers)
-        of_deepspeed = functools.partial(_follow_deepspeed, patches, self._schedulers)
+        of_deepspeed = functools.partial(_track_deepspeed_schedulers, patches, self._schedulers)
         patches.on_undo(after_import("deepspeed.runtime.lr_schedules", of_deepspeed))
         return patches.undo
 
@@ -107,7 +107,7 @@ class Inventory:
             return trained_model
         return next(iter(self._modules.roots()), None)
 
-    def held(self, trained_model: nn.Module | None) -> Iterator[StateTensor]:
+    def state_tensors(self, trained_model: nn.Module | None) -> Iterator[StateTensor]:
         """All tensors of the training state."""
         root = self._root_module(trained_model)
         names: dict[int, str] = {}
@@ -118,7 +118,7 @@ class Inventory:
         for number, optimizer in enumerate(used):
             yield from _optimizer_tensors(optimizer, names, f"{number + 1}: " if len(used) > 1 else "")
 
-    def counters(self) -> Iterator[StateCounter]:
+    def step_counters(self) -> Iterator[StateCounter]:
         """The optimizers' step counts, and the schedulers' positions."""
         optimizers = [o for one in self._optimizers if (o := one()) is not None and _has_state(o)]
         for number, optimizer in enumerate(optimizers):
@@ -154,7 +154,7 @@ def _track_instances(patches: Patches, owner: Any, instances: list[weakref.ref[A
     patches.set(owner, "__init__", init_and_track)
 
 
-def _follow_deepspeed(patches: Patches, instances: list[weakref.ref[Any]], module: ModuleType) -> None:
+def _track_deepspeed_schedulers(patches: Patches, instances: list[weakref.ref[Any]], module: ModuleType) -> None:
     """Track DeepSpeed's schedulers, which have no common base class."""
     for owner in list(vars(module).values()):
         if not isinstance(owner, type) or issubclass(owner, torch.optim.lr_scheduler.LRScheduler):

@@ -32,7 +32,7 @@ from gonogo.virtual.hooks.lifecycle import Lifecycle, RehearsalComplete
 from gonogo.virtual.hooks.modules import ModuleTracker
 from gonogo.virtual.life import random_states
 from gonogo.virtual.life.averages import Averages
-from gonogo.virtual.life.inventory import Inventory, origins_of_pieces
+from gonogo.virtual.life.inventory import StateInventory, origins_of_pieces
 from gonogo.virtual.life.origin_mode import BATCH, OriginMode
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
 from gonogo.virtual.mode import VirtualMode
@@ -50,12 +50,12 @@ _ALLOCATOR: Callable[..., CachingAllocator] = PLAIN.allocator
 
 
 def recording_components(recorder: LifeRecorder) -> ComponentFactories:
-    """The session components that record a run's life."""
+    """Session components that record which state a run saves, and which state it resumes from."""
     return ComponentFactories(OriginMode, ModuleTracker, functools.partial(_RecordedLifecycle, recorder), _ALLOCATOR)
 
 
 class LifeRecorder:
-    """Records one life of a run: its state at save and at start, its batches and random states."""
+    """Records the state that a run saves or resumes from, its batches and its random states."""
 
     def __init__(self, part: LifePart) -> None:
         self.record = RankLife(part, began=time.time())
@@ -71,15 +71,18 @@ class LifeRecorder:
         """Attach to the program of a session; returns the undo."""
         assert isinstance(mode, OriginMode)
         self._mode, self._life = mode, lifecycle
-        self._inventory = Inventory(modules)
-        undo = [self._inventory.install(), random_states.install(self._record_random_read, self._record_random_set)]
-        sys.addaudithook(self._on_audit)
+        self._inventory = StateInventory(modules)
+        undo = [
+            self._inventory.install(),
+            random_states.install(self._record_random_state_read, self._record_random_state_set),
+        ]
+        sys.addaudithook(self._record_file_event)
         Origins.followed = True
         mode.mixed_kinds = _MIXED_IN_RESULTS if self._is_afterwards else _MIXED_IN_LOADING
         mode.averages = None if self._is_afterwards else self._averages
-        Origins.on_saved, Origins.on_read = self._on_saved, self._on_read
-        Origins.on_unlabelled, Origins.on_omitted = self._on_unlabelled, self._on_omitted
-        Origins.wants_sample, Origins.on_sampled = self._wants_sample, self._on_sampled
+        Origins.on_saved, Origins.on_read = self._record_saved_file, self._record_read_file
+        Origins.on_unlabelled, Origins.on_omitted = self._record_unlabelled_file, self._record_omitted_bytes
+        Origins.wants_sample, Origins.on_sampled = self._has_no_sample, self._record_sample
         if self._is_first:
             lifecycle.goes_on_after_save = True
         on_root, told_of_batch = modules.on_enter_root, lifecycle.on_batch
@@ -91,7 +94,7 @@ class LifeRecorder:
             if lifecycle.phase == "forward":
                 # Not from on_forward: an engine's step goes back to the phase before it, and the forward after it
                 # is no change of phase.
-                self._averages.close()
+                self._averages.end_detection()
                 mode.on_batch_used = self._record_trained_batch
 
         def label_and_forward_batch(batch: Any) -> None:
@@ -115,44 +118,44 @@ class LifeRecorder:
     # -- what the program does ------------------------------------------------------------
 
     def on_forward(self) -> None:
-        """Record the state at the first forward: in the first life its labels, in the second what was resumed."""
+        """Record the state at the first forward: its labels in the first run, what was resumed in the second."""
         if self._is_first:
             if self._saved_since_step and not self.record.save_peaks:
                 self.record.save_peaks = self._window_peak_bytes()
             if not self._drawn:
-                for held in self._inventory.held(self._life.trained_root):
+                for held in self._inventory.state_tensors(self._life.trained_root):
                     if held.kind != "optimizer":
                         self._drawn[held.label] = not held.is_from_file
                         if held.kind == "parameter" and not held.trained:
                             self._initial[held.label] = held.initial_origins()
                 self._mode.mixed_kinds = frozenset()
-                self._label_held_tensors()
+                self._label_state_tensors()
         elif self.record.at_start is None:
             self._mode.mixed_kinds = frozenset()
             self.record.resume_peaks = self._window_peak_bytes()
             self.record.at_start = self._describe_state(self._life.trained_root, continues_training=True)
 
     def on_backward(self) -> None:
-        """Kill the first life once training continues after a save: by then it has read the next batch."""
-        self._averages.close()  # where no training forward was seen: what backward writes are gradients
+        """End the first run once training continues after a save: by then it has read the next batch."""
+        self._averages.end_detection()  # where no training forward was seen: what backward writes are gradients
         if self._is_first and self._saved_since_step and self._life.step:
             self.record.killed = True
             raise RehearsalComplete
 
     def on_step(self) -> None:
         """Label the state again, since the optimizer has replaced its values."""
-        self._averages.open(self._inventory.held(self._life.trained_root))
+        self._averages.start_detection(self._inventory.state_tensors(self._life.trained_root))
         if self._is_first:
-            self._label_held_tensors()
+            self._label_state_tensors()
             self.record.random_got = {}
             if not self._saved_since_step:
                 for device in self._mode.memory.devices.values():
-                    device.open_window()
+                    device.restart_window()
 
-    def ended(self, outcome: Outcome) -> RankLife:
+    def finish(self, outcome: Outcome) -> RankLife:
         """The record at the program's end; a program that failed before training leaves no state in it."""
         resumed = not self._is_first and not self._is_afterwards
-        self._averages.close()
+        self._averages.end_detection()
         if resumed and self.record.at_start is None and outcome == "completed":
             self.record.at_start = self._describe_state(self._life.trained_root, continues_training=False)
         if self.record.at_start is not None and resumed:
@@ -163,24 +166,24 @@ class LifeRecorder:
             )
         return self.record
 
-    def _label_held_tensors(self) -> None:
-        set_labels((held.tensor, held.label) for held in self._inventory.held(self._life.trained_root))
+    def _label_state_tensors(self) -> None:
+        set_labels((held.tensor, held.label) for held in self._inventory.state_tensors(self._life.trained_root))
 
     def _describe_state(self, root: nn.Module | None, *, continues_training: bool) -> StateMoment:
         held = [
-            one.described(
+            one.to_held_state(
                 randomly_initialized=self._drawn.get(one.label, not one.is_from_file),
                 initial=self._initial.get(one.label, ()),
             )
-            for one in self._inventory.held(root)
+            for one in self._inventory.state_tensors(root)
         ]
-        held += self._averages.held()
-        counters = *self._inventory.counters(), *self._averages.counters()
+        held += self._averages.average_states()
+        counters = *self._inventory.step_counters(), *self._averages.update_counters()
         return StateMoment(self._life.step, tuple(held), counters, continues_training)
 
     # -- files ------------------------------------------------------------
 
-    def _on_saved(self, file: str, tensors: list[Described]) -> None:
+    def _record_saved_file(self, file: str, tensors: list[Described]) -> None:
         if self._is_afterwards:
             self._record_saved_tensors(file, tensors)
             return
@@ -204,9 +207,10 @@ class LifeRecorder:
             holds = tuple((label[0], label[1], label[2]) for label in states)
             if holds or any(label[0] == "rank" for _, _, label in pieces):
                 self.record.saved.append(SavedTensor(file, key, shape, dtype.removeprefix("torch."), holds))
-                self._on_read(file)
+                self._record_read_file(file)
 
-    def _on_audit(self, event: str, args: Any) -> None:
+    def _record_file_event(self, event: str, args: Any) -> None:
+        """An audit hook: record files that the program writes, renames or deletes."""
         if event not in _FILE_EVENTS:  # it is called for each id() and sys._getframe(), too
             return
         counts = Origins.followed and (self._life.step or self._is_afterwards)
@@ -228,21 +232,21 @@ class LifeRecorder:
                 FileEvent(time.time(), name, collectives=self.collectives_done(), is_removed=True)
             )
 
-    def _on_omitted(self, nbytes: int) -> None:
+    def _record_omitted_bytes(self, nbytes: int) -> None:
         if self._is_first and self._life.step:
             self.record.omitted_bytes += nbytes
 
-    def _on_unlabelled(self, file: str) -> None:
+    def _record_unlabelled_file(self, file: str) -> None:
         if file not in self.record.unlabelled and os.path.exists(file):
             self.record.unlabelled[file] = os.stat(file).st_mtime
 
-    def _wants_sample(self, file: str, key: str) -> bool:
+    def _has_no_sample(self, file: str, key: str) -> bool:
         return key not in self.record.samples.get(real_path(file), ())
 
-    def _on_sampled(self, file: str, key: str, sample: TensorSample) -> None:
+    def _record_sample(self, file: str, key: str, sample: TensorSample) -> None:
         self.record.samples.setdefault(real_path(file), {})[key] = sample
 
-    def _on_read(self, file: str) -> None:
+    def _record_read_file(self, file: str) -> None:
         if file not in self.record.files:
             self.record.files.append(file)
 
@@ -261,13 +265,13 @@ class LifeRecorder:
     def _record_trained_batch(self, digest: str) -> None:
         self.record.batches.append(digest)
 
-    def _record_random_read(self, kind: str, digest: str) -> None:
+    def _record_random_state_read(self, kind: str, digest: str) -> None:
         if self._is_first and self._life.phase not in ("forward", "backward"):
             known = self.record.random_got.setdefault(kind, [])
             if digest not in known:
                 known.append(digest)
 
-    def _record_random_set(self, kind: str, digest: str) -> None:
+    def _record_random_state_set(self, kind: str, digest: str) -> None:
         if not self._is_first and self.record.at_start is None:
             known = self.record.random_set.setdefault(kind, [])
             if digest not in known:
@@ -301,6 +305,6 @@ class _RecordedLifecycle(Lifecycle):
         elif phase == "backward":
             self._recorder.on_backward()
 
-    def step_done(self, optimizer: object) -> None:
+    def on_optimizer_step(self, optimizer: object) -> None:
         self._recorder.on_step()
-        super().step_done(optimizer)
+        super().on_optimizer_step(optimizer)

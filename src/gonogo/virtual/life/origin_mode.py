@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from gonogo.virtual import origins
-from gonogo.virtual.collectives.exchange import Operation, flat
+from gonogo.virtual.collectives.exchange import C10dCall, flatten_tensors
 from gonogo.virtual.life.averages import Averages
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.tensor import VirtualTensor
@@ -41,31 +41,31 @@ class OriginMode(VirtualMode):  # type: ignore[no-untyped-call]
         """Run the operator as ``VirtualMode`` does, and propagate origins."""
         if self.on_batch_used is not None:
             self._detect_batch_use(args)
-        sent = _pieces_before_collective(func, args) if func.namespace == "c10d" else None
+        sent = _labels_before_collective(func, args) if func.namespace == "c10d" else None
         if self.averages is not None:
             self.averages.before_operator(func, args, kwargs or {})
         out = _virtual_dispatch(self, func, types, args, kwargs)
         if out is NotImplemented:
             return out
-        self._follow_origins(func, args, kwargs, out, sent)
+        self._propagate_origins(func, args, kwargs, out, sent)
         if self.averages is not None:
             self.averages.after_operator(func, args, out)
         return out
 
-    def _follow_origins(self, func: Any, args: Any, kwargs: Any, out: Any, sent: _SentPieces | None) -> None:
+    def _propagate_origins(self, func: Any, args: Any, kwargs: Any, out: Any, sent: _SentPieces | None) -> None:
         if sent is not None:
             _label_received(func, args, sent)
             return
         try:
             rule = self._rules[id(func)]
         except KeyError:
-            rule = self._rules[id(func)] = _rule_of(func)
+            rule = self._rules[id(func)] = _origin_rule(func)
         if rule is not None:
             rule(func, args, kwargs or {}, out)
         elif self.mixed_kinds:
             _label_result(func, args, kwargs or {}, out, self.mixed_kinds)
         if self.mixed_kinds and func in _random_operators():
-            _label_drawn(out)
+            _label_random_result(out)
 
     def _detect_batch_use(self, args: Any) -> None:
         for tensor in _virtual_tensors(args):
@@ -78,7 +78,7 @@ class OriginMode(VirtualMode):  # type: ignore[no-untyped-call]
 
 
 def _virtual_tensors(values: Any) -> Iterable[VirtualTensor]:
-    return (tensor for tensor in flat(values) if isinstance(tensor, VirtualTensor))
+    return (tensor for tensor in flatten_tensors(values) if isinstance(tensor, VirtualTensor))
 
 
 _COPY_OPERATORS = frozenset(
@@ -107,22 +107,22 @@ _WRITING_OPERATORS = frozenset({"copy_", "index_copy_", "index_put_", "scatter_"
 _NAMESPACES = frozenset({"aten", "_c10d_functional", "_c10d_functional_autograd"})
 
 
-def _rule_of(func: Any) -> OriginRule | None:
+def _origin_rule(func: Any) -> OriginRule | None:
     namespace, _, name = func._schema.name.partition("::")
     if namespace == "fsdp":
         return {"all_gather_copy_in": _gather_copy_in, "split_with_sizes_copy": _split_origins}.get(name)
     if namespace not in _NAMESPACES:
         return None
     if name == "copy_":
-        return _copy_to_target
+        return _copy_origins_to_target
     if name in _COPY_OPERATORS:
-        return _copy_to_result
+        return _copy_origins_to_result
     if name in _OVERWRITING_OPERATORS:
         return _clear_origins
     if name in ("cat", "stack", "concat"):
-        return _join_concatenated
+        return _join_origins_of_concatenated
     if name == "_foreach_copy_":
-        return _copy_each
+        return _copy_origins_of_each
     if name in ("_foreach_zero_",):
         return _clear_origins
     if name in ("split_with_sizes_copy", "split_copy", "unbind_copy"):
@@ -141,12 +141,12 @@ def _random_operators() -> frozenset[Any]:
     return frozenset(getattr(packet, name) for packet in packets for name in packet.overloads())
 
 
-def _label_drawn(out: Any) -> None:
-    """Label a result as drawn: alone, since what it was before counts no more."""
+def _label_random_result(out: Any) -> None:
+    """Label a result as drawn at random, and remove its earlier labels."""
     for result in _virtual_tensors([out]):
         start, end = origins.span_of(result)
         if origins.is_dense(result):
-            origins.put(result.cell, start, end, [(0, end - start, origins.DRAWN)])
+            origins.set_pieces(result.cell, start, end, [(0, end - start, origins.DRAWN)])
 
 
 def _label_result(func: Any, args: Any, kwargs: Any, out: Any, kinds: frozenset[str]) -> None:
@@ -160,20 +160,20 @@ def _label_result(func: Any, args: Any, kwargs: Any, out: Any, kinds: frozenset[
     for result in _virtual_tensors([out]):
         if func._schema.is_mutable or not any(result.cell is cell for cell in cells):  # else it is a view
             start, end = origins.span_of(result)
-            origins.put(result.cell, start, end, origins.whole(labels, end - start), keep_existing=True)
+            origins.set_pieces(result.cell, start, end, origins.spread_labels(labels, end - start), keep_existing=True)
 
 
-def _copy_to_target(func: Any, args: Any, kwargs: Any, out: Any) -> None:
+def _copy_origins_to_target(func: Any, args: Any, kwargs: Any, out: Any) -> None:
     target, source = args[0], args[1]
     if not isinstance(target, VirtualTensor):
         return
     if isinstance(source, VirtualTensor):
         origins.copy_origins(target, source)
     else:
-        origins.clear(target)
+        origins.clear_labels(target)
 
 
-def _copy_to_result(func: Any, args: Any, kwargs: Any, out: Any) -> None:
+def _copy_origins_to_result(func: Any, args: Any, kwargs: Any, out: Any) -> None:
     sources = list(_virtual_tensors(args[:1]))
     if sources and isinstance(out, VirtualTensor) and out.cell is not sources[0].cell:
         origins.copy_origins(out, sources[0])
@@ -183,18 +183,18 @@ def _copy_to_result(func: Any, args: Any, kwargs: Any, out: Any) -> None:
 
 def _clear_origins(func: Any, args: Any, kwargs: Any, out: Any) -> None:
     for tensor in _virtual_tensors(args[:1]):
-        origins.clear(tensor)
+        origins.clear_labels(tensor)
 
 
-def _join_concatenated(func: Any, args: Any, kwargs: Any, out: Any) -> None:
+def _join_origins_of_concatenated(func: Any, args: Any, kwargs: Any, out: Any) -> None:
     if isinstance(out, VirtualTensor):
         dim = args[1] if len(args) > 1 else kwargs.get("dim", 0)
         origins.join_origins(out, list(_virtual_tensors(args[:1])), concatenated=dim == 0 and out.is_contiguous())
 
 
-def _copy_each(func: Any, args: Any, kwargs: Any, out: Any) -> None:
+def _copy_origins_of_each(func: Any, args: Any, kwargs: Any, out: Any) -> None:
     for target, source in zip(args[0], args[1], strict=False):
-        _copy_to_target(func, (target, source), {}, None)
+        _copy_origins_to_target(func, (target, source), {}, None)
 
 
 def _add_written_origins(func: Any, args: Any, kwargs: Any, out: Any) -> None:
@@ -203,7 +203,7 @@ def _add_written_origins(func: Any, args: Any, kwargs: Any, out: Any) -> None:
         start, end = origins.span_of(target)
         pieces = [piece for source in _virtual_tensors(rest) for piece in origins.pieces_in(source)]
         if pieces:
-            origins.put(target.cell, start, end, origins.whole(pieces, end - start), keep_existing=True)
+            origins.set_pieces(target.cell, start, end, origins.spread_labels(pieces, end - start), keep_existing=True)
 
 
 def _split_origins(func: Any, args: Any, kwargs: Any, out: Any) -> None:
@@ -213,7 +213,7 @@ def _split_origins(func: Any, args: Any, kwargs: Any, out: Any) -> None:
         return
     for part in (*_virtual_tensors(kwargs.get("out", ())), *_virtual_tensors(out)):
         start, end = origins.span_of(part)
-        origins.put(part.cell, start, end, origins.whole(origins.pieces_in(source), end - start))
+        origins.set_pieces(part.cell, start, end, origins.spread_labels(origins.pieces_in(source), end - start))
 
 
 def _gather_copy_in(func: Any, args: Any, kwargs: Any, out: Any) -> None:
@@ -225,19 +225,19 @@ def _gather_copy_in(func: Any, args: Any, kwargs: Any, out: Any) -> None:
 
 # -- collectives ------------------------------------------------------------
 
-_SentPieces = tuple[Operation, list[list[origins.Piece]]]
+_SentPieces = tuple[C10dCall, list[list[origins.Piece]]]
 _GATHER_OPERATORS = frozenset(
     {"allgather_", "_allgather_base_", "allgather_coalesced_", "allgather_into_tensor_coalesced_"}
 )
 
 
-def _pieces_before_collective(func: Any, args: Any) -> _SentPieces | None:
+def _labels_before_collective(func: Any, args: Any) -> _SentPieces | None:
     """What the ranks' tensors held before a collective that passes contents on."""
     name = func._schema.name.removeprefix("c10d::")
     if name not in _GATHER_OPERATORS and name not in ("broadcast_", "scatter_", "gather_", "recv_", "alltoall_base_"):
         return None
     try:
-        operation = Operation(func, args, None)
+        operation = C10dCall(func, args, None)
     except KeyError:
         return None
     return operation, [origins.pieces_in(tensor) for tensor in _virtual_tensors(operation.inputs)]
@@ -263,7 +263,7 @@ def _label_received(func: Any, args: Any, sent: _SentPieces) -> None:
         return
     if name == "gather_" and not outputs:
         return
-    if name in _FLAT_GATHERS and len({_state_of(label) for one in held for _, _, label in one}) > 1:
+    if name in _FLAT_GATHERS and len({_state_part(label) for one in held for _, _, label in one}) > 1:
         _set_slot_origins(operation, outputs, held)
         return
     _label_outputs(outputs, held)
@@ -272,13 +272,13 @@ def _label_received(func: Any, args: Any, sent: _SentPieces) -> None:
 _FLAT_GATHERS = ("_allgather_base_", "allgather_into_tensor_coalesced_")
 
 
-def _state_of(label: origins.Label) -> origins.Label:
-    """What of a label tells states apart; contents of the model's own files are no states."""
+def _state_part(label: origins.Label) -> origins.Label:
+    """The part of a label by which states are told apart; contents of the model's own files have none."""
     return label[:1] if label[0] == "base" else label[:3]
 
 
 def _set_slot_origins(
-    operation: Operation, outputs: list[VirtualTensor], pieces_by_rank: list[list[origins.Piece]]
+    operation: C10dCall, outputs: list[VirtualTensor], pieces_by_rank: list[list[origins.Piece]]
 ) -> None:
     """If a buffer mixes several states, only this rank's slot is known; the rest is labelled as sent by other
     ranks."""
@@ -289,13 +289,13 @@ def _set_slot_origins(
         for number, rank in enumerate(operation.members):
             at = start + number * slot
             sent = pieces if number == operation.mine else [(0, slot, ("rank", "", str(rank), ""))]
-            origins.put(tensor.cell, at, at + slot, sent)
+            origins.set_pieces(tensor.cell, at, at + slot, sent)
 
 
 def _mark_received(outputs: list[VirtualTensor], rank: str) -> None:
     for tensor in outputs:
         start, end = origins.span_of(tensor)
-        origins.put(tensor.cell, start, end, [(0, end - start, ("rank", "", rank, ""))])
+        origins.set_pieces(tensor.cell, start, end, [(0, end - start, ("rank", "", rank, ""))])
 
 
 def _label_outputs(outputs: list[VirtualTensor], pieces_by_rank: list[list[origins.Piece]]) -> None:
@@ -304,4 +304,4 @@ def _label_outputs(outputs: list[VirtualTensor], pieces_by_rank: list[list[origi
     for tensor in outputs:
         start, end = origins.span_of(tensor)
         if pieces or tensor.cell.origins:
-            origins.put(tensor.cell, start, end, origins.whole(pieces, end - start))
+            origins.set_pieces(tensor.cell, start, end, origins.spread_labels(pieces, end - start))

@@ -86,7 +86,7 @@ class FailedLookups:
         self.moment: Callable[[], tuple[Phase, int]] = lambda: ("load", 0)
         self._busy = False
 
-    def note(self, kind: Kind, name: str, into: str = "") -> None:
+    def record(self, kind: Kind, name: str, into: str = "") -> None:
         """Record a failed lookup of the function that is running."""
         if self._busy:
             return
@@ -110,31 +110,31 @@ class FailedLookups:
         yield from reversed(list(self._by_user.values()))
         yield from reversed(list(self._by_libraries.values()))
 
-    def look(self, path: str) -> None:
+    def record_if_missing(self, path: str) -> None:
         """Record a lookup of a path if nothing is there."""
         if self._busy or path.startswith(self._not_taken):
             return
         if self._made and _is_below(os.path.abspath(path), self._made):
-            self.note("made", path)
+            self.record("made", path)
             return
         # The importer keeps probing entries of sys.path that don't exist, such as pythonXY.zip on most machines;
         # a module that is missing because of that is recorded as a module.
         if not _is_found(path) and not _is_recompilable(path) and path not in sys.path:
-            self.note("file", path)
+            self.record("file", path)
 
-    def lacks(self, path: str) -> bool:
+    def is_still_missing(self, path: str) -> bool:
         """Whether a file was looked for in vain, and still isn't there."""
         return any(one.kind == "file" and one.name == path for one in self.latest_first()) and not _path_or_glob_exists(
             path
         )
 
-    def listed(self, path: str) -> None:
+    def record_listing(self, path: str) -> None:
         """Record the listing of a folder to which the program has written: other ranks may have written there as
         well."""
         if os.path.abspath(path) in self.written:
-            self.note("folder", path)
+            self.record("folder", path)
 
-    def wrote(self, path: str) -> None:
+    def record_write(self, path: str) -> None:
         """Note that the program writes a file or creates a directory entry at a path."""
         if len(self.written) < _MAX_LOOKUPS:
             self.written.add(os.path.dirname(os.path.abspath(path)))
@@ -156,10 +156,10 @@ def install(failed_lookups: FailedLookups) -> Callable[[], None]:
     if hasattr(loader, "_dlopen"):
         patches.set(loader, "_dlopen", _wrap_dlopen(loader._dlopen))
     patches.set(shutil, "which", _wrap_which(shutil.which))
-    patches.set(glob, "glob", _record_empty_glob(glob.glob))
-    patches.set(glob, "iglob", _record_empty_glob(glob.iglob))
+    patches.set(glob, "glob", _wrap_glob(glob.glob))
+    patches.set(glob, "iglob", _wrap_glob(glob.iglob))
     for name in ("glob", "rglob"):
-        patches.set(pathlib.Path, name, _record_empty_path_glob(getattr(pathlib.Path, name)))
+        patches.set(pathlib.Path, name, _wrap_path_glob(getattr(pathlib.Path, name)))
     finder = _LastFinder()
     sys.meta_path.append(finder)
     patches.on_undo(lambda: sys.meta_path.remove(finder) if finder in sys.meta_path else None)
@@ -167,23 +167,23 @@ def install(failed_lookups: FailedLookups) -> Callable[[], None]:
     return patches.undo
 
 
-def looked_for(path: str) -> None:
+def record_probe(path: str) -> None:
     """Record a path that was probed with ``os.stat`` or the like."""
     if _ACTIVE_LOOKUPS:
-        _ACTIVE_LOOKUPS[-1].look(path)
+        _ACTIVE_LOOKUPS[-1].record_if_missing(path)
 
 
 def is_folder_here(path: str) -> bool:
     """``os.path.isdir`` for gonogo's own use, which is not recorded as a lookup of the program."""
-    return stat.S_ISDIR(_mode_of(path))
+    return stat.S_ISDIR(_file_mode(path))
 
 
 def is_file_here(path: str) -> bool:
     """``os.path.isfile`` for gonogo's own use, which is not recorded."""
-    return stat.S_ISREG(_mode_of(path))
+    return stat.S_ISREG(_file_mode(path))
 
 
-def _mode_of(path: str) -> int:
+def _file_mode(path: str) -> int:
     try:
         return _stat(path).st_mode
     except (OSError, ValueError):
@@ -194,11 +194,11 @@ def record_unreachable_host(host: str) -> None:
     """Record a host that the kernel or the resolver could not reach, with the file that was to be fetched from it."""
     if _ACTIVE_LOOKUPS:
         lookups = _ACTIVE_LOOKUPS[-1]
-        url, into = _download(sys._getframe(1), host, lookups)
-        lookups.note("address", url or host, into)
+        url, into = _find_download(sys._getframe(1), host, lookups)
+        lookups.record("address", url or host, into)
 
 
-def _download(frame: FrameType | None, host: str, lookups: FailedLookups) -> tuple[str, str]:
+def _find_download(frame: FrameType | None, host: str, lookups: FailedLookups) -> tuple[str, str]:
     """The address at a host that the running functions have in a variable, and the file there that is to be written.
 
     Such a file is in a variable beside the address, and was looked for in vain, or is named like the address's end.
@@ -206,24 +206,24 @@ def _download(frame: FrameType | None, host: str, lookups: FailedLookups) -> tup
     url = ""
     while frame is not None:
         if not is_standard_library(frame.f_code.co_filename):
-            texts = [_text_of(value) for value in local_variables(frame).values()]
-            url = next((text for text in texts if _is_at(text, host)), url)
+            texts = [_string_or_empty(value) for value in local_variables(frame).values()]
+            url = next((text for text in texts if _is_url_on_host(text, host)), url)
             if url and url in texts:
                 named = os.path.basename(urlsplit(url).path)
                 for text in texts:
-                    if text and text != url and (os.path.basename(text) == named or lookups.lacks(text)):
-                        return url, _shown(text)
+                    if text and text != url and (os.path.basename(text) == named or lookups.is_still_missing(text)):
+                        return url, _displayed_path(text)
         frame = frame.f_back
     return url, ""
 
 
-def _text_of(value: Any) -> str:
+def _string_or_empty(value: Any) -> str:
     if isinstance(value, pathlib.PurePath):
         return str(value)
     return value if type(value) is str and len(value) < _MAX_TEXT and "\n" not in value else ""
 
 
-def _is_at(text: str, host: str) -> bool:
+def _is_url_on_host(text: str, host: str) -> bool:
     """Whether a text is the address of a file at this host."""
     if not text.startswith(("http://", "https://", "ftp://")):
         return False
@@ -232,7 +232,7 @@ def _is_at(text: str, host: str) -> bool:
     return False
 
 
-def _shown(path: str) -> str:
+def _displayed_path(path: str) -> str:
     """A path as it would be typed in the program's folder."""
     folder = os.path.join(os.getcwd(), "")
     return path.removeprefix(folder)
@@ -240,7 +240,7 @@ def _shown(path: str) -> str:
 
 def _record_lookup(kind: Kind, name: Any) -> None:
     if _ACTIVE_LOOKUPS:
-        _ACTIVE_LOOKUPS[-1].note(kind, str(name))
+        _ACTIVE_LOOKUPS[-1].record(kind, str(name))
 
 
 def _on_audit_event(event: str, arguments: tuple[Any, ...]) -> None:
@@ -254,7 +254,7 @@ def _on_audit_event(event: str, arguments: tuple[Any, ...]) -> None:
     if position is None:
         if event == "os.rename" and isinstance(arguments[1], (str, bytes, os.PathLike)):
             if not _is_gonogo_frame(sys._getframe(1)):
-                current.wrote(os.fsdecode(arguments[1]))
+                current.record_write(os.fsdecode(arguments[1]))
         elif event == "subprocess.Popen":
             _record_missing_program(arguments[0], arguments[1])
         elif event == "os.system":
@@ -263,9 +263,9 @@ def _on_audit_event(event: str, arguments: tuple[Any, ...]) -> None:
             _record_missing_program(arguments[0], arguments[1])
         return
     path = arguments[position]
-    if event == "open" and not _is_read(arguments):
+    if event == "open" and not _opens_for_reading(arguments):
         if isinstance(path, (str, bytes, os.PathLike)) and not _is_gonogo_frame(sys._getframe(1)):
-            current.wrote(os.fsdecode(path))
+            current.record_write(os.fsdecode(path))
         return
     with contextlib.suppress(TypeError, ValueError):
         text = os.fsdecode("." if path is None else path)
@@ -273,16 +273,17 @@ def _on_audit_event(event: str, arguments: tuple[Any, ...]) -> None:
             return  # an in-memory database
         if text.startswith("file:"):
             text = text[5:].partition("?")[0]
-        current.look(text.removesuffix(MODULE_LISTING_SUFFIX))
+        current.record_if_missing(text.removesuffix(MODULE_LISTING_SUFFIX))
         if event in ("os.scandir", "os.listdir") and not text.endswith(MODULE_LISTING_SUFFIX):
-            current.listed(text)
+            current.record_listing(text)
 
 
 def _is_gonogo_frame(frame: FrameType | None) -> bool:
     """True if the write comes from gonogo itself or from a library on its behalf (a model's stand-in), not the
     program.
 
-    What gonogo writes on the program's behalf, as for ``torch.save``, is recorded by :meth:`FailedLookups.wrote`.
+    What gonogo writes on the program's behalf, as for ``torch.save``, is recorded by
+    :meth:`FailedLookups.record_write`.
     """
     while frame is not None:
         path = frame.f_code.co_filename
@@ -305,7 +306,7 @@ def _is_called_by_gonogo(frame: FrameType | None) -> bool:
     return frame is not None and frame.f_code.co_filename.startswith(OURS)
 
 
-def _is_read(arguments: tuple[Any, ...]) -> bool:
+def _opens_for_reading(arguments: tuple[Any, ...]) -> bool:
     _, mode, flags = arguments
     if isinstance(mode, str):
         return not set(mode) & set("wax")
@@ -352,7 +353,7 @@ def _wrap_dlopen(dlopen: Callable[..., Any]) -> Callable[..., Any]:
     return dlopen_and_record
 
 
-def _record_empty_glob(find: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_glob(find: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(find)
     def glob_and_record(pathname: Any, *args: Any, **kwargs: Any) -> Any:
         found = list(find(pathname, *args, **kwargs))
@@ -363,7 +364,7 @@ def _record_empty_glob(find: Callable[..., Any]) -> Callable[..., Any]:
     return glob_and_record
 
 
-def _record_empty_path_glob(find: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_path_glob(find: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(find)
     def glob_and_record(self: Any, pattern: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
         found = list(find(self, pattern, *args, **kwargs))
@@ -424,7 +425,7 @@ def lookups_before_failure(
         shared: Frame | None = None
         failed_at = 0
         below = False
-        for number, line in _still_running(one, failing, places):
+        for number, line in _match_running_frames(one, failing, places):
             frame = frames[number]
             shared, failed_at, below = None, failing[number][1], False
             if frame is not None:
@@ -463,7 +464,7 @@ def _is_below(path: str, places: tuple[str, ...]) -> bool:
     return any(path == one or path.startswith(one.rstrip(os.sep) + os.sep) for one in places)
 
 
-def _still_running(
+def _match_running_frames(
     one: _UnansweredLookup, failing: list[tuple[FrameType, int]], places: dict[int, int]
 ) -> Iterator[tuple[int, int]]:
     """Match the frames of a lookup that were still running at the failure. Yields the index in ``failing`` and the

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from gonogo.virtual.lookups.failed_lookups import looked_for
+from gonogo.virtual.lookups.failed_lookups import record_probe
 from gonogo.virtual.patching.patches import Patches, patch_os
 from gonogo.virtual.protocol.plan import MODULE_LISTING_SUFFIX
 from gonogo.virtual.stack import OURS, is_standard_library
@@ -27,7 +27,7 @@ def install() -> Callable[[], None]:
     """Record the probes of this process and of its forks; returns the undo."""
     patches = Patches()
     patch_os(patches, {name: _wrap_probe(getattr(os, name)) for name in ("stat", "lstat", "access", "readlink")})
-    _follow_importing(patches)
+    _mark_import_listings(patches)
     return patches.undo
 
 
@@ -36,7 +36,7 @@ def _wrap_probe(probe_function: Any) -> Any:
     def report_and_probe(path: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(path, int) and kwargs.get("dir_fd") is None and not _is_gonogo_frame(sys._getframe(1)):
             with contextlib.suppress(TypeError):  # the original call raises it
-                looked_for(os.fsdecode(path))
+                record_probe(os.fsdecode(path))
         return probe_function(path, *args, **kwargs)
 
     return report_and_probe
@@ -46,18 +46,18 @@ def _is_gonogo_frame(frame: FrameType | None) -> bool:
     """Whether gonogo itself probes, as where a replaced ``load_dataset`` looks whether a name is a local folder.
 
     The program does not learn the answer. Paths that gonogo finds missing for the program are passed to
-    :func:`looked_for`.
+    :func:`record_probe`.
     """
-    while frame is not None and _is_of_python(frame.f_code.co_filename):
+    while frame is not None and _is_python_installation_path(frame.f_code.co_filename):
         frame = frame.f_back
     return frame is not None and frame.f_code.co_filename.startswith(OURS)
 
 
-def _is_of_python(path: str) -> bool:
+def _is_python_installation_path(path: str) -> bool:
     return path.startswith("<frozen") or (not path.startswith("<") and is_standard_library(path))
 
 
-def _follow_importing(patches: Patches) -> None:
+def _mark_import_listings(patches: Patches) -> None:
     """Mark the import system's directory listings, whose result doesn't depend on files that are not modules."""
     from importlib import _bootstrap_external as machinery
 

@@ -32,7 +32,7 @@ def _depth_key(config: dict[str, Any]) -> str | None:
     return next((key for key in _DEPTH_KEYS if isinstance(part.get(key), int) and part[key] > 0), None)
 
 
-def depth_of(config: dict[str, Any]) -> int:
+def layer_count(config: dict[str, Any]) -> int:
     """Number of layers of the language model, or 0 if its depth can't be changed."""
     key = _depth_key(config)
     return _text_config(config)[key] if key is not None else 0
@@ -40,7 +40,7 @@ def depth_of(config: dict[str, Any]) -> int:
 
 def _per_layer_lists(config: dict[str, Any]) -> dict[str, list[Any]]:
     """Entries of the config that have one item per layer."""
-    depth = depth_of(config)
+    depth = layer_count(config)
     part = _text_config(config)
     return {key: value for key, value in part.items() if isinstance(value, list) and len(value) == depth > 1}
 
@@ -51,16 +51,16 @@ def _leading_dense_layers(config: dict[str, Any]) -> int:
     return next((part[key] for key in ("first_k_dense_replace",) if isinstance(part.get(key), int)), 0)
 
 
-def period_of(config: dict[str, Any]) -> int:
+def layer_period(config: dict[str, Any]) -> int:
     """Number of layers after which the pattern repeats: 1 if all are alike, 0 if no period is found."""
     lists = [value[_leading_dense_layers(config) :] for value in _per_layer_lists(config).values()]
     for period in range(1, _MAX_PERIOD + 1):
         if all(all(value[i] == value[i - period] for i in range(period, len(value))) for value in lists):
-            return _with_intervals(_text_config(config), period)
+            return _extend_period_by_intervals(_text_config(config), period)
     return 0
 
 
-def _with_intervals(part: dict[str, Any], period: int) -> int:
+def _extend_period_by_intervals(part: dict[str, Any], period: int) -> int:
     """The period, adjusted for layer kinds that recur at an interval given as a number instead of a list."""
     for key in ("decoder_sparse_step", "interleave_moe_layer_step", "sliding_window_pattern", "full_attention_interval",
                 "no_rope_layer_interval", "attn_layer_period", "expert_layer_period"):  # fmt: skip
@@ -71,7 +71,7 @@ def _with_intervals(part: dict[str, Any], period: int) -> int:
 
 
 def with_depth(config: dict[str, Any], depth: int) -> dict[str, Any]:
-    """The config with ``depth`` layers in its language model; ``depth`` is one of :func:`depths`."""
+    """The config with ``depth`` layers in its language model; ``depth`` is one of :func:`measurement_depths`."""
     made = copy.deepcopy(config)
     key = _depth_key(made)
     assert key is not None
@@ -85,12 +85,12 @@ def with_depth(config: dict[str, Any], depth: int) -> dict[str, Any]:
     return made
 
 
-def depths(config: dict[str, Any], min_layers: int) -> tuple[int, int] | None:
+def measurement_depths(config: dict[str, Any], min_layers: int) -> tuple[int, int] | None:
     """Two depths to measure at: at least ``min_layers`` layers, whole periods apart, congruent with the full depth.
 
     None if the pattern is not known to repeat, or if the full depth is no more expensive than those two together.
     """
-    full, period = depth_of(config), period_of(config)
+    full, period = layer_count(config), layer_period(config)
     if not full or not period:
         return None
     first = _leading_dense_layers(config) + max(min_layers, period)
@@ -99,7 +99,7 @@ def depths(config: dict[str, Any], min_layers: int) -> tuple[int, int] | None:
     return (first, second) if first + second < full else None
 
 
-def longest_sequence(config: dict[str, Any]) -> int:
+def max_positions(config: dict[str, Any]) -> int:
     """The maximum number of positions according to the config."""
     part = _text_config(config)
     limits = [part.get(name) for name in ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")]

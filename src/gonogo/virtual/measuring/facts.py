@@ -10,10 +10,10 @@ import torch
 
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
-from gonogo.virtual.measuring.depth import depth_of, period_of
-from gonogo.virtual.measuring.jobs import EngineFacts, Facts
+from gonogo.virtual.measuring.depth import layer_count, layer_period
+from gonogo.virtual.measuring.jobs import EngineFacts, ModelFacts
 from gonogo.virtual.measuring.program import parse
-from gonogo.virtual.measuring.tuning import bytes_of_weights, tuned
+from gonogo.virtual.measuring.tuning import bytes_of_weights, freeze_untuned
 from gonogo.virtual.rollout.engine import GRAPHS_IN_BUDGET_SINCE, cuda_graph_bytes, forward_bytes, sampler_bytes
 from gonogo.virtual.rollout.model import EngineModel
 from gonogo.virtual.rollout.package import stand_in_version
@@ -27,7 +27,7 @@ _TENSOR_PARALLEL_SIZES = (1, 2, 4, 8)
 _LAYER_PATTERN = re.compile(r"(.*?\.(?:layers|h|blocks|block|layer))\.(\d+)\.(.*)")
 
 
-def facts_of(arguments: tuple[str, ...]) -> Facts:
+def collect_model_facts(arguments: tuple[str, ...]) -> ModelFacts:
     """Facts about the model that ``gonogo.virtual.measuring.program`` would train with these arguments."""
     given = parse(list(arguments))
     stored = read_model(given.model)
@@ -35,23 +35,23 @@ def facts_of(arguments: tuple[str, ...]) -> Facts:
     with torch.device("meta"):
         model: Any = found.model_class(found.config)
     weight_bytes = bytes_of_weights(model, given.tune)
-    model = tuned(model, given.tune, given.lora_rank)
+    model = freeze_untuned(model, given.tune, given.lora_rank)
     sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
     config = found.config.to_dict()
-    depth = depth_of(config)
+    depth = layer_count(config)
     text = found.config.get_text_config() if hasattr(found.config, "get_text_config") else found.config
-    return Facts(
+    return ModelFacts(
         model_class=found.model_class.__name__,
         parameters=sum(sizes.values()),
         trainable=sum(p.numel() for p in model.parameters() if p.requires_grad),
         layer_parameters=_last_layer_parameters(sizes, depth),
         depth=depth,
-        period=period_of(config),
+        period=layer_period(config),
         hidden_size=int(getattr(text, "hidden_size", None) or getattr(text, "d_model", None) or 0),
         vocabulary=int(getattr(text, "vocab_size", None) or 0),
         largest_parameter=max(sizes.values(), default=0),
         weight_bytes=weight_bytes,
-        engine=engine_facts(given.model, "bfloat16", hasattr(found.config, "auto_map")) if given.engine else (),
+        engine=measure_engine(given.model, "bfloat16", hasattr(found.config, "auto_map")) if given.engine else (),
         stored_class=stored.model_class.__name__,
         beside_parameters=0 if given.beside is None else _count_parameters(given.beside),
     )
@@ -91,7 +91,7 @@ def _last_layer_parameters(sizes: dict[str, int], depth: int) -> int:
     return max((layers[depth - 1] for layers in fitting), default=0)
 
 
-def engine_facts(folder: str, dtype: str, trust_remote_code: bool) -> tuple[EngineFacts, ...]:
+def measure_engine(folder: str, dtype: str, trust_remote_code: bool) -> tuple[EngineFacts, ...]:
     """The engine's memory for each tensor-parallel size that divides the heads; empty if the engine can't load the
     model.
 
@@ -112,7 +112,7 @@ def engine_facts(folder: str, dtype: str, trust_remote_code: bool) -> tuple[Engi
             EngineFacts(
                 tp=tp,
                 weights=model.weights,
-                cache_of_token=model.cache_of_token(),
+                cache_of_token=model.cache_bytes_per_token(),
                 forward=forward_bytes(model, MAX_BATCHED_TOKENS),
                 sampler_of_sequence=sampler_bytes(model),
                 graphs=cuda_graph_bytes(model),

@@ -16,13 +16,13 @@ class MeasurementJob(msgspec.Struct, frozen=True):
     world_size: int
     local_world_size: int
     answer: str
-    """Path of the file to which the :class:`Measured` or :class:`Facts` is written as JSON."""
+    """Path of the file to which the :class:`Measured` or :class:`ModelFacts` is written as JSON."""
     timeout: float
     steps: int
     capacity: int | None = None
     """Limit in bytes of what the caching allocator may reserve; None if unlimited."""
     describe: bool = False
-    """Only return the :class:`Facts`, without a rehearsal."""
+    """Only return the :class:`ModelFacts`, without a rehearsal."""
     program: str = "gonogo.virtual.measuring.program"
     """The module that is run."""
 
@@ -58,13 +58,13 @@ class EngineFacts(msgspec.Struct, frozen=True):
     graphs_in_share: bool
     """True if the release reserves room for its CUDA graphs within its share of the GPU."""
 
-    def profiled(self, num_sequences: int) -> int:
+    def profiled_bytes(self, num_sequences: int) -> int:
         """What the engine's profiling measures in addition to its weights."""
         return max(self.forward, num_sequences * self.sampler_of_sequence)
 
 
-class Facts(msgspec.Struct, frozen=True):
-    """What ``plan`` needs to know about a model."""
+class ModelFacts(msgspec.Struct, frozen=True):
+    """The facts about a model that ``gonogo plan`` needs."""
 
     model_class: str
     parameters: int

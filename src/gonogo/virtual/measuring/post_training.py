@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from gonogo.virtual.tracing.work import counting
+from gonogo.virtual.tracing.work import counting_work
 
 _VOCABULARY_WORD_COUNT = 500
 """Number of distinct words in the samples, if the model's vocabulary is large enough."""
@@ -44,7 +44,7 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
 def main(arguments: list[str]) -> None:
     """Create the samples, and run the script on them."""
     given, rest = parse(arguments)
-    words = words_of(given.vocabulary)
+    words = sample_vocabulary_size(given.vocabulary)
     data = os.path.join(os.path.dirname(given.script), "data.jsonl")
     with open(data, "w", encoding="utf-8") as file:
         for row in synthetic_rows(given.task, given.rows, given.prompt_len, given.completion_len, words):
@@ -58,7 +58,7 @@ def main(arguments: list[str]) -> None:
     runpy.run_path(given.script, run_name="__main__")
 
 
-def words_of(vocabulary: int) -> int:
+def sample_vocabulary_size(vocabulary: int) -> int:
     """Number of distinct words in the samples, leaving room for the padding and end tokens."""
     return max(1, min(_VOCABULARY_WORD_COUNT, vocabulary - 2))
 
@@ -90,7 +90,7 @@ def _synthetic_text(length: int, start: int, words: int) -> str:
     return " ".join(f"w{(7 * index + start) % words}" for index in range(length))
 
 
-def tokenizer_of(folder: str, words: int) -> Any:
+def make_word_tokenizer(folder: str, words: int) -> Any:
     """A tokenizer that turns each word into one token."""
     from transformers import PreTrainedTokenizerFast
 
@@ -114,7 +114,7 @@ def _replace_tokenizer(folder: str, words: int) -> None:
     """Make ``AutoTokenizer`` and ``AutoProcessor`` return the synthetic tokenizer for every model."""
     import transformers
 
-    made = tokenizer_of(folder, words)
+    made = make_word_tokenizer(folder, words)
     for owner in (transformers.AutoTokenizer, transformers.AutoProcessor):
         owner.from_pretrained = staticmethod(lambda *_, **__: made)
 
@@ -127,7 +127,7 @@ def _count_training() -> None:
 
     @functools.wraps(original)
     def train_with_counting(*arguments: Any, **asked: Any) -> Any:
-        with counting():
+        with counting_work():
             return original(*arguments, **asked)
 
     setattr(Trainer, "train", train_with_counting)  # noqa: B010  mypy knows it as a method

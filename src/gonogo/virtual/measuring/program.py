@@ -6,11 +6,11 @@ import argparse
 import sys
 from typing import Any
 
-from gonogo.virtual.measuring.tuning import quantized, tuned
+from gonogo.virtual.measuring.tuning import freeze_untuned, quantize_to_4bit
 from gonogo.virtual.synthetic.batch import build_batch
 from gonogo.virtual.synthetic.model import make_model, read_model
 from gonogo.virtual.synthetic.program import ProgramOptions, RepeatedSamples, trainer_class, training_arguments
-from gonogo.virtual.tracing.work import counting
+from gonogo.virtual.tracing.work import counting_work
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -47,8 +47,8 @@ def main(arguments: list[str]) -> None:
     found.config._attn_implementation = given.attention
     batch = build_batch(found, options.seq_len, options.micro_batch)
     settings = training_arguments(options)
-    model: Any = quantized(found, settings) if given.tune == "qlora" else make_model(found, settings)
-    model = tuned(model, given.tune, given.lora_rank)
+    model: Any = quantize_to_4bit(found, settings) if given.tune == "qlora" else make_model(found, settings)
+    model = freeze_untuned(model, given.tune, given.lora_rank)
     per_step = settings.train_batch_size * settings.gradient_accumulation_steps * settings.world_size
     trainer = trainer_class()(
         model=model,
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> None:
         train_dataset=RepeatedSamples(options.steps * per_step),
         data_collator=lambda _: {name: value.clone() for name, value in batch.items()},
     )
-    with counting():
+    with counting_work():
         trainer.train()
 
 

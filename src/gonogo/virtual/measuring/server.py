@@ -26,17 +26,16 @@ from gonogo.virtual.measuring.jobs import JobEnded, Measured, MeasurementJob, Ph
 
 
 class PhasePeaks:
-    """Tracks the peak of each phase on a device: a ``tracking.DeviceRecord``, with the ``lifecycle`` that knows the
-    phase."""
+    """Tracks the peak memory of each phase on one device."""
 
     def __init__(self, device: Any, lifecycle: Any) -> None:
         self._device = device
         self._life = lifecycle
         self._peaks: dict[str, tuple[int, tuple[int, ...]]] = {}
-        self._take = device.take
-        device.take = self._take_and_note_peak
+        self._take = device.count_allocation
+        device.count_allocation = self._count_allocation_and_note_peak
 
-    def _take_and_note_peak(self, cell: Any) -> Any:
+    def _count_allocation_and_note_peak(self, cell: Any) -> Any:
         address = self._take(cell)
         live, phase = self._device.live, self._life.phase
         known = self._peaks.get(phase)
@@ -44,7 +43,7 @@ class PhasePeaks:
             self._peaks[phase] = live, tuple(self._device.by_category)
         return address
 
-    def by_phase(self) -> dict[str, PhasePeak]:
+    def peaks_by_phase(self) -> dict[str, PhasePeak]:
         """The peaks so far."""
         return {
             phase: PhasePeak(live, {name: float(nbytes) for name, nbytes in categories_of(parts).items()})
@@ -70,7 +69,7 @@ class ServerSettings(msgspec.Struct, frozen=True):
     """Modules that all jobs import in addition to transformers and DeepSpeed."""
 
 
-class _Running:
+class _RunningJob:
     def __init__(self, job: MeasurementJob, process: int) -> None:
         self.job = job
         self.process = process
@@ -154,7 +153,7 @@ class _LineReader:
         self._read = buffered
         self.ended = False
 
-    def ready(self, wait: bool) -> list[bytes]:
+    def read_lines(self, wait: bool) -> list[bytes]:
         """The complete lines available so far; with ``wait``, block until there is one or the input ends."""
         while b"\n" not in self._read and not self.ended:
             if not select.select([self._descriptor], [], [], None if wait else 0)[0]:
@@ -168,17 +167,17 @@ class _LineReader:
 
 def _serve_jobs(session: Any, start: ServerSettings, lines: _LineReader, answers: TextIO) -> None:
     waiting: deque[MeasurementJob] = deque()
-    running: list[_Running] = []
+    running: list[_RunningJob] = []
     while not lines.ended or waiting or running:
         if not lines.ended:
-            found = lines.ready(wait=not (waiting or running))
+            found = lines.read_lines(wait=not (waiting or running))
             waiting.extend(msgspec.json.decode(line, type=MeasurementJob) for line in found)
         while waiting and len(running) < start.at_once:
             job = waiting.popleft()
             child = os.fork()
             if child == 0:
                 _run_job(session, job)
-            running.append(_Running(job, child))
+            running.append(_RunningJob(job, child))
         for one in list(running):
             why = _end_reason(one)
             if why is not None:
@@ -189,7 +188,7 @@ def _serve_jobs(session: Any, start: ServerSettings, lines: _LineReader, answers
             time.sleep(_POLL_SECONDS)
 
 
-def _end_reason(running_job: _Running) -> str | None:
+def _end_reason(running_job: _RunningJob) -> str | None:
     """Why a job has ended, or None while it runs; kills it if it exceeds its timeout."""
     ended, status = os.waitpid(running_job.process, os.WNOHANG)
     if ended:
@@ -253,9 +252,9 @@ def _set_capacity(session: Any, capacity_bytes: int | None) -> None:
 
 
 def _describe_job(job: MeasurementJob) -> Any:
-    from gonogo.virtual.measuring.facts import facts_of
+    from gonogo.virtual.measuring.facts import collect_model_facts
 
-    return facts_of(job.arguments)
+    return collect_model_facts(job.arguments)
 
 
 def _measure_session(session: Any) -> Measured:
@@ -264,12 +263,12 @@ def _measure_session(session: Any) -> Measured:
     from gonogo.virtual.tracing import work
 
     worker._write_on_signal(session)
-    work.watch(session)
+    work.count_session_work(session)
     peaks = PhasePeaks(session.memory.device(session.device), session.life)
     record = session.run()
     if record.failure is not None:
         print(session.raw_traceback, file=sys.stderr)
-    return Measured(record, work.phases(), peaks.by_phase())
+    return Measured(record, work.phase_work(), peaks.peaks_by_phase())
 
 
 def _write_answer(path: str, answer: Any) -> None:

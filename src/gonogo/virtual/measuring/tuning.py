@@ -12,8 +12,8 @@ _CONNECTOR_NAME_PARTS = ("merger", "project", "connector", "adapter")
 """Parts of the names of modules between the encoder and the language model, which freeze-vision keeps trainable."""
 
 
-def quantized(located_model: Any, arguments: Any) -> Any:
-    """The model with 4-bit linear layers, loaded by ``from_pretrained`` as the generated script does."""
+def quantize_to_4bit(located_model: Any, arguments: Any) -> Any:
+    """The model with 4-bit linear layers, loaded by ``from_pretrained`` as the generated script loads it."""
     import torch
     from transformers import BitsAndBytesConfig
 
@@ -45,7 +45,7 @@ def bytes_of_weights(model: Any, tune: str) -> int:
     return whole - 2 * linear + int(linear * _BYTES_PER_4BIT_PARAMETER)
 
 
-def tuned(model: Any, tune: str, lora_rank: int) -> Any:
+def freeze_untuned(model: Any, tune: str, lora_rank: int) -> Any:
     """The model with only those parameters trainable that ``tune`` trains: ``full``, ``lora``, ``qlora``,
     ``freeze-vision``."""
     if tune in ("lora", "qlora"):

@@ -90,15 +90,15 @@ class BlasWorkspaces:
         self._size = nbytes
 
     @property
-    def lt_size(self) -> int:
+    def cublaslt_size(self) -> int:
         """Size of a cuBLASLt workspace in bytes."""
         if self._lt_size is None:
             said = self._environment.get("CUBLASLT_WORKSPACE_SIZE", "").strip()
             self._lt_size = (int(said) if re.fullmatch(r"[0-9]+", said) else _DEFAULT_LT_WORKSPACE_KIB) * _KIB
         return min(self._lt_size, self.size) if self._shares_lt_workspace else self._lt_size
 
-    @lt_size.setter
-    def lt_size(self, nbytes: int) -> None:
+    @cublaslt_size.setter
+    def cublaslt_size(self, nbytes: int) -> None:
         self._lt_size = nbytes
 
     def _config_workspace_bytes(self) -> int:
@@ -118,7 +118,7 @@ class BlasWorkspaces:
         default = "1" if self._release >= _LT_SHARED else "0"
         return self._caches_workspaces and (said if said in ("0", "1") else default) == "1"
 
-    def used_by(self, name: str, args: Any, out: Any) -> None:
+    def allocate_for_operator(self, name: str, args: Any, out: Any) -> None:
         """Allocate the workspace for an operator of :data:`CUBLAS_OPERATORS` that has produced ``out`` on a CUDA
         device."""
         if not isinstance(out, torch.Tensor) or out.device.type != "cuda" or not out.numel():
@@ -129,23 +129,23 @@ class BlasWorkspaces:
         if not (by_lt and not keeps):
             self._allocate_workspace(False, index, self.size, keep_alive=keeps)
         if by_lt and not self._shares_lt_workspace:
-            self._allocate_workspace(True, index, self.lt_size, keep_alive=keeps and self._release >= _LT_KEPT)
+            self._allocate_workspace(True, index, self.cublaslt_size, keep_alive=keeps and self._release >= _LT_KEPT)
 
     def _allocate_workspace(self, is_cublaslt: bool, index: int, nbytes: int, *, keep_alive: bool) -> None:
         if not nbytes:
             return
-        thread = _AUTOGRAD if private.in_autograd() else self._handle_of(threading.get_ident())
+        thread = _AUTOGRAD if private.in_autograd() else self._thread_handle(threading.get_ident())
         key = (is_cublaslt, self.process(), thread, index, self._stream_of(index))
         kept = self._kept.get(key)
         if kept is not None and kept.nbytes >= nbytes:
             return
         record = self._memory.device(torch.device("cuda", index))
-        with self._memory.counting_as("workspace"):
+        with self._memory.with_category("workspace"):
             cell = Cell(record, nbytes, self._memory.category, None)
         if keep_alive:
             self._kept[key] = cell
 
-    def _handle_of(self, thread: int) -> int:
+    def _thread_handle(self, thread: int) -> int:
         handle = self._threads.get(thread)
         if handle is None:
             alive = {one.ident for one in threading.enumerate()}
@@ -154,7 +154,7 @@ class BlasWorkspaces:
             self._threads[thread] = handle
         return handle
 
-    def clear(self, stream: int | None = None) -> None:
+    def free_workspaces(self, stream: int | None = None) -> None:
         """Free the workspaces, or only those of one stream."""
         self._kept = {key: cell for key, cell in self._kept.items() if stream is not None and key[4] != stream}
 

@@ -51,7 +51,7 @@ class Stat:
             self.current += amount
             self.freed -= amount
 
-    def named(self, name: str) -> dict[str, int]:
+    def memory_stats_entries(self, name: str) -> dict[str, int]:
         """Its four values under the keys of ``torch.cuda.memory_stats``."""
         return {f"{name}.{key}": getattr(self, key) for key in ("current", "peak", "allocated", "freed")}
 

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
 from gonogo.virtual.memory.blocks import ADDRESS_BITS, ADDRESS_MASK, Block, BlockPool, Stat, Totals
-from gonogo.virtual.memory.driver import Driver
+from gonogo.virtual.memory.driver import MemoryDriver
 from gonogo.virtual.memory.expandable_segments import ExpandableSegments
 from gonogo.virtual.memory.fixed_segments import SMALL_SEGMENT, SMALL_SIZE, FixedSegments
 
@@ -61,7 +61,7 @@ class CachingAllocator:
         self._all = self.totals["all"]
         self._pools: dict[int, tuple[BlockPool, BlockPool]] = {}
         self._live: dict[int, Block] = {}
-        self._driver = Driver(capacity_bytes, int(capacity_bytes * self.settings.memory_fraction), self._all)
+        self._driver = MemoryDriver(capacity_bytes, int(capacity_bytes * self.settings.memory_fraction), self._all)
         self._max_split = self.settings.max_split_bytes
         self._rounds_to_512_only = not self.settings.roundup_divisions
         self._to_next_512 = 511 + self.settings.padding_bytes
@@ -101,7 +101,7 @@ class CachingAllocator:
         with self._lock:
             if self._busy:
                 # A finalizer run by the garbage collector during a call may allocate: give it its own segment.
-                return self._malloc_apart(nbytes, stream)
+                return self._malloc_separately(nbytes, stream)
             self._busy = True
             try:
                 while self._returned:
@@ -187,9 +187,9 @@ class CachingAllocator:
         }
         for pool, totals in self.totals.items():
             for name, stat in totals.by_name().items():
-                stats.update(stat.named(f"{name}.{pool}"))
-        stats.update(self._oversize_allocations.named("oversize_allocations"))
-        stats.update(self._fixed.oversize.named("oversize_segments"))
+                stats.update(stat.memory_stats_entries(f"{name}.{pool}"))
+        stats.update(self._oversize_allocations.memory_stats_entries("oversize_allocations"))
+        stats.update(self._fixed.oversize.memory_stats_entries("oversize_segments"))
         return dict(sorted(stats.items()))
 
     def _new_pools(self) -> tuple[BlockPool, BlockPool]:
@@ -211,8 +211,10 @@ class CachingAllocator:
         if not self._takes_best_fit:
             index = self._find_admissible_block(pool, size, index)
         found = index < len(keys)
-        block = pool.free.pop(keys.pop(index) & ADDRESS_MASK) if found else self._grow(pool, size, nbytes)
-        return self._use(pool, block, size, nbytes)
+        block = (
+            pool.free.pop(keys.pop(index) & ADDRESS_MASK) if found else self._allocate_segment_block(pool, size, nbytes)
+        )
+        return self._take_from_block(pool, block, size, nbytes)
 
     def _find_admissible_block(self, pool: BlockPool, size: int, index: int) -> int:
         """``get_free_block`` with non-default settings; returns ``len(pool.keys)`` if no block qualifies."""
@@ -230,7 +232,7 @@ class CachingAllocator:
                 return none
         return index
 
-    def _use(self, pool: BlockPool, block: Block, size: int, nbytes: int) -> int:
+    def _take_from_block(self, pool: BlockPool, block: Block, size: int, nbytes: int) -> int:
         """``alloc_found_block``: split the block if the remainder is large enough, and count it as live."""
         totals, every = pool.totals, self._all
         remaining = block.size - size
@@ -268,14 +270,14 @@ class CachingAllocator:
         if self._max_split is not None and abs(size) >= self._max_split:
             self._oversize_allocations.add(block_count)
 
-    def _malloc_apart(self, nbytes: int, stream: int) -> int:
+    def _malloc_separately(self, nbytes: int, stream: int) -> int:
         """Allocate in a separate segment, without touching any list of free blocks."""
         pool = (self._pools.get(stream) or self._new_pools())[nbytes > SMALL_SIZE]
         size = self._fixed.segment_size(self.settings.round_up(nbytes))
-        self._driver.count(pool, size, 1)
+        self._driver.count_reserved(pool, size, 1)
         address = self._driver.reserve_addresses(size)
-        self._driver.note("segment_alloc", address, size)
-        return self._use(pool, Block(address, size, None, None, pool), size, nbytes)
+        self._driver.report_event("segment_alloc", address, size)
+        return self._take_from_block(pool, Block(address, size, None, None, pool), size, nbytes)
 
     def _free(self, address: int) -> None:
         """``free`` and ``free_block``: merge the block with its free neighbours, and return it to the pool."""
@@ -301,7 +303,7 @@ class CachingAllocator:
                 every.split_bytes.add(size)
         pool.insert(block)
 
-    def _grow(self, pool: BlockPool, size: int, nbytes: int) -> Block:
+    def _allocate_segment_block(self, pool: BlockPool, size: int, nbytes: int) -> Block:
         """``malloc`` if no free block was found: allocate a new segment, releasing cached ones if necessary."""
         if self._collects:
             limit = min(self._driver.limit, self.capacity_bytes)
@@ -316,7 +318,7 @@ class CachingAllocator:
             block = self._segments.allocate(pool, size)
         if block is None:
             self.shortages += 1
-            self._driver.note("oom", max(self._driver.limit - self.reserved, 0), nbytes)
+            self._driver.report_event("oom", max(self._driver.limit - self.reserved, 0), nbytes)
             if self.shortage is None:
                 self.shortage = AllocatorShortage(nbytes, self._fixed.segment_size(size), self.allocated, self.reserved)
             self._driver.limit = UNLIMITED

@@ -11,7 +11,7 @@ PAGE = 2 << 20
 """Alignment of segments."""
 
 
-class Driver:
+class MemoryDriver:
     """Provides the memory of one device, and counts what each pool has reserved."""
 
     def __init__(self, capacity_bytes: int, limit: int, every: Totals) -> None:
@@ -31,25 +31,25 @@ class Driver:
         self._next_address = address + size
         return address
 
-    def take(self, pool: BlockPool, size: int, *, segment_count: int) -> bool:
+    def reserve_bytes(self, pool: BlockPool, size: int, *, segment_count: int) -> bool:
         """Reserve ``size`` bytes for ``pool``; returns False if that would exceed the limit."""
         if self._every.reserved_bytes.current + size > self.limit:
             return False
         self.allocations += 1
-        self.count(pool, size, segment_count)
+        self.count_reserved(pool, size, segment_count)
         return True
 
-    def give_back(self, pool: BlockPool, size: int, *, segment_count: int) -> None:
+    def release_bytes(self, pool: BlockPool, size: int, *, segment_count: int) -> None:
         """Release ``size`` bytes of ``pool``."""
         self.frees += 1
-        self.count(pool, -size, -segment_count)
+        self.count_reserved(pool, -size, -segment_count)
 
-    def note(self, event: str, address: int, size: int) -> None:
+    def report_event(self, event: str, address: int, size: int) -> None:
         """Report a segment event to the listener, if any."""
         if self.on_segment is not None:
             self.on_segment(event, address, size)
 
-    def count(self, pool: BlockPool, size: int, segment_count: int) -> None:
+    def count_reserved(self, pool: BlockPool, size: int, segment_count: int) -> None:
         """Count reserved bytes and segments of a pool, without checking the limit."""
         for totals in (pool.totals, self._every):
             totals.reserved_bytes.add(size)

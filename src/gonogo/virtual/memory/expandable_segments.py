@@ -7,13 +7,13 @@ Source: c10/cuda/CUDACachingAllocator.cpp, ``ExpandableSegment``, ``find_expanda
 from __future__ import annotations
 
 from gonogo.virtual.memory.blocks import ADDRESS_MASK, Block, BlockPool
-from gonogo.virtual.memory.driver import Driver
+from gonogo.virtual.memory.driver import MemoryDriver
 
 
 class ExpandableSegments:
     """The expandable segments of one allocator."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: MemoryDriver) -> None:
         self._driver = driver
 
     def best_fit(self, pool: BlockPool, index: int) -> int:
@@ -65,9 +65,9 @@ class ExpandableSegments:
         """Map whole pages behind the first ``size`` bytes of an unmapped block, and merge; False if memory runs
         out."""
         mapped = min(-(-size // pool.granularity) * pool.granularity, block.size)
-        if not self._driver.take(pool, mapped, segment_count=0):
+        if not self._driver.reserve_bytes(pool, mapped, segment_count=0):
             return False
-        self._driver.note("segment_map", block.address, mapped)
+        self._driver.report_event("segment_map", block.address, mapped)
         del pool.unmapped[block.address]
         if mapped < block.size:
             rest = Block(block.address + mapped, block.size - mapped, block, block.next, pool)
@@ -102,8 +102,8 @@ class ExpandableSegments:
                 pool.insert(piece)
         pool.merge(block)
         pool.unmapped[block.address] = block
-        self._driver.give_back(pool, end - begin, segment_count=0)
-        self._driver.note("segment_unmap", begin, end - begin)
+        self._driver.release_bytes(pool, end - begin, segment_count=0)
+        self._driver.report_event("segment_unmap", begin, end - begin)
 
 
 def _expandable_size(block: Block) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
 from gonogo.virtual.memory.blocks import Block, BlockPool, Stat
-from gonogo.virtual.memory.driver import PAGE, Driver
+from gonogo.virtual.memory.driver import PAGE, MemoryDriver
 
 SMALL_SIZE = 1 << 20
 SMALL_SEGMENT = 2 << 20
@@ -20,7 +20,7 @@ MIN_LARGE_ALLOCATION = 10 << 20
 class FixedSegments:
     """The segments of one allocator."""
 
-    def __init__(self, driver: Driver, settings: AllocatorSettings) -> None:
+    def __init__(self, driver: MemoryDriver, settings: AllocatorSettings) -> None:
         self._driver = driver
         self._settings = settings
         self._max_split = settings.max_split_bytes
@@ -38,12 +38,12 @@ class FixedSegments:
     def allocate(self, pool: BlockPool, size: int) -> Block | None:
         """Allocate a segment as one block that is in no pool yet, or return None if the driver has no room."""
         segment = self.segment_size(size)
-        if not self._driver.take(pool, segment, segment_count=1):
+        if not self._driver.reserve_bytes(pool, segment, segment_count=1):
             return None
         if self._max_split is not None and segment >= self._max_split:
             self.oversize.add(1)
         address = self._driver.reserve_addresses(segment)
-        self._driver.note("segment_alloc", address, segment)
+        self._driver.report_event("segment_alloc", address, segment)
         return Block(address, segment, None, None, pool)
 
     def release(self, pool: BlockPool) -> None:
@@ -88,7 +88,7 @@ class FixedSegments:
 
     def _release_block(self, pool: BlockPool, block: Block) -> None:
         pool.remove(block)
-        self._driver.give_back(pool, block.size, segment_count=1)
-        self._driver.note("segment_free", block.address, block.size)
+        self._driver.release_bytes(pool, block.size, segment_count=1)
+        self._driver.report_event("segment_free", block.address, block.size)
         if self._max_split is not None and block.size >= self._max_split:
             self.oversize.add(-1)

@@ -16,7 +16,7 @@ _MAX_POINTS = 512
 
 
 class Moment(NamedTuple):
-    """The moment with the most memory in an interval."""
+    """The moment of an interval at which the most memory was in use."""
 
     live: int
     by_category: tuple[int, ...]
@@ -32,7 +32,7 @@ class Moment(NamedTuple):
 
 
 class Timeline:
-    """The intervals of one device, of ``width`` allocations each."""
+    """Memory over time on one device, in intervals of ``width`` allocations."""
 
     def __init__(self) -> None:
         self.width = 1

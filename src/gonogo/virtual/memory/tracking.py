@@ -18,7 +18,7 @@ from gonogo.evidence.rehearsal.record import (
     Shortage,
     categories_of,
 )
-from gonogo.virtual.memory.owners import Owner, Shares, divided
+from gonogo.virtual.memory.owners import Owner, OwnerRanges, divide_among_modules
 from gonogo.virtual.memory.timeline import Moment, Timeline
 
 if TYPE_CHECKING:
@@ -47,18 +47,18 @@ class Holding:
         """Bytes at peak number ``kept_of``."""
         self.kept_of = peak_count
 
-    def keep(self, peak_count: int) -> None:
+    def save_before_change(self, peak_count: int) -> None:
         """Save the live bytes before a change; ``peak_count`` is the number of peaks so far."""
         if self.kept_of != peak_count:
             self.kept, self.kept_of = self.live, peak_count
 
-    def at_peak(self, peak_count: int) -> int:
+    def bytes_at_peak(self, peak_count: int) -> int:
         """Bytes at the last of ``peak_count`` peaks."""
         return self.kept if self.kept_of == peak_count else self.live
 
 
 class Cell:
-    """One storage. It lives as long as a tensor uses it, and frees its bytes when it is deleted."""
+    """The storage behind virtual tensors: counts its bytes until it is deleted."""
 
     __slots__ = (
         "__weakref__",
@@ -92,16 +92,16 @@ class Cell:
         """Where its bytes come from (see ``origins.py``), if origins are tracked."""
         self.chosen = False
         """True if its known values depend on selections by unknown scores, which may differ on the accelerator."""
-        self.address = device_record.take(self)
+        self.address = device_record.count_allocation(self)
 
     def resize(self, nbytes: int) -> None:
         """Reallocate the storage with another size and unknown values."""
-        self.freed_by.give_back(self)
+        self.freed_by.count_free(self)
         self.nbytes, self.values, self.pinned, self.origins = nbytes, None, False, None
-        self.address = self.freed_by.take(self)
+        self.address = self.freed_by.count_allocation(self)
 
     def __del__(self) -> None:
-        self.freed_by.give_back(self)
+        self.freed_by.count_free(self)
 
 
 class DeviceRecord:
@@ -122,7 +122,7 @@ class DeviceRecord:
         self.load_peak: int | None = None
         """The peak up to the end of the first loading, or None before that."""
         self.window_peak = 0
-        """The peak since :meth:`open_window`."""
+        """The peak since :meth:`restart_window`."""
         self.by_category = [0] * len(CATEGORIES)
         self.peak_by_category = tuple(self.by_category)
         self.peaks = 0
@@ -161,13 +161,13 @@ class DeviceRecord:
             holding = self._holdings[category][owner] = Holding(category, owner, self.peaks)
         return holding
 
-    def take(self, cell: Cell) -> int:
+    def count_allocation(self, cell: Cell) -> int:
         """Count a new storage as allocated; returns its address."""
         nbytes, holding = cell.nbytes, cell.holding
         self.live += nbytes
         self.by_category[holding.category] += nbytes
         if holding.kept_of != self.peaks:
-            holding.keep(self.peaks)
+            holding.save_before_change(self.peaks)
         holding.live += nbytes
         cell.born = self.peaks
         if self.live > self.peak:
@@ -182,7 +182,7 @@ class DeviceRecord:
             self._high, self._high_by, self._high_at = self.live, holding, self.here()
         self._left_of_stretch -= 1
         if not self._left_of_stretch:
-            self._end_stretch()
+            self._end_interval()
         allocator = self.allocator
         if allocator is None:
             address = self._next_address
@@ -193,30 +193,30 @@ class DeviceRecord:
             self.shortage = self.on_shortage(self, nbytes)
         return address
 
-    def give_back(self, cell: Cell) -> None:
+    def count_free(self, cell: Cell) -> None:
         """Count a storage as freed."""
         if self.peak > self._noted_peak:
-            self.note_peak()
+            self.save_peak()
         if self._high > self._noted_high:
-            self._note_high()
+            self._save_interval_maximum()
         if self._phase_high > self._phase_noted:
             self._phase_noted, self._phase_categories = self._phase_high, tuple(self.by_category)
         nbytes, holding = cell.nbytes, cell.holding
         self.live -= nbytes
         self.by_category[holding.category] -= nbytes
         if holding.kept_of != self.peaks:
-            holding.keep(self.peaks)
+            holding.save_before_change(self.peaks)
         holding.live -= nbytes
         if cell.pinned:
             self.pinned -= nbytes
         if self.allocator is not None:
             self.allocator.free(cell.address)
 
-    def open_window(self) -> None:
+    def restart_window(self) -> None:
         """Restart the measurement of ``window_peak``."""
         self.window_peak = self.live
 
-    def note_peak(self) -> None:
+    def save_peak(self) -> None:
         """Save the live breakdown as the peak's: called before memory falls below a new peak."""
         if self.live < self.peak or self.peak == self._noted_peak:
             return
@@ -234,12 +234,12 @@ class DeviceRecord:
         self._phase_high = self._phase_noted = self.live
         self._phase_categories = tuple(self.by_category)
 
-    def _note_high(self) -> None:
+    def _save_interval_maximum(self) -> None:
         """Save the highest moment of this interval: called before memory falls below it."""
         self._noted_high = self._high
         by, reached = self._high_by, None
         if by is not None:
-            reached = by.owner.ranges[0][1] if isinstance(by.owner, Shares) else by.owner
+            reached = by.owner.ranges[0][1] if isinstance(by.owner, OwnerRanges) else by.owner
         self._high_moment = Moment(
             self._high,
             tuple(self.by_category),
@@ -250,9 +250,9 @@ class DeviceRecord:
             *self.told(self._high_at),
         )
 
-    def _end_stretch(self) -> None:
+    def _end_interval(self) -> None:
         if self._high > self._noted_high:
-            self._note_high()
+            self._save_interval_maximum()
         self._timeline.add(self._high_moment)
         self._left_of_stretch = self._timeline.width
         self._high, self._high_by, self._high_at, self._noted_high = self.live, None, None, -1
@@ -260,10 +260,10 @@ class DeviceRecord:
     def as_timeline(self) -> MemoryTimeline:
         """Memory over time, up to now."""
         if self._high > self._noted_high:
-            self._note_high()
+            self._save_interval_maximum()
         return self._timeline.as_record(self.name, self._high_moment)
 
-    def move(self, cell: Cell, category: int, owner: Owner) -> None:
+    def reassign(self, cell: Cell, category: int, owner: Owner) -> None:
         """Move a live storage to another category or owner.
 
         The owner also changes in the last peak, if the storage was part of it; the category there stays the same.
@@ -272,8 +272,8 @@ class DeviceRecord:
         if category == before.category and owner == before.owner:
             return
         after = self.holding(category, owner)
-        before.keep(peaks)
-        after.keep(peaks)
+        before.save_before_change(peaks)
+        after.save_before_change(peaks)
         before.live -= nbytes
         after.live += nbytes
         self.by_category[before.category] -= nbytes
@@ -281,10 +281,10 @@ class DeviceRecord:
         cell.holding = after
         if cell.born < peaks:
             at = cell.at_peak[1] if cell.at_peak is not None and cell.at_peak[0] == peaks else before
-            at.keep(peaks)
+            at.save_before_change(peaks)
             if at.owner != owner and at.kept >= nbytes:
                 there = self.holding(at.category, owner)
-                there.keep(peaks)
+                there.save_before_change(peaks)
                 at.kept -= nbytes
                 there.kept += nbytes
                 at = there
@@ -299,7 +299,7 @@ class DeviceRecord:
             *("_phase_high", "_phase_noted", "_phase_categories"),
         ]
         before = {name: getattr(self, name) for name in names}
-        noted = [(holding, holding.at_peak(self.peaks)) for held in self._holdings for holding in held.values()]
+        noted = [(holding, holding.bytes_at_peak(self.peaks)) for held in self._holdings for holding in held.values()]
         self._left_of_stretch = -1  # no interval ends inside
         try:
             yield
@@ -321,29 +321,29 @@ class DeviceRecord:
             self.peak_pinned = max(self.peak_pinned, self.pinned)
 
     def state(self) -> tuple[object, ...]:
-        """The current holdings; on an accelerator together with the allocator's state."""
+        """The bytes of each category and owner; on an accelerator, also the allocator's state."""
         held = {(one.category, owner): one.live for by in self._holdings for owner, one in by.items() if one.live}
         return (held, self.pinned, self.allocator.state() if self.allocator is not None else ())
 
-    def categories(self) -> dict[str, int]:
+    def bytes_by_category(self) -> dict[str, int]:
         """Bytes live now, by category."""
         return categories_of(self.by_category)
 
-    def at_peak(self) -> list[tuple[str, str | None, int]]:
+    def peak_breakdown(self) -> list[tuple[str, str | None, int]]:
         """(category, module, bytes) at the peak; each category's entries add up to its total there."""
         return [
             (category, module, nbytes)
             for category, held in zip(CATEGORIES, self._holdings, strict=True)
             for holding in list(held.values())
-            if (total := holding.at_peak(self.peaks))
-            for module, nbytes in divided(holding.owner, total)
+            if (total := holding.bytes_at_peak(self.peaks))
+            for module, nbytes in divide_among_modules(holding.owner, total)
         ]
 
-    def as_device(self) -> DeviceMemory:
+    def as_device_memory(self) -> DeviceMemory:
         """The record of an accelerator."""
-        self.note_peak()
+        self.save_peak()
         assert self.allocator is not None
-        held = self.at_peak()
+        held = self.peak_breakdown()
         return DeviceMemory(
             device=self.name,
             peak_allocated_bytes=self.allocator.peak_allocated,
@@ -365,16 +365,16 @@ class DeviceRecord:
             return ()
         return tuple(PhaseMemory(phase, live, categories_of(held)) for phase, (live, held) in self.phase_peaks.items())
 
-    def as_host(self) -> HostMemory:
+    def as_host_memory(self) -> HostMemory:
         """The record of the host."""
-        self.note_peak()
+        self.save_peak()
         return HostMemory(
             peak_bytes=self.peak,
             peak_pinned_bytes=self.peak_pinned,
             peak_phase=self.peak_phase,
             peak_step=self.peak_step,
             by_category=categories_of(self.peak_by_category),
-            modules=held_by_modules(self.at_peak()),
+            modules=held_by_modules(self.peak_breakdown()),
             steady_peak_bytes=self.steady_peak,
             load_peak_bytes=self.peak if self.load_peak is None else self.load_peak,
         )
@@ -404,7 +404,7 @@ class MemoryRecord:
         return Cell(record if record is not None else self.device(device), nbytes, self.category, self.module)
 
     @contextmanager
-    def counting_as(self, category: str) -> Iterator[None]:
+    def with_category(self, category: str) -> Iterator[None]:
         """Count new storages under ``category`` (one of ``CATEGORIES``) within the context."""
         before, self.category = self.category, _CATEGORY_INDEX[category]
         try:
@@ -418,8 +418,8 @@ class MemoryRecord:
 
     def recategorise(self, cell: Cell, category: str, owner: Owner = None) -> None:
         """Move a live storage to another category (and owner), e.g. once it turns out to be a gradient."""
-        cell.freed_by.move(cell, _CATEGORY_INDEX[category], cell.holding.owner if owner is None else owner)
+        cell.freed_by.reassign(cell, _CATEGORY_INDEX[category], cell.holding.owner if owner is None else owner)
 
-    def own(self, cell: Cell, owner: Owner) -> None:
+    def set_owner(self, cell: Cell, owner: Owner) -> None:
         """Set the owner of a live storage."""
-        cell.freed_by.move(cell, cell.holding.category, owner)
+        cell.freed_by.reassign(cell, cell.holding.category, owner)

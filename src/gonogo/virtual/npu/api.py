@@ -17,7 +17,7 @@ from gonogo.virtual.npu.ascend_names import VirtualNpu
 from gonogo.virtual.npu.names import NPU_API
 
 _L2_CACHE_BYTES = 192 << 20
-_UNSUPPORTED_REASON = translated("torch_npu's stand-in does not have it")
+_UNSUPPORTED_REASON = translated("gonogo's stand-in for torch_npu does not have this name")
 
 
 def make_module() -> ModuleType:
@@ -29,8 +29,8 @@ def make_module() -> ModuleType:
     return module
 
 
-def fill(module: ModuleType, npu: VirtualNpu) -> None:
-    """Add the remaining functions and classes, and those that raise an unsupported error."""
+def fill_npu_module(module: ModuleType, npu: VirtualNpu) -> None:
+    """Fill ``torch_npu.npu`` with its functions and classes; unsupported ones raise when called."""
     for name, value in {
         **_device_functions(npu),
         **_context_managers(npu),
@@ -103,7 +103,7 @@ class _NPUDeviceProperties(SimpleNamespace):
 
 def _device_functions(npu: VirtualNpu) -> dict[str, Any]:
     def get_device_properties(device: Any = None) -> _NPUDeviceProperties:
-        index = npu.index_of(device)
+        index = npu.device_index(device)
         if not 0 <= index < npu.device_count():
             raise AssertionError("Invalid device id")
         npu.initialise()
@@ -133,7 +133,7 @@ def _device_functions(npu: VirtualNpu) -> dict[str, Any]:
         "get_device_name": lambda device=None: get_device_properties(device).name,
         "get_device_capability": _capability,
         "is_bf16_supported": lambda including_emulation=False: True,
-        "_get_device_index": lambda device, optional=False, allow_cpu=False: npu.index_of(device),
+        "_get_device_index": lambda device, optional=False, allow_cpu=False: npu.device_index(device),
         "npurt": npurt,
         "_DeferredNpuCallError": type("_DeferredNpuCallError", (Exception,), {}),
     }
@@ -150,7 +150,7 @@ def _context_managers(npu: VirtualNpu) -> dict[str, Any]:
         """Switches the current device inside the context; a negative index or None has no effect."""
 
         def __init__(self, device: Any) -> None:
-            self.idx = -1 if device is None else npu.index_of(device) if not isinstance(device, int) else device
+            self.idx = -1 if device is None else npu.device_index(device) if not isinstance(device, int) else device
 
         def __enter__(self) -> None:
             if self.idx >= 0:

@@ -29,6 +29,6 @@ class VirtualNpu(VirtualCuda):
             f"(device {index} was asked for; this process sees {self.count}: 0 to {self.count - 1})"
         )
 
-    def index_to_set(self, device: Any) -> int:
+    def device_index_to_set(self, device: Any) -> int:
         """The index for ``torch.npu.set_device``, which accepts ``npu`` for the current device."""
-        return self.index_of(device)
+        return self.device_index(device)

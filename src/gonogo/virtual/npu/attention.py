@@ -39,7 +39,7 @@ def install() -> Callable[[], None]:
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> Any:
-        if not _is_taken(query, key, value, attn_mask):
+        if not _uses_fused_attention(query, key, value, attn_mask):
             return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
         if is_causal and attn_mask is not None:
             raise RuntimeError("The attn_mask should be none when is_causal is true, but got true-value")
@@ -67,7 +67,7 @@ def install() -> Callable[[], None]:
     return patches.undo
 
 
-def _is_taken(query: Any, key: Any, value: Any, mask: Any) -> bool:
+def _uses_fused_attention(query: Any, key: Any, value: Any, mask: Any) -> bool:
     operands = (query, key, value)
     return (
         all(isinstance(t, VirtualTensor) and t.device.type == "npu" and t.dim() == 4 for t in operands)

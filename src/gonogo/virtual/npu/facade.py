@@ -21,12 +21,12 @@ from gonogo.virtual.cuda.state import Unsupported
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
 from gonogo.virtual.npu import api, attention, operators, package
 from gonogo.virtual.npu.ascend_names import VirtualNpu
-from gonogo.virtual.npu.names import words
+from gonogo.virtual.npu.names import split_words
 
 _CANN_PATH = "/usr/local/Ascend/ascend-toolkit/latest"
 _NO_CUDA_MESSAGE = "Torch not compiled with CUDA enabled"
 _CUDA_MODULES = (torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams)
-_CUDA_ONLY_NAMES = words(
+_CUDA_ONLY_NAMES = split_words(
     "cudart _cudart get_arch_list get_gencode_flags temperature power_draw clock_rate memory_usage device_memory_used "
     "is_tf32_supported _check_bf16_tensor_supported _check_cubins current_solver_handle CUDAPluggableAllocator "
     "CUDAGraph get_stream_from_external _device_count_nvml _raw_device_count_nvml _nvml_based_avail list_gpu_processes"
@@ -66,18 +66,18 @@ def install_npu(
                 if callable(original) and original is not value:
                     replaced.append((original, value))
                 patches.set(owner, name, value)
-    patches.everywhere(replaced)
-    api.fill(module, npu)
+    patches.replace_everywhere(replaced)
+    api.fill_npu_module(module, npu)
     patches.on_undo(_register_module(module))
     tensors.install(npu, make_pinned_copy)
     _extend_classes(npu)
-    operators.define()
+    operators.define_operators()
     patches.on_undo(attention.install())
     patches.on_undo(package.install(module, unsupported_error, assume))
-    patches.item(os.environ, "DS_ACCELERATOR", "npu")
+    patches.set_item(os.environ, "DS_ACCELERATOR", "npu")
     if "ASCEND_HOME_PATH" not in os.environ:
         assume(translated("CANN's set_env.sh has run on the machine"))
-        patches.item(os.environ, "ASCEND_HOME_PATH", _CANN_PATH)
+        patches.set_item(os.environ, "ASCEND_HOME_PATH", _CANN_PATH)
     return npu
 
 

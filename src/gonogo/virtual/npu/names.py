@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 
-def words(text: str) -> tuple[str, ...]:
+def split_words(text: str) -> tuple[str, ...]:
     """Split the text at whitespace."""
     return tuple(text.split())
 
 
 NPU_API = frozenset(
-    words("""
+    split_words("""
     is_initialized init set_dump synchronize device_count can_device_access_peer set_device current_device
     get_device_name get_device_properties get_device_capability mem_get_info is_available device device_of
     StreamContext stream set_stream current_stream default_stream set_sync_debug_mode get_sync_debug_mode

@@ -20,7 +20,9 @@ _library: Any = None
 
 
 @dataclass(frozen=True)
-class _Operator:
+class _NpuOperator:
+    """An operator of ``torch.ops.npu``: its schema, its meta function, and what its backward saves."""
+
     schema: str
     meta: Callable[..., Any]
     """Creates the results on ``meta``."""
@@ -36,8 +38,8 @@ class _Operator:
         return self.schema.partition("(")[0]
 
 
-def define() -> None:
-    """Define the operators. Call once per process."""
+def define_operators() -> None:
+    """Define the operators of ``torch.ops.npu``. Call once per process."""
     global _library
     if _library is not None:
         return
@@ -53,7 +55,7 @@ def is_defined(name: str) -> bool:
     return any(operator.name == name for operator in _OPERATORS)
 
 
-def _register_backward(operator: _Operator) -> None:
+def _register_backward(operator: _NpuOperator) -> None:
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         results = output if isinstance(output, tuple) else (output,)
         kept = [inputs[place] for place in operator.keeps] + [results[place] for place in operator.keeps_results]
@@ -166,7 +168,7 @@ def _moe_token_unpermute(permuted: Any, sorted_indices: Any, probs: Any = None, 
 
 
 _OPERATORS = (
-    _Operator(
+    _NpuOperator(
         "npu_fusion_attention(Tensor query, Tensor key, Tensor value, int head_num, str input_layout, "
         "Tensor? pse=None, Tensor? padding_mask=None, Tensor? atten_mask=None, float scale=1., float keep_prob=1., "
         "int pre_tockens=2147483647, int next_tockens=2147483647, int inner_precise=0, int[]? prefix=None, "
@@ -177,67 +179,69 @@ _OPERATORS = (
         keeps_results=(0, 1, 2),
         gradients=(0, 1, 2),
     ),
-    _Operator(
+    _NpuOperator(
         "npu_rms_norm(Tensor self, Tensor gamma, float epsilon=1e-06) -> (Tensor, Tensor)",
         _rms_norm,
         keeps=(0, 1),
         keeps_results=(1,),
         gradients=(0, 1),
     ),
-    _Operator(
+    _NpuOperator(
         "npu_gemma_rms_norm(Tensor self, Tensor gamma, float epsilon=1e-06) -> (Tensor, Tensor)",
         _rms_norm,
         keeps=(0, 1),
         keeps_results=(1,),
         gradients=(0, 1),
     ),
-    _Operator(
+    _NpuOperator(
         "npu_add_rms_norm(Tensor x1, Tensor x2, Tensor gamma, float epsilon=1e-06) -> (Tensor, Tensor, Tensor)",
         _add_rms_norm,
         keeps=(2,),
         keeps_results=(1, 2),
         gradients=(0, 1, 2),
     ),
-    _Operator(
+    _NpuOperator(
         "npu_rotary_mul(Tensor self, Tensor r1, Tensor r2, str rotary_mode='half', Tensor? rotate=None) -> Tensor",
         lambda x, r1, r2, rotary_mode="half", rotate=None: x.new_empty(x.shape),
         keeps=(0, 1, 2),
         gradients=(0, 1, 2),
     ),
-    _Operator("npu_swiglu(Tensor self, int dim=-1) -> Tensor", lambda x, dim=-1: _allocate_halved(x, dim), keeps=(0,)),
-    _Operator(
+    _NpuOperator(
+        "npu_swiglu(Tensor self, int dim=-1) -> Tensor", lambda x, dim=-1: _allocate_halved(x, dim), keeps=(0,)
+    ),
+    _NpuOperator(
         "npu_geglu(Tensor self, int dim=-1, int approximate=1, bool activate_left=False) -> (Tensor, Tensor)",
         lambda x, dim=-1, approximate=1, activate_left=False: (_allocate_halved(x, dim), _allocate_halved(x, dim)),
         keeps=(0,),
         keeps_results=(1,),
     ),
-    _Operator(
+    _NpuOperator(
         "npu_gelu(Tensor self, *, str approximate='none') -> Tensor",
         lambda x, approximate="none": torch.empty_like(x),
         keeps=(0,),
     ),
-    _Operator("npu_fast_gelu(Tensor self) -> Tensor", torch.empty_like, keeps=(0,)),
-    _Operator("npu_silu(Tensor self) -> Tensor", torch.empty_like, keeps=(0,), keeps_results=(0,)),
-    _Operator(
+    _NpuOperator("npu_fast_gelu(Tensor self) -> Tensor", torch.empty_like, keeps=(0,)),
+    _NpuOperator("npu_silu(Tensor self) -> Tensor", torch.empty_like, keeps=(0,), keeps_results=(0,)),
+    _NpuOperator(
         "npu_scaled_masked_softmax(Tensor x, Tensor mask, Scalar scale=1, bool fixed_triu_mask=False) -> Tensor",
         lambda x, mask, scale=1, fixed_triu_mask=False: torch.empty_like(x),
         keeps=(1,),
         keeps_results=(0,),
     ),
-    _Operator(
+    _NpuOperator(
         "npu_confusion_transpose(Tensor self, int[] perm, int[] shape, bool transpose_first) -> Tensor",
         _confusion_transpose,
     ),
-    _Operator("npu_format_cast(Tensor self, int acl_format) -> Tensor", lambda x, acl_format: torch.empty_like(x)),
-    _Operator("_npu_dropout(Tensor self, float p) -> (Tensor, Tensor)", _npu_dropout, keeps_results=(1,)),
-    _Operator(
+    _NpuOperator("npu_format_cast(Tensor self, int acl_format) -> Tensor", lambda x, acl_format: torch.empty_like(x)),
+    _NpuOperator("_npu_dropout(Tensor self, float p) -> (Tensor, Tensor)", _npu_dropout, keeps_results=(1,)),
+    _NpuOperator(
         "npu_moe_token_permute(Tensor tokens, Tensor indices, int? num_out_tokens=None, bool padded_mode=False) -> "
         "(Tensor, Tensor)",
         _moe_token_permute,
         keeps=(1,),
         keeps_results=(1,),
     ),
-    _Operator(
+    _NpuOperator(
         "npu_moe_token_unpermute(Tensor permuted_tokens, Tensor sorted_indices, Tensor? probs=None, bool "
         "padded_mode=False, int[]? restore_shape=None) -> Tensor",
         _moe_token_unpermute,

@@ -29,7 +29,7 @@ _PACKAGE_PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_
 
 def install(npu: ModuleType, unsupported: Unsupported, assume: Callable[[Text], object]) -> Callable[[], None]:
     """Make the package importable. ``npu`` is the module ``torch_npu.npu``. Returns the undo."""
-    finder = _TorchNpuFinder(_module_makers(npu, unsupported, assume), unsupported)
+    finder = _TorchNpuFinder(_module_fillers(npu, unsupported, assume), unsupported)
     sys.modules["torch_npu.npu"] = npu
     npu.__spec__ = ModuleSpec("torch_npu.npu", None, origin=npu.__file__, is_package=True)
     sys.meta_path.insert(0, finder)
@@ -66,7 +66,7 @@ class _TorchNpuFinder(importlib.metadata.DistributionFinder, MetaPathFinder):
         if name.partition(".")[0] != "torch_npu":
             return None
         make = self.makers.get(name) or self._refuse_module
-        spec = ModuleSpec(name, _ModuleMaker(make), origin=os.path.join(_PACKAGE_PATH, "__init__.py"), is_package=True)
+        spec = ModuleSpec(name, _ModuleLoader(make), origin=os.path.join(_PACKAGE_PATH, "__init__.py"), is_package=True)
         spec.has_location = True
         spec.submodule_search_locations = [_PACKAGE_PATH]
         return spec
@@ -80,11 +80,13 @@ class _TorchNpuFinder(importlib.metadata.DistributionFinder, MetaPathFinder):
 
     def _refuse_module(self, module: ModuleType) -> None:
         raise self.unsupported(
-            f"import {module.__name__}", translated("torch_npu's stand-in does not have this module")
+            f"import {module.__name__}", translated("gonogo's stand-in for torch_npu does not have this module")
         )
 
 
-class _ModuleMaker(Loader):
+class _ModuleLoader(Loader):
+    """Creates one of torch_npu's modules and fills it with stand-ins."""
+
     def __init__(self, make_module: Maker) -> None:
         self._make = make_module
 
@@ -96,6 +98,8 @@ class _ModuleMaker(Loader):
 
 
 class _Distribution(importlib.metadata.Distribution):
+    """The metadata of torch_npu for ``importlib.metadata``."""
+
     def read_text(self, filename: str) -> str | None:
         if filename in ("METADATA", "PKG-INFO"):
             return f"Metadata-Version: 2.1\nName: torch-npu\nVersion: {version()}\n"
@@ -105,14 +109,14 @@ class _Distribution(importlib.metadata.Distribution):
         return os.path.join(os.path.dirname(_PACKAGE_PATH), path)
 
 
-def _module_makers(
+def _module_fillers(
     npu: ModuleType, unsupported_error: Unsupported, assume: Callable[[Text], object]
 ) -> dict[str, Maker]:
     """Map each module's name to the function that fills it on import."""
-    hccl = SimpleNamespace(ProcessGroupHCCL=_process_group())
+    hccl = SimpleNamespace(ProcessGroupHCCL=_process_group_hccl_class())
 
     def fill_torch_npu(module: ModuleType) -> None:
-        def missing(name: str) -> Any:
+        def resolve_missing_name(name: str) -> Any:
             """``__getattr__`` of the module: an operator, one that raises because it has no stand-in, or a
             submodule."""
             if operators.is_defined(name):
@@ -127,7 +131,7 @@ def _module_makers(
         module.npu = npu  # type: ignore[attr-defined]
         module._C = SimpleNamespace(_distributed_c10d=hccl)  # type: ignore[attr-defined]
         module.get_npu_format = lambda tensor: 2  # type: ignore[attr-defined]
-        module.__getattr__ = missing  # type: ignore[method-assign]
+        module.__getattr__ = resolve_missing_name  # type: ignore[method-assign]
 
     def fill_contrib(module: ModuleType) -> None:
         pass
@@ -161,7 +165,7 @@ def _module_makers(
     return makers
 
 
-def _process_group() -> type:
+def _process_group_hccl_class() -> type:
     class ProcessGroupHCCL:
         """Stand-in for ``ProcessGroupHCCL``, whose options are accepted and ignored."""
 

@@ -15,18 +15,18 @@ import torch
 import torch.distributed as dist
 from torch.utils._device import DeviceContext
 
-from gonogo.virtual.npu.names import words
+from gonogo.virtual.npu.names import split_words
 from gonogo.virtual.tensor import VirtualTensor
 
-_FACTORY_FUNCTIONS = words("""
+_FACTORY_FUNCTIONS = split_words("""
 logspace randint hann_window rand full_like ones_like rand_like randperm arange frombuffer normal empty_strided
 empty_like scalar_tensor tril_indices bartlett_window ones sparse_coo_tensor randn kaiser_window tensor triu_indices
 as_tensor zeros randint_like full eye empty blackman_window zeros_like range sparse_csr_tensor randn_like from_file
 linspace hamming_window load set_default_device get_device_module sparse_compressed_tensor
 """)
-_TENSOR_METHODS = words("new_empty new_empty_strided new_full new_ones new_tensor new_zeros to pin_memory")
+_TENSOR_METHODS = split_words("new_empty new_empty_strided new_full new_ones new_tensor new_zeros to pin_memory")
 _MODULE_METHODS = ("to", "to_empty")
-_CUDA_FUNCTIONS = words("""
+_CUDA_FUNCTIONS = split_words("""
 get_device_properties get_device_name get_device_capability set_device synchronize mem_get_info memory_stats
 memory_summary memory_allocated max_memory_allocated reset_max_memory_allocated memory_reserved max_memory_reserved
 reset_max_memory_cached reset_peak_memory_stats default_stream can_device_access_peer current_stream utilization
@@ -37,25 +37,29 @@ _done = False
 
 
 def transfer(npu: ModuleType) -> None:
-    """Apply the patches for the rest of the process. ``npu`` is ``torch_npu.npu``."""
+    """Redirect calls of ``torch.cuda`` to the NPU from now on, as torch_npu's ``transfer_to_npu`` does."""
     global _done
     if _done:
         return
     _done = True
     _replace_cuda(npu)
-    _patch_methods(torch, _FACTORY_FUNCTIONS)
-    _patch_methods(torch.nn.Module, _MODULE_METHODS)
+    _patch_methods_for_npu(torch, _FACTORY_FUNCTIONS)
+    _patch_methods_for_npu(torch.nn.Module, _MODULE_METHODS)
     classes: tuple[Any, ...] = (torch.Tensor, VirtualTensor)
     module_class: Any = torch.nn.Module
     for tensors in classes:
-        _patch_methods(tensors, [name for name in _TENSOR_METHODS if name in vars(tensors) or tensors is torch.Tensor])
+        _patch_methods_for_npu(
+            tensors, [name for name in _TENSOR_METHODS if name in vars(tensors) or tensors is torch.Tensor]
+        )
         tensors.cuda = classes[0].npu
         tensors.is_cuda = classes[0].is_npu
     module_class.cuda = module_class.npu
     with_devices: tuple[Any, ...] = (DeviceContext, torch.amp.autocast_mode.autocast)
     for owner in with_devices:
         owner.__init__ = _with_npu_devices(owner.__init__)
-    _patch_methods(torch, ["get_autocast_dtype", "set_autocast_dtype", "is_autocast_enabled", "set_autocast_enabled"])
+    _patch_methods_for_npu(
+        torch, ["get_autocast_dtype", "set_autocast_dtype", "is_autocast_enabled", "set_autocast_enabled"]
+    )
     torch.Generator = _generator_class(torch.Generator)  # type: ignore[misc]
     _replace_distributed()
     torch.jit.script = lambda function, *args, **kwargs: function  # type: ignore[assignment]
@@ -64,7 +68,7 @@ def transfer(npu: ModuleType) -> None:
 def _replace_cuda(npu: ModuleType) -> None:
     for name in npu.__all__:
         setattr(torch.cuda, name, getattr(npu, name))
-    _patch_methods(torch.cuda, _CUDA_FUNCTIONS)
+    _patch_methods_for_npu(torch.cuda, _CUDA_FUNCTIONS)
     torch.cuda.default_generators = npu.default_generators
     amp: Any = torch.cuda.amp
     amp.autocast, amp.GradScaler = npu.amp.autocast, npu.amp.GradScaler
@@ -80,7 +84,7 @@ def _replace_distributed() -> None:
         module.is_nccl_available = lambda: True
 
 
-def _patch_methods(owner: Any, names: Any) -> None:
+def _patch_methods_for_npu(owner: Any, names: Any) -> None:
     for name in names:
         function = getattr(owner, name, None)
         if function is not None:
@@ -88,14 +92,14 @@ def _patch_methods(owner: Any, names: Any) -> None:
 
 
 def _generator_class(real: Any) -> Any:
-    class Meta(type):
+    class GeneratorMeta(type):
         def __instancecheck__(cls, instance: object) -> bool:
             return isinstance(instance, real)
 
         def __call__(cls, device: Any = "cpu") -> Any:
             return real(_rename_device(device))
 
-    return Meta("Generator", (), {"__doc__": "``torch.Generator``, of NPUs where CUDA is named."})
+    return GeneratorMeta("Generator", (), {"__doc__": "``torch.Generator``, of NPUs where CUDA is named."})
 
 
 def _with_npu_devices(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -46,14 +46,14 @@ def install(compute_capability: tuple[int, int]) -> Callable[[], None]:
         enable_gqa = options.get("enable_gqa", False)
         if set(options) - known or not all(_is_virtual_operand(operand) for operand in operands):
             return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **options)
-        query, key, value, attn_mask = _autocast_operands(query, key, value, attn_mask)
+        query, key, value, attn_mask = _cast_for_autocast(query, key, value, attn_mask)
         if attn_mask is not None and attn_mask.dtype not in (torch.bool, query.dtype):
             _raise_torch_dtype_error(original, query.dtype, attn_mask.dtype)
         grouped = key.shape[1] != query.shape[1]
         if _can_use_flash(query, key, value, attn_mask, compute_capability) and (not grouped or enable_gqa):
             return _run_flash_attention(query, key, value, dropout_p, is_causal, scale)
         if _can_use_efficient(query, key, value, compute_capability) and not grouped:
-            return _efficient_attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
+            return _run_efficient_attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
         return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **options)
 
     scaled_dot_product_attention.__doc__ = original.__doc__
@@ -94,7 +94,7 @@ def _is_virtual_operand(operand: Any) -> bool:
     return bool(local_tensors(operand)) and operand.device.type != "cpu" and operand.dim() == 4
 
 
-def _autocast_operands(*tensors: Any) -> Any:
+def _cast_for_autocast(*tensors: Any) -> Any:
     dtype = private.autocast_dtype()
     if dtype is None:
         return tensors
@@ -105,7 +105,7 @@ def _autocast_operands(*tensors: Any) -> Any:
 
 def _raise_torch_dtype_error(original: Any, query: torch.dtype, mask: torch.dtype) -> None:
     """Raise torch's error for a mask with another dtype than the query; releases differ in which ones they accept."""
-    with private.modes_off():
+    with private.without_dispatch_modes():
         operand = torch.empty(1, 1, 1, 8, dtype=query, device="meta")
         original(operand, operand, operand, attn_mask=torch.empty(1, 1, 1, 1, dtype=mask, device="meta"))
 
@@ -145,7 +145,7 @@ def _run_flash_attention(
     return output[..., :size] if missing else output
 
 
-def _efficient_attention(
+def _run_efficient_attention(
     query: Any, key: Any, value: Any, mask: Any, dropout_p: float, is_causal: bool, scale: float | None
 ) -> Any:
     if mask is not None:

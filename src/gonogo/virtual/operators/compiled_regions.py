@@ -24,19 +24,19 @@ _INDEXED_WRITES = {
 }  # fmt: skip
 
 
-def run(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+def run_compiled_region(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
     """Call a compiled function; nested compiled functions are part of its region."""
-    if _Region.inside or not torch._C._len_torch_dispatch_stack():
+    if _InputWriteTracker.inside or not torch._C._len_torch_dispatch_stack():
         return function(*args, **kwargs)
-    _Region.inside = True
+    _InputWriteTracker.inside = True
     try:
-        with _Region(args, kwargs):
+        with _InputWriteTracker(args, kwargs):
             return function(*args, **kwargs)
     finally:
-        _Region.inside = False
+        _InputWriteTracker.inside = False
 
 
-class _Region(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _InputWriteTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Tracks the writes to a function's inputs while it runs."""
 
     inside: ClassVar[bool] = False

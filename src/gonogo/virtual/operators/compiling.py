@@ -34,7 +34,7 @@ _ZERO_INIT_MODULE = "deepspeed.runtime.zero.partition_parameters"
 _GLOBAL_HOOK_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks on modules"
 """The warning of a compiled module about the global module hooks of the rehearsal."""
 UNCOMPILED_ASSUMPTION = translated(
-    "code under torch.compile is rehearsed uncompiled: in the run it compiles, and takes no more memory"
+    "code under torch.compile compiles, and takes no more memory than without compiling, as it was rehearsed"
 )
 
 
@@ -50,7 +50,7 @@ class CompiledRegion:
         return cls.of_modules or cls._depth > 0
 
     @classmethod
-    def around(cls, function: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap_function(cls, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function, as the code of a region."""
 
         @functools.wraps(function)
@@ -72,9 +72,9 @@ def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[]
     patches = Patches()
     compiles = "1" not in (os.environ.get("TORCHDYNAMO_DISABLE"), os.environ.get("TORCH_COMPILE_DISABLE"))
     whole = whole_graphs.install(patches)
-    patches.item(os.environ, "TORCHDYNAMO_DISABLE", "1")
+    patches.set_item(os.environ, "TORCHDYNAMO_DISABLE", "1")
     warnings.filterwarnings("ignore", message=_GLOBAL_HOOK_WARNING)
-    patches.on_undo(import_within(private.COMPILER, private.modes_off))
+    patches.on_undo(import_within(private.COMPILER, private.without_dispatch_modes))
     patches.on_undo(after_import(_ZERO_INIT_MODULE, lambda _: importlib.import_module(private.COMPILER)))
     patches.set(CompilationState, "anything", False)
     patches.set(CompiledRegion, "of_modules", False)
@@ -99,7 +99,7 @@ def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[]
             if isinstance(model, nn.Module):
                 CompiledRegion.of_modules = True
             elif model is not None and not options.get("disable"):
-                return CompiledRegion.around(result)
+                return CompiledRegion.wrap_function(result)
             # With the compiler disabled it is the bare module; in a real run it is wrapped (names with _orig_mod).
             return wrapped(model) if isinstance(model, nn.Module) and result is model else result
 
@@ -110,9 +110,13 @@ def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[]
 
         @functools.wraps(model)
         def call_compiled(*args: Any, **kwargs: Any) -> Any:
-            return compiled_regions.run(compile_once(), args, kwargs) if compiles else compile_once()(*args, **kwargs)
+            return (
+                compiled_regions.run_compiled_region(compile_once(), args, kwargs)
+                if compiles
+                else compile_once()(*args, **kwargs)
+            )
 
-        return CompiledRegion.around(call_compiled)
+        return CompiledRegion.wrap_function(call_compiled)
 
     patches.set(torch, "compile", compile_)
     return patches.undo

@@ -29,12 +29,12 @@ def _register_handler(*operators: Any) -> Callable[[Handler], Handler]:
     return register_for_operators
 
 
-def _real(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+def _run_on_real_values(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     """The real result if all operands are known, else None."""
     tensors = [t for t in _nested_tensors((*args, *kwargs.values())) if isinstance(t, VirtualTensor)]
     if not tensors or not all(contents.is_known(t) for t in tensors):
         return None
-    return contents.compute(func, args, kwargs, 0, tensors)
+    return contents.compute_values(func, args, kwargs, 0, tensors)
 
 
 def _nested_tensors(arguments: Any) -> list[torch.Tensor]:
@@ -56,35 +56,35 @@ def _read_scalar(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     tensor = args[0]
     if not isinstance(tensor, VirtualTensor):
         return func(*args)
-    known = contents.read(tensor)
+    known = contents.read_values(tensor)
     if known is not None:
         if tensor.cell.chosen:
             mode.ledger.assume(contents.CHOSEN_NUMBER, "chosen_number")
         return known.item()
     if tensor.dtype == torch.bool:
-        return mode.ledger.branch(translated("a condition on unknown values"))
+        return mode.ledger.assume_branch(translated("a condition that depends on unknown values"))
     if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
-        return mode.ledger.number(translated("an unknown number"))
-    mode.ledger.assume(translated("an unknown integer: 1"), "number")
+        return mode.ledger.assume_number(translated("a number computed from unknown values"))
+    mode.ledger.assume(translated("an integer computed from unknown values is 1"), "number")
     return 1
 
 
 @_register_handler(aten._amp_foreach_non_finite_check_and_unscale_.default)
-def _unscale(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> None:
+def _check_unscaled_gradients(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> None:
     """The check of a gradient scaler: gradients are assumed to be finite, so the step is taken."""
-    found = contents.read(args[1])
+    found = contents.read_values(args[1])
     before = None if found is None else found.clone()
     mode.run(mode.operator(func), args, kwargs)
     if before is not None:
         mode.ledger.assume(FINITE_ASSUMPTION, "finite")
-        contents.give(args[1], before)
+        contents.set_values(args[1], before)
 
 
 @_register_handler(aten.nonzero.default, aten.nonzero_numpy.default, aten.argwhere.default)
 def _nonzero(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     """Unknown masks are assumed to be True everywhere, which gives the largest possible result."""
     (tensor,) = _virtualise_arguments(mode, args)
-    known = _real(mode, func, (tensor,), {})
+    known = _run_on_real_values(mode, func, (tensor,), {})
     if known is None:
         mode.ledger.assume(translated("an unknown mask selects every element"))
         if tensor.numel() > (1 << 24):
@@ -132,23 +132,23 @@ def _is_mask(index: Any) -> bool:
 def _unique(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     """The elements of an unknown tensor are assumed to be distinct."""
     args = _virtualise_arguments(mode, args)
-    known = _real(mode, func, args, kwargs)
+    known = _run_on_real_values(mode, func, args, kwargs)
     if known is None:
-        mode.ledger.assume(translated("unknown elements are distinct"))
+        mode.ledger.assume(translated("elements with unknown values are distinct"))
         known = func(real.arange(args[0].numel()).reshape(args[0].shape).to(args[0].dtype), *args[1:], **kwargs)
     return mode.wrap_real(known, args[0]._device)
 
 
 @_register_handler(aten.repeat_interleave.Tensor, aten.bincount.default)
-def _counts(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+def _unique_counts(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     """Unknown counts are assumed to be one each, and unknown classes to be all the same."""
     if not any(isinstance(t, VirtualTensor) for t in _nested_tensors(args)):
         return func(*args, **kwargs)
     args = _virtualise_arguments(mode, args)
     device = common_device(func, [a for a in args if isinstance(a, VirtualTensor)], args)
-    known = _real(mode, func, args, kwargs)
+    known = _run_on_real_values(mode, func, args, kwargs)
     if known is None:
-        mode.ledger.assume(translated("unknown counts are one each"))
+        mode.ledger.assume(translated("each unknown count is one"))
         stand_in = real.ones if func is aten.repeat_interleave.Tensor else real.zeros
         args = [stand_in(a.shape, dtype=a.dtype) if isinstance(a, VirtualTensor) else a for a in args]
         known = func(*args, **kwargs)
@@ -162,7 +162,7 @@ def _histogram(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     if not isinstance(args[0], VirtualTensor):
         return func(*args, **kwargs)
     tensor, *others = args
-    known = contents.read(tensor)
+    known = contents.read_values(tensor)
     if known is None:
         mode.ledger.assume(translated("unknown values are all in one class"))
         known = real.zeros(tensor.shape, dtype=tensor.dtype)
@@ -180,7 +180,7 @@ _TOKEN_OPERATORS = {aten.argmax.default, aten.multinomial.default}
 
 
 @_register_handler(*_SELECTION_OPERATORS)
-def _choice(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+def _select_by_scores(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     """Selections by unknown scores (experts, tokens) cycle through all choices: valid, evenly spread, distinct."""
     out = mode.run(mode.operator(func), args, kwargs)
     indices = out[1] if isinstance(out, list | tuple) else out
@@ -191,15 +191,15 @@ def _choice(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
         written = mode.next_tokens(indices.numel(), scores.shape[-1])
         if written is not None:
             known = torch.frombuffer(array("q", written), dtype=torch.int64)
-            contents.give(indices, known.reshape(indices.shape).to(indices.dtype))
+            contents.set_values(indices, known.reshape(indices.shape).to(indices.dtype))
             propagation.propagate_choice(indices)
             return out
     propagation.propagate_choice(indices)
     mode.ledger.assume(translated("choices among unknown scores are evenly spread"), "scores")
     if func in (aten.argmax.default, aten.argmin.default) and (len(args) < 2 or args[1] is None):
-        contents.give(indices, real.zeros(indices.shape, dtype=indices.dtype))
+        contents.set_values(indices, real.zeros(indices.shape, dtype=indices.dtype))
         return out
-    dim = _chosen_dim(func, args, kwargs) % max(scores.dim(), 1)
+    dim = _selection_dim(func, args, kwargs) % max(scores.dim(), 1)
     classes = scores.shape[dim] if scores.dim() else 1
     keeps = indices.dim() == scores.dim()
     chosen = indices.shape[dim] if keeps and indices.dim() else 1
@@ -210,11 +210,11 @@ def _choice(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
         around = around.reshape(moved).movedim(-1, dim)
     else:
         around = around.reshape(indices.shape)
-    contents.give(indices, around.to(indices.dtype).contiguous())
+    contents.set_values(indices, around.to(indices.dtype).contiguous())
     return out
 
 
-def _chosen_dim(func: Any, args: Any, kwargs: Any) -> int:
+def _selection_dim(func: Any, args: Any, kwargs: Any) -> int:
     position = {aten.topk.default: 2, aten.sort.stable: 2, aten.argsort.stable: 2}.get(func, 1)
     if func is aten.multinomial.default:
         return -1
@@ -231,14 +231,14 @@ def _use_cudnn_ctc_loss(mode: VirtualMode, func: Any, args: Any, kwargs: Any) ->
 
 
 @_register_handler(aten._ctc_loss.default, aten._ctc_loss.Tensor)
-def _ctc(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+def _ctc_loss(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     """The loss per sample, and the alignment table, as wide as the longest target (or its maximum, if unknown)."""
     probabilities, targets, _, lengths = args[:4]
     operands = [t for t in args[:4] if isinstance(t, torch.Tensor)]
     if not any(isinstance(t, VirtualTensor) for t in operands):
         return func(*args, **kwargs)
     if isinstance(lengths, torch.Tensor):
-        known = contents.read(mode.virtualise(lengths))
+        known = contents.read_values(mode.virtualise(lengths))
         if known is None:
             mode.ledger.assume(translated("targets of unknown length are as long as possible"))
             longest = targets.shape[-1]
@@ -254,7 +254,7 @@ def _ctc(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 @_register_handler(aten._ctc_loss_backward.default, aten._ctc_loss_backward.Tensor)
-def _ctc_backward(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+def _ctc_loss_backward(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     if not any(isinstance(t, VirtualTensor) for t in args):
         return func(*args, **kwargs)
     with mode:
@@ -269,16 +269,16 @@ def _compare_equal(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     common_device(func, [left, right], args)
     if left.shape != right.shape:
         return False
-    known = _real(mode, func, (left, right), {})
+    known = _run_on_real_values(mode, func, (left, right), {})
     if known is not None:
         return known
-    mode.ledger.assume(translated("unknown tensors are equal"), "number")
+    mode.ledger.assume(translated("tensors with unknown values are equal"), "number")
     return True
 
 
 @_register_handler(aten._assert_async.msg, aten._assert_async.default)
 def _assert_async(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
-    known = contents.read(args[0]) if isinstance(args[0], VirtualTensor) else args[0]
+    known = contents.read_values(args[0]) if isinstance(args[0], VirtualTensor) else args[0]
     if known is None:
         mode.ledger.assume(translated("an assertion on unknown values holds"))
         return None

@@ -55,11 +55,11 @@ def _known_bounds(indices: torch.Tensor, rows: int, ignore_index: int | None = N
     """Minimum and maximum of indices into a table with ``rows`` rows; None if they are unknown or there are none."""
     if not rows or not 0 < indices.numel() <= _MAX_INDICES:
         return None
-    values = contents.look(indices) if isinstance(indices, VirtualTensor) else indices
+    values = contents.peek_values(indices) if isinstance(indices, VirtualTensor) else indices
     if values is None or values.device.type != "cpu":
         return None
     if ValueTrace.now is not None:
-        ValueTrace.now.tested(values, functools.partial(_are_in_range, rows, ignore_index))
+        ValueTrace.now.record_test(values, functools.partial(_are_in_range, rows, ignore_index))
     return _min_and_max(values, ignore_index)
 
 

@@ -33,10 +33,12 @@ from gonogo.virtual.unsupported import UnsupportedOperator
 
 _MODULE = "torch.nn.attention.flex_attention"
 _WHAT = "torch's flex_attention"
-_UNCOMPILED = translated("called without torch.compile, it keeps all attention scores, which is not rehearsed")
-_OF_TENSOR_CLASS = translated("its operands are tensors of a class of their own")
+_UNCOMPILED = translated(
+    "without torch.compile, flex_attention keeps all attention scores, which a rehearsal does not cover"
+)
+_OF_TENSOR_CLASS = translated("flex_attention's operands are tensor subclasses, which a rehearsal does not cover")
 _ASSUMED = translated(
-    "flex_attention compiles to its fused kernel; which blocks a mask leaves out is unknown, and its function isn't run"
+    "flex_attention compiles to its fused kernel; its mask function isn't run, so the blocks that it skips are unknown"
 )
 _DEFAULT_BLOCK = 128
 
@@ -109,7 +111,7 @@ def _block_mask(module: Any, given: dict[str, Any]) -> Any:
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, computed: Computed, query: Any, key: Any, value: Any, *mask: torch.Tensor) -> Any:
-        out, sums, maxima = _selectively_checkpointed(computed, query, key, value)
+        out, sums, maxima = _run_under_selective_checkpointing(computed, query, key, value)
         ctx.computed = computed
         ctx.mark_non_differentiable(maxima)
         ctx.set_materialize_grads(False)
@@ -126,7 +128,7 @@ class _Attention(torch.autograd.Function):
         return (None, *grads, *([None] * (len(others) - 1)))
 
 
-def _selectively_checkpointed(computed: Computed, *operands: torch.Tensor) -> Any:
+def _run_under_selective_checkpointing(computed: Computed, *operands: torch.Tensor) -> Any:
     """Run the kernel as the innermost mode of selective checkpointing wants it: saved, taken, or run again."""
     kernel = _make_kernel_operator(computed)
     modes: list[Any] = [mode for mode in private.dispatch_modes() if isinstance(mode, _CHECKPOINTING)]

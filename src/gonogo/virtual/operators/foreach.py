@@ -58,7 +58,7 @@ def _patch_foreach_support(patches: Patches) -> None:
             return bool(original(tensors, device))
         return all(type(tensor) in (VirtualTensor, torch.Tensor, type(None)) for tensor in tensors)
 
-    patches.everywhere([(original, has_support)])
+    patches.replace_everywhere([(original, has_support)])
 
 
 def _is_virtual(tensor: Any) -> bool:

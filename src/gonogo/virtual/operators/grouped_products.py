@@ -31,7 +31,7 @@ def _grouped_product(mode: VirtualMode, func: Any, args: Any, kwargs: dict[str, 
     tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, VirtualTensor)]
     device = common_device(func, tensors, args)
     offsets = args[2] if len(args) > 2 else kwargs.get("offs")
-    with private.modes_off():
+    with private.without_dispatch_modes():
         groups = None if offsets is None else real.meta(offsets.shape, dtype=offsets.dtype)
         shape = func(_as_bfloat16_meta(left), _as_bfloat16_meta(right), groups).shape
     out = mode._new_tensor(*_output_spec(shape, left.dtype, device))

@@ -40,7 +40,9 @@ def _pack_padded_sequence(mode: VirtualMode, func: Any, args: Any, kwargs: dict[
             "'lengths' argument should be a 1D CPU int64 tensor, but got "
             f"{lengths.dim()}D {lengths.device} {lengths.type().rpartition('.')[2].removesuffix('Tensor')} tensor"
         )
-    raise UnsupportedOperator(str(func), translated("it reads the lengths of packed sequences from memory"))
+    raise UnsupportedOperator(
+        str(func), translated("pack_padded_sequence reads the lengths from memory, which virtual tensors do not have")
+    )
 
 
 HANDLERS[torch.ops.aten._pack_padded_sequence.default] = _pack_padded_sequence

@@ -38,19 +38,21 @@ _UNSUPPORTED_FUNCTIONS = (
         "deepspeed.runtime.superoffload.superoffload_stage3",
         "SuperOffloadOptimizer_Stage3.__init__",
         "DeepSpeed's SuperOffload",
-        translated("its CPU optimizer works in its own process"),
+        translated("SuperOffload's CPU optimizer runs in a process of its own, which is not rehearsed"),
     ),
     _UnsupportedFunction(
         "deepspeed.runtime.zenflow.zenflow_stage_1_and_2",
         "ZenFlowZeroOptimizer.__init__",
         "DeepSpeed's ZenFlow",
-        translated("which gradients it processes together depends on their values"),
+        translated("ZenFlow selects gradients by their values, which are not known"),
     ),
     _UnsupportedFunction(
         "torch.nn.modules.lazy",
         "LazyModuleMixin.__init__",
         "torch's lazy modules",
-        translated("their parameters change class once their shapes are known"),
+        translated(
+            "lazy parameters change their class once their shapes are known, which a rehearsal does not support"
+        ),
     ),
 )
 

@@ -44,7 +44,7 @@ def install(memory: MemoryRecord) -> Callable[[], None]:
             data = VirtualTensor.virtual_mode.virtualise(data)
         if not isinstance(data, VirtualTensor):
             return _make(cls, data, requires_grad, **options)
-        made = of_class(cls, data, requires_grad)
+        made = make_virtual_subclass(cls, data, requires_grad)
         if issubclass(cls, nn.Parameter):
             made.cell.values = None
             memory.recategorise(made.cell, "parameters")
@@ -53,7 +53,7 @@ def install(memory: MemoryRecord) -> Callable[[], None]:
     def as_subclass_of(tensor: Any, cls: Any) -> Any:
         if not isinstance(tensor, VirtualTensor):
             return as_subclass(tensor, cls)
-        return tensor if issubclass(VirtualTensor, cls) else of_class(cls, tensor, tensor.requires_grad)
+        return tensor if issubclass(VirtualTensor, cls) else make_virtual_subclass(cls, tensor, tensor.requires_grad)
 
     patches.set(torch.Tensor, "_make_subclass", staticmethod(make_subclass))
     patches.set(torch.Tensor, "as_subclass", as_subclass_of)
@@ -61,7 +61,7 @@ def install(memory: MemoryRecord) -> Callable[[], None]:
     return patches.undo
 
 
-def of_class(cls: type, data: VirtualTensor, requires_grad: bool = False) -> Any:
+def make_virtual_subclass(cls: type, data: VirtualTensor, requires_grad: bool = False) -> Any:
     """A tensor that shares ``data``'s storage, of a virtual class derived from ``cls``."""
     with private.DisableTorchDispatch():
         made = _make(virtual_class(cls), data, requires_grad)

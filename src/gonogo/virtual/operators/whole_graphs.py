@@ -45,7 +45,7 @@ def install(patches: Patches) -> Callable[[Any, Any], Any]:
             _raise_graph_break()
         return real(tensor)
 
-    def reads(name: str) -> Callable[[Any], Any]:
+    def wrap_read(name: str) -> Callable[[Any], Any]:
         """Wrap ``item()``, ``float(…)`` etc.: the compiler traces such numbers as long as no branch depends on
         them."""
         read = getattr(torch.Tensor, name)
@@ -73,7 +73,7 @@ def install(patches: Patches) -> Callable[[Any, Any], Any]:
         if not (modules or running):
             patches.set(torch.Tensor, "__bool__", is_true)
             for name in ("item", "__float__", "__int__"):
-                patches.set(torch.Tensor, name, reads(name))
+                patches.set(torch.Tensor, name, wrap_read(name))
         if isinstance(model, nn.Module):
             modules.add(code)
             return compiled_function

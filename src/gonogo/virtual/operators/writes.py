@@ -23,8 +23,8 @@ def _copy(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
         return mode.run(mode.operator(func), args, kwargs)
     # The result of a collective is copied from real tensors.
     has_values = contents.is_known(source) if isinstance(source, VirtualTensor) else source.device.type == "cpu"
-    becomes_known = has_values and not contents.is_known(target) and contents.covers_storage(target)
-    if becomes_known and target.cell.nbytes <= contents.limit_of(target._device):
+    becomes_known = has_values and not contents.is_known(target) and contents.spans_whole_storage(target)
+    if becomes_known and target.cell.nbytes <= contents.max_known_bytes(target._device):
         contents.set_uniform(target, 0)
     return mode.run(mode.operator(func), args, kwargs)
 
@@ -34,7 +34,7 @@ def _fill(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     target = args[0]
     number = 0 if func is aten.zero_.default else args[1]
     if type(target) is VirtualTensor and not isinstance(number, torch.Tensor):
-        if contents.covers_storage(target):
+        if contents.spans_whole_storage(target):
             contents.set_uniform(target, number)
             return target
         if target.cell.values is None:
@@ -96,11 +96,11 @@ def _is_pinned(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     return args[0].cell.pinned if isinstance(args[0], VirtualTensor) else False
 
 
-def _factory(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+def _create_tensor(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     """Factory functions: handle ``pin_memory=True``, which meta kernels ignore, and an optimizer's states in its
     step."""
     pinned = kwargs.pop("pin_memory", False)
-    with mode.memory.counting_as("optimizer") if mode.memory.makes_states else nullcontext():
+    with mode.memory.with_category("optimizer") if mode.memory.makes_states else nullcontext():
         out = mode.run(mode.operator(func), args, kwargs)
     if pinned and isinstance(out, VirtualTensor) and out._device == CPU:
         mode.memory.device(CPU).pin(out.cell)
@@ -125,4 +125,4 @@ for _name in KNOWN_FACTORIES:
     for _overload in _packet.overloads() if _packet is not None else ():
         _func = getattr(_packet, _overload)
         if any(a.name == "pin_memory" for a in _func._schema.arguments):
-            HANDLERS[_func] = _factory
+            HANDLERS[_func] = _create_tensor

@@ -32,7 +32,7 @@ class Patches:
         setattr(owner, name, value)
         self._undo.append(restore_attribute)
 
-    def item(self, mapping: Any, key: Any, value: Any) -> None:
+    def set_item(self, mapping: Any, key: Any, value: Any) -> None:
         """Replace ``mapping[key]``, e.g. an environment variable."""
         before = mapping.get(key, _MISSING_ATTRIBUTE)
 
@@ -49,7 +49,7 @@ class Patches:
         """Register ``action`` to be run by :meth:`undo`."""
         self._undo.append(action)
 
-    def everywhere(
+    def replace_everywhere(
         self, replacements: Iterable[tuple[Any, Any]], *, excluded_modules: Iterable[ModuleType] = ()
     ) -> None:
         """Replace objects in the namespaces of all loaded modules, such as those that did ``from os import stat``.
@@ -87,7 +87,7 @@ def patch_os(patches: Patches, functions: Mapping[str, Any]) -> None:
             if original in supporting:
                 supporting.add(function)
                 patches.on_undo(functools.partial(supporting.discard, function))
-    patches.everywhere(replaced, excluded_modules=(os, sys.modules[os.name]))
+    patches.replace_everywhere(replaced, excluded_modules=(os, sys.modules[os.name]))
     accessor = getattr(pathlib, "_NormalAccessor", None)  # Python 3.10 keeps references in a class
     for name, function in functions.items() if accessor is not None else ():
         if name in vars(accessor):

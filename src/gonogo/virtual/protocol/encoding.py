@@ -11,15 +11,15 @@ import msgspec
 
 def json_bytes(message: Any) -> bytes:
     """A message as JSON."""
-    return msgspec.json.encode(message, enc_hook=_plain)
+    return msgspec.json.encode(message, enc_hook=_to_encodable)
 
 
 def messagepack_bytes(message: Any) -> bytes:
     """A message as MessagePack."""
-    return msgspec.msgpack.encode(message, enc_hook=_plain)
+    return msgspec.msgpack.encode(message, enc_hook=_to_encodable)
 
 
-def _plain(value: Any) -> Any:
+def _to_encodable(value: Any) -> Any:
     """The value of a class that msgspec doesn't encode, but whose base class it does.
 
     Programs pass such values where they could pass a plain one: a file's name in datasets is a ``tracked_str``, a size

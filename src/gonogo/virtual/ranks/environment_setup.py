@@ -48,7 +48,7 @@ from gonogo.virtual.weights.sharded_saves import install_staging
 
 def _on_tensor_written(tensor: torch.Tensor) -> None:
     if isinstance(tensor, VirtualTensor):
-        contents.forget(tensor)
+        contents.forget_values(tensor)
 
 
 def _shared_store_folder(plan: WorkerPlan) -> str | None:
@@ -74,7 +74,7 @@ def install(
     wrote: Callable[[str, int, int], None],
     missed: Callable[[MissingInput], None],
 ) -> InstalledEnvironment:
-    """Install everything.
+    """Install a worker's virtual accelerators, sandbox and stand-ins for compiled packages.
 
     ``note`` is called with noteworthy facts, ``wrote`` for each save (path, bytes, tensors), ``missed`` for Hub names
     that were not found.
@@ -90,13 +90,15 @@ def install(
     of_deepspeed = kernels.install(_on_tensor_written, UnsupportedOperator, assume)
     undo.append(of_deepspeed.undo)
     undo.append(_install_libraries(plan, assume))
-    undo.append(flex_attention.install(assume, work.computed))
+    undo.append(flex_attention.install(assume, work.count_kernel))
     undo.append(older_deepspeed.install(assume))
     undo.append(network.install(lambda host: note(f"the network was asked for and is not here: {host}")).undo)
     undo.append(trackers.install())
     undo.append(hub.install(note))
     made = GeneratedWeights(plan.scratch, plan.confinement == "namespaces", note, frozenset(plan.written_folders))
-    undo.append(prepared.install(plan.prepared, assume, missed, functools.partial(opened_files.make, made)))
+    undo.append(
+        prepared.install(plan.prepared, assume, missed, functools.partial(opened_files.generate_if_weights_file, made))
+    )
     undo.append(addresses.install(plan.prepared, assume, missed))
     undo.append(metrics.install(assume))
     undo.append(torchvision_datasets.install(assume))
@@ -145,7 +147,7 @@ def _install_libraries(plan: WorkerPlan, assume: Assume) -> Callable[[], None]:
         _on_tensor_written,
         assume,
         plan.accelerator.compute_capability,
-        work.computed,
+        work.count_kernel,
         _absent_packages(plan),
     )
 

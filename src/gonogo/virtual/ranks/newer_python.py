@@ -26,7 +26,8 @@ from gonogo.finding import Text, translated
 from gonogo.virtual.patching.patches import Patches
 
 _ASSUMPTION = translated(
-    "the run uses Python {wanted}, as the project requires: this one, {have}, lacks {name}, so a replacement was added"
+    "the run uses Python {wanted}, as the project requires: Python {have} lacks {name}, so "
+    "gonogo added a replacement here"
 )
 _TYPING_NAMES_BY_RELEASE = {
     11: {

@@ -33,7 +33,7 @@ from gonogo.virtual.collectives.peers import Peers, PeerStepLimitReached, RanksD
 from gonogo.virtual.failure import (
     AutogradOrigin,
     attach_failed_call,
-    failure_of,
+    describe_failure,
     find_in_chain,
     is_from_autograd,
     unwrap_exit_cause,
@@ -43,9 +43,9 @@ from gonogo.virtual.hooks.decoding import Decoding
 from gonogo.virtual.hooks.engine import defer_compile_passes
 from gonogo.virtual.hooks.lifecycle import RehearsalComplete
 from gonogo.virtual.hooks.micro_batches import CounterTally, MicroBatches, NumbersTally, Tally
-from gonogo.virtual.hooks.pipeline import pipeline_of
-from gonogo.virtual.hooks.training_facts import as_run
-from gonogo.virtual.internal_failures import chain, find_internal_failure
+from gonogo.virtual.hooks.pipeline import pipeline_sizes
+from gonogo.virtual.hooks.training_facts import describe_run
+from gonogo.virtual.internal_failures import exception_chain, find_internal_failure
 from gonogo.virtual.kernels.async_io import NvmeTraffic
 from gonogo.virtual.life.life_recorder import LifeRecorder, recording_components
 from gonogo.virtual.lookups import failed_lookups as asked_in_vain
@@ -104,7 +104,7 @@ class Session:
         self.ledger = Ledger(os.path.dirname(torch.__file__))
         self.recorder = Recorder(plan.rank) if plan.trace else None
         self.of_life = LifeRecorder(plan.life) if plan.life else None
-        parts = self._parts = self._select_parts()
+        parts = self._parts = self._select_components()
         self.mode = parts.mode(self.memory, self.ledger)
         self.modules = parts.modules(self.memory)
         self.life = parts.life(plan.steps, self.memory, self.ledger)
@@ -139,7 +139,7 @@ class Session:
         self._undo: list[Callable[[], None]] = []
         self._ray: ray.RayInstallation | None = None
 
-    def _select_parts(self) -> ComponentFactories:
+    def _select_components(self) -> ComponentFactories:
         if self.of_life is not None:
             return recording_components(self.of_life)
         return traced_components(self.recorder) if self.recorder is not None else PLAIN
@@ -149,9 +149,9 @@ class Session:
         record = environment_setup.device_record(plan.accelerator, plan.host_bytes, name, self._parts.allocator)
         if record.allocator is not None:
             record.on_shortage = self._describe_shortage
-        record.moment = self.life.moment
+        record.moment = self.life.phase_and_step
         record.here = lambda: (self.mode.current, current_place())
-        record.told = _operator_and_place
+        record.told = _operator_and_location
         return record
 
     def _describe_shortage(self, record: DeviceRecord, requested: int) -> Shortage:
@@ -167,9 +167,9 @@ class Session:
             phase=self.life.phase,
             step=self.life.step,
             operator=str(self.mode.current) if self.mode.current is not None else None,
-            module=self.modules.current,
+            module=self.modules.current_path,
             frames=frames_of_call(),
-            by_category=record.categories(),
+            by_category=record.bytes_by_category(),
         )
 
     def __enter__(self) -> Session:
@@ -184,7 +184,9 @@ class Session:
         undo.append(c10d_operators.install(self.collectives))
         undo.append(private.lift_only_cpu_tensors())
         undo.append(memory_ownership.install(self.modules))  # before DDP's buckets are set up for reduction
-        placed = environment_setup.install(self.plan, self.mode, self.peers, self.note, self.wrote, self.missed.append)
+        placed = environment_setup.install(
+            self.plan, self.mode, self.peers, self.record_event, self.record_save, self.missed.append
+        )
         undo += placed.undo
         self.nvme = placed.nvme
         undo.append(attention.install(self.plan.accelerator.compute_capability))
@@ -206,18 +208,18 @@ class Session:
         undo.append(fsdp.install(self.mode))
         undo.append(data_parallel.install(self.plan.accelerator.device_type))
         undo.append(trainer.install(self.life, self._micro_batches()))
-        undo.append(Decoding(self.life, self.memory, self._tallies, self._should_run_every).install())
+        undo.append(Decoding(self.life, self.memory, self._tallies, self._should_run_all_micro_batches).install())
         undo.append(megatron.install(self.life, all_ranks_rehearsed=together or self.plan.world_size == 1))
         self.life.ahead.is_made = prepared.has_rows(self.plan.prepared)
         undo.append(defer_compile_passes())
-        undo.append(rollout.install(self.mode, self.life, self.plan, self.peers, self._ray.workers))
+        undo.append(rollout.install(self.mode, self.life, self.plan, self.peers, self._ray.start_engine_workers))
         undo.append(engine.install(self.life, self.modules, self.facts))
         undo.append(loading.install(self.life, self.modules, self.facts))
         undo.append(_run_threads_in_mode(self.mode))
         self.mode.on_failure = functools.partial(attach_failed_call, self.modules)
         if self.peers is not None:
-            self.meet(self.peers)
-            undo.append(self.peers.follow_joins())
+            self.connect_peers(self.peers)
+            undo.append(self.peers.track_thread_joins())
         if self.of_life is not None:
             self.of_life.collectives_done = lambda: self.collectives.of_all_ranks
             undo.append(self.of_life.install(self.mode, self.life, self.modules))
@@ -230,10 +232,10 @@ class Session:
         while self._undo:
             self._undo.pop()()
 
-    def meet(self, peers: Peers) -> None:
+    def connect_peers(self, peers: Peers) -> None:
         """Share this rank's current phase and batches with the other ranks."""
-        peers.situation = lambda: (self.modules.current, self.life.phase, self.life.step)
-        self.life.on_batch = functools.partial(_read_batch, self, peers)
+        peers.situation = lambda: (self.modules.current_path, self.life.phase, self.life.step)
+        self.life.on_batch = functools.partial(_on_batch_read, self, peers)
         self.life.ask_left = functools.partial(_batches_left_everywhere, peers)
 
     def _record_data_shapes(self, loader: Any) -> None:
@@ -250,7 +252,7 @@ class Session:
         starter = ""
         ended: End = "completed"
         try:
-            watched = self.origin.watch() if self.plan.trace_autograd else contextlib.nullcontext()
+            watched = self.origin.recording_forward_calls() if self.plan.trace_autograd else contextlib.nullcontext()
             with self.mode, watched, self._counting():
                 _run_program(self.plan)
             self.life.on_program_end()
@@ -281,13 +283,13 @@ class Session:
             elif user_error_ is not None:
                 outcome, user_error = "raised", (user_error_.text.en, user_error_.text.zh)
             elif found is not None:
-                outcome, failure = "unsupported", failure_of(error, self.life, self.modules, ())
+                outcome, failure = "unsupported", describe_failure(error, self.life, self.modules, ())
                 unsupported.append(
                     Unsupported(found.operator, _innermost_location(failure.frames), found.why.en, found.why.zh)
                 )
             else:
                 outcome = "raised"
-                failure = failure_of(error, self.life, self.modules, self.origin.frames)
+                failure = describe_failure(error, self.life, self.modules, self.origin.frames)
                 self._record_failure_context(error)
                 known = self.plan.scratch, self.mode.uses_meta, self.plan.written_folders
                 if (trace := find_internal_failure(error, failure, *known)) is not None:
@@ -298,7 +300,7 @@ class Session:
             outcome = "unsupported" if outcome == "raised" else outcome
         if self.peers is not None:
             how = ended if outcome in ("completed", "diverged") else _END_BY_OUTCOME.get(outcome, "killed")
-            self.peers.ended(how, self.life.step)
+            self.peers.report_end(how, self.life.step)
         record = self.record(outcome, failure)
         record.unsupported = unsupported
         record.work = list(self._work_done())
@@ -307,10 +309,10 @@ class Session:
         if self._diverged is not None:
             record.stopped_by = self._diverged.stopped_by
         if self.peers is not None:
-            record.parameter_names = self.modules.numbered_parameters()
+            record.parameter_names = self.modules.parameter_names_by_ds_id()
         return record
 
-    def _should_run_every(self) -> bool:
+    def _should_run_all_micro_batches(self) -> bool:
         """True if repeated micro-batches are run as well, as always when events are traced."""
         return self.plan.every or self.recorder is not None
 
@@ -320,10 +322,10 @@ class Session:
         def all_ranks_agree(repeats: bool) -> bool:
             if self.peers is None:
                 return repeats
-            answers = self.peers.ask(_REPEATS_QUESTION, b"%d" % repeats)
+            answers = self.peers.exchange_answers(_REPEATS_QUESTION, b"%d" % repeats)
             return answers is not None and set(answers) == {b"1"}
 
-        return MicroBatches(self.life, self.memory, self._tallies, self._should_run_every, all_ranks_agree)
+        return MicroBatches(self.life, self.memory, self._tallies, self._should_run_all_micro_batches, all_ranks_agree)
 
     def _tallies(self) -> list[Tally]:
         """The counters that have to be scaled when micro-batches are skipped."""
@@ -342,9 +344,9 @@ class Session:
             return contextlib.nullcontext()
         from gonogo.virtual.tracing import work  # imports torch's FLOP formulas, which few rehearsals need
 
-        work.watch(self)
-        self._work_done = work.phases
-        return work.counting()
+        work.count_session_work(self)
+        self._work_done = work.phase_work
+        return work.counting_work()
 
     def _end_after_enough_steps(self) -> End:
         self.events.append("stopped: the program went on after the steps that were asked for")
@@ -353,26 +355,28 @@ class Session:
     def _record_failure_context(self, error: BaseException) -> None:
         """Record what in the environment may have caused a failure: failed lookups, gonogo's objects, imported
         packages."""
-        handed = [path for one in chain(error) for path in operands.missing_paths(one)]
+        handed = [path for one in exception_chain(error) for path in operands.missing_paths(one)]
         absent = [
-            one for link in chain(error) for one in asked_in_vain.lookups_before_failure(self.lookups, link, handed)
+            one
+            for link in exception_chain(error)
+            for one in asked_in_vain.lookups_before_failure(self.lookups, link, handed)
         ]
         self._why = {
             "absent": list(dict.fromkeys(absent)),
-            "made_operands": operands.made_operands(error, self.plan.prepared),
+            "made_operands": operands.generated_operands(error, self.plan.prepared),
             "imported": _imported_distributions(),
         }
 
-    def note(self, event: str) -> None:
+    def record_event(self, event: str) -> None:
         """Record a noteworthy event, once."""
         if event not in self.events:
             self.events.append(event)
 
-    def wrote(self, path: str, nbytes: int, tensors: int) -> None:
+    def record_save(self, path: str, nbytes: int, tensors: int) -> None:
         """The program saved tensors: count what a real run would have written."""
         if self.life.phase == "load":  # a checkpoint that gonogo generates in place of a missing one
             return
-        self.lookups.wrote(path)
+        self.lookups.record_write(path)
         self.saved_bytes += nbytes
         if "save" not in self.life.reached:
             self.life.reached.append("save")
@@ -381,14 +385,16 @@ class Session:
         """The record of everything known so far."""
         for model in self.modules.roots():
             memory_ownership.assign_model_owners(model, self.modules)
-        records, workers = self._ray.seen(self.memory.devices) if self._ray is not None else (self.memory.devices, [])
-        devices = [record.as_device() for device, record in records.items() if device != CPU]
+        records, workers = (
+            self._ray.devices_and_processes(self.memory.devices) if self._ray is not None else (self.memory.devices, [])
+        )
+        devices = [record.as_device_memory() for device, record in records.items() if device != CPU]
         if outcome == "completed" and any(device.shortage is not None for device in devices):
             outcome = "out-of-memory"
         root = self.life.trained_root
         killed = self.of_life is not None and self.of_life.record.killed  # in the middle of a step
         stepped = root is not None and self.life.step > 0 and not killed
-        unused, without = self.modules.without_gradient(root) if stepped else ([], [])
+        unused, without = self.modules.parameters_without_gradient(root) if stepped else ([], [])
         drawn = self.facts.get("drawn_weights")
         return RankRecord(
             rank=self.plan.rank,
@@ -400,23 +406,23 @@ class Session:
             operators=self.mode.operators,
             phases=list(self.life.reached),
             expected_phases=list(self.life.expected),
-            last_activity=self.life.describe(self.modules.current),
+            last_activity=self.life.describe(self.modules.current_path),
             failure=failure,
             devices=[d for d in devices if d.peak_allocated_bytes or d.device == str(self.device)],
-            host=self.memory.device(CPU).as_host(),
+            host=self.memory.device(CPU).as_host_memory(),
             timelines=[record.as_timeline() for record in records.values()],
-            collectives=self.collectives.totals(),
+            collectives=self.collectives.totals_by_operator(),
             assumptions=[*self.ledger.entries(), *self.started_processes.assumptions()],
             unused_parameters=unused,
             parameters_without_gradient=without,
             left_on_cpu=self.life.left_on_cpu,
             parameter_count=_count_parameters(root),
             as_run=self._as_run(),
-            pipeline=pipeline_of(self.modules.roots()),
+            pipeline=pipeline_sizes(self.modules.roots()),
             deepspeed_config=_to_json_types(self.facts.get("deepspeed_config")),
             device_map=self.facts.get("device_map"),
             device_map_frames=self.facts.get("device_map_frames", []),
-            drawn_weights=drawn.loads if drawn is not None else [],
+            drawn_weights=drawn.remaining_loads if drawn is not None else [],
             versions=_versions(),
             saved_bytes=self.saved_bytes,
             events=[*self.events, *self._nvme_notes()],
@@ -430,12 +436,12 @@ class Session:
             data_ended=None if self.life.ahead.overstepped else self.life.data_ended,
             formed_world=self.life.world if not workers else 1,
             workers=workers,
-            missed=[*self.missed, *self.started_processes.missed_inputs()],
+            missed=[*self.missed, *self.started_processes.missing_inputs()],
             advanced_loops=self.life.loops.led,
-            left_out=self.life.left_out(),
+            left_out=self.life.omitted_parts(),
             confinement=self.plan.confinement,
             attached_adapters=list(adapters.attached),
-            life=self.of_life.ended(outcome) if self.of_life is not None else None,
+            life=self.of_life.finish(outcome) if self.of_life is not None else None,
             **self._why,
             rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
         )
@@ -444,9 +450,11 @@ class Session:
         """The configuration that was run, or None with a note if the model's own methods raise while it is read."""
         life = self.life
         try:
-            return as_run(life.seen, life.trained_root, self.mode, self.plan.arguments, nvme=bool(self._nvme_notes()))
+            return describe_run(
+                life.seen, life.trained_root, self.mode, self.plan.arguments, nvme=bool(self._nvme_notes())
+            )
         except Exception as error:
-            self.note(f"what was run could not be read: {type(error).__name__}: {error}")
+            self.record_event(f"what was run could not be read: {type(error).__name__}: {error}")
             return None
 
     def _nvme_notes(self) -> list[str]:
@@ -462,7 +470,7 @@ class Session:
         return failure is not None and not self.plan.trace_autograd and is_from_autograd(failure.message)
 
 
-def _operator_and_place(here: Any) -> tuple[str, str]:
+def _operator_and_location(here: Any) -> tuple[str, str]:
     """Operator and code place of a moment, or empty strings if nothing was allocated then."""
     if here is None:
         return "", ""
@@ -477,14 +485,14 @@ def _innermost_location(frames: Sequence[Frame]) -> str:
 
 
 def _batches_left_everywhere(peers: Peers, left: int) -> list[int] | None:
-    answers = peers.ask("batches left", str(left).encode())
+    answers = peers.exchange_answers("batches left", str(left).encode())
     return None if answers is None else [int(answer) for answer in answers]
 
 
-def _read_batch(session: Session, peers: Peers, batch: Any) -> None:
-    session.batch = batches.described(batch)
+def _on_batch_read(session: Session, peers: Peers, batch: Any) -> None:
+    session.batch = batches.describe_batch(batch)
     session.batches += 1
-    peers.context(session.batch, session.batches, session.life.step)
+    peers.report_batch_read(session.batch, session.batches, session.life.step)
 
 
 def _count_parameters(root: Any) -> int:

@@ -31,8 +31,8 @@ _OF_LIGHTNING = tuple(
     f"{package}.strategies.launchers.subprocess_script"
     for package in ("lightning.fabric", "lightning.pytorch", "lightning_fabric", "pytorch_lightning")
 )
-_NOT_REHEARSED = translated("the processes that it starts were not rehearsed")
-_ACCELERATOR_REQUESTED = translated("it requests an accelerator, which only the rehearsed processes have")
+_NOT_REHEARSED = translated("the processes that the program starts were not rehearsed")
+_ACCELERATOR_REQUESTED = translated("this process requests an accelerator, which only the rehearsed processes have")
 
 
 class ProcessLaunchRequested(BaseException):
@@ -100,7 +100,8 @@ def _replace_agent(patches: Patches, api: Any, plan: WorkerPlan) -> None:
             return original(config, entrypoint, args, *rest, **options)
         if config.max_nodes > 1:
             raise UnsupportedOperator(
-                "elastic_launch", translated("the nodes that it would connect to are not here: start it with torchrun")
+                "elastic_launch",
+                translated("the nodes that the program would connect to are not here: start it with torchrun"),
             )
         _continue_as_rank(plan, config.nproc_per_node, config.start_method, (entrypoint, args))
         os.environ.update(_rank_variables(plan))

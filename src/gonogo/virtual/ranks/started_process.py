@@ -56,8 +56,8 @@ def attach(folder: str) -> None:
     network.install()
     trackers.install()
     hub.install(lambda note: None)
-    prepared.install(plan.prepared, assume, shared.missed, functools.partial(_generated_weights, plan))
-    addresses.install(plan.prepared, assume, shared.missed)
+    prepared.install(plan.prepared, assume, shared.record_missing_input, functools.partial(_generate_weights, plan))
+    addresses.install(plan.prepared, assume, shared.record_missing_input)
     metrics.install(assume)
     torchvision_datasets.install(assume)
     tiktoken_files.install(assume)
@@ -70,10 +70,10 @@ def attach(folder: str) -> None:
 
 
 def _share_assumption(shared: StartedProcesses, assumption: Text, kind: AssumptionKind = "") -> None:
-    shared.assumed(Assumption(assumption.en, _place(), 1, assumption.zh, kind))
+    shared.record_assumption(Assumption(assumption.en, _innermost_place(), 1, assumption.zh, kind))
 
 
-def _place(*packages: str) -> str:
+def _innermost_place(*packages: str) -> str:
     """``file:line`` of the innermost frame that is neither gonogo's nor in one of the folders."""
     skipped = (OURS, "<frozen", *packages)
     frame: Any = sys._getframe(1)
@@ -82,13 +82,13 @@ def _place(*packages: str) -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def _generated_weights(plan: WorkerPlan, name: str, folder: str, file: str) -> str:
+def _generate_weights(plan: WorkerPlan, name: str, folder: str, file: str) -> str:
     from gonogo.virtual.weights import opened_files
     from gonogo.virtual.weights.generated_weights import GeneratedWeights
 
     in_place = plan.confinement == "namespaces"
     made = GeneratedWeights(plan.scratch, in_place, lambda note: None, frozenset(plan.written_folders))
-    return opened_files.make(made, name, folder, file)
+    return opened_files.generate_if_weights_file(made, name, folder, file)
 
 
 def _show_accelerators(shared: StartedProcesses, plan: WorkerPlan, assume: Any, torch: Any) -> None:
@@ -101,7 +101,7 @@ def _show_accelerators(shared: StartedProcesses, plan: WorkerPlan, assume: Any, 
     def wrap_noting_accelerator_use(function: Any) -> Any:
         @functools.wraps(function)
         def note_use_and_call(*args: Any, **kwargs: Any) -> Any:
-            shared.used_accelerator(_place(folder))
+            shared.record_accelerator_use(_innermost_place(folder))
             return function(*args, **kwargs)
 
         return note_use_and_call

@@ -45,7 +45,7 @@ def main(plan_path: str) -> NoReturn:
             os.environ[TRACE_AUTOGRAD_VARIABLE] = "1"
             sys.stdout.flush()
             sys.stderr.flush()
-            write(plan, record)
+            write_record(plan, record)
             _report_failure(session, record)
             os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
         if record.failure is not None:
@@ -53,7 +53,7 @@ def main(plan_path: str) -> NoReturn:
                 session.raw_traceback if os.environ.get("GONOGO_DEBUG") else record.failure.traceback, file=sys.stderr
             )
         if not (plan.trace_autograd and record.failure is None and os.path.exists(plan.record)):
-            write(plan, record)  # otherwise it succeeded without the other ranks: keep the first run's record
+            write_record(plan, record)  # otherwise it succeeded without the other ranks: keep the first run's record
         status = 0
     except BaseException:
         traceback.print_exc()
@@ -63,7 +63,7 @@ def main(plan_path: str) -> NoReturn:
     os._exit(status)  # skip exit handlers (loggers, process groups), which may wait for things that don't exist
 
 
-def write(plan: WorkerPlan, record: RankRecord) -> None:
+def write_record(plan: WorkerPlan, record: RankRecord) -> None:
     """Write the record atomically."""
     _write_atomically(plan.record, json_bytes(record))
 
@@ -71,7 +71,7 @@ def write(plan: WorkerPlan, record: RankRecord) -> None:
 def _write_trace(session: Session) -> None:
     """Write the event trace, if one was requested."""
     if session.recorder is not None:
-        _write_atomically(session.plan.trace, session.recorder.encoded())
+        _write_atomically(session.plan.trace, session.recorder.encode())
 
 
 def _write_atomically(target: str, data: bytes) -> None:
@@ -96,7 +96,7 @@ def _write_on_signal(session: Session) -> None:
         record.events.append("the program was at: " + " < ".join(f"{f.path}:{f.line}" for f in reversed(stack[-6:])))
         record.stack = stack
         with contextlib.suppress(OSError):
-            write(session.plan, record)
+            write_record(session.plan, record)
             _write_trace(session)
         os._exit(0)
 
@@ -122,7 +122,7 @@ def _progress_of(session: Session) -> Progress:
         operators=session.mode.operators,
         device_bytes=device.live if device else 0,
         host_bytes=host.live if host else 0,
-        activity=session.life.describe(session.modules.current),
+        activity=session.life.describe(session.modules.current_path),
     )
 
 
@@ -163,10 +163,10 @@ def restore_signals_in_children(handlers: dict[signal.Signals, tuple[Any, Any]])
     def unblock_signals() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, masks.before)
 
-    def give_back() -> None:
+    def restore_handlers() -> None:
         for number, (ours, before) in handlers.items():
             if signal.getsignal(number) is ours:  # the program may have installed its own, which is inherited
                 signal.signal(number, signal.SIG_DFL if before is None else before)
         unblock_signals()
 
-    os.register_at_fork(before=block_signals, after_in_child=give_back, after_in_parent=unblock_signals)
+    os.register_at_fork(before=block_signals, after_in_child=restore_handlers, after_in_parent=unblock_signals)

@@ -13,7 +13,7 @@ from typing import Any
 from gonogo.virtual.ray.cluster import RayPlacement
 from gonogo.virtual.ray.object_transfer import process_local_class
 from gonogo.virtual.ray.process import RayProcess
-from gonogo.virtual.ray.tasks import RemoteCall, Runner, runtime_env_variables
+from gonogo.virtual.ray.tasks import CallRunner, RemoteCall, runtime_env_variables
 from gonogo.virtual.ray.turns import RehearsalEnded
 
 
@@ -21,7 +21,7 @@ class Actor:
     """An actor: an instance, and the thread that runs its methods."""
 
     def __init__(
-        self, runner: Runner, kind: type, name: str, options: dict[str, Any], creation_call: RemoteCall
+        self, runner: CallRunner, kind: type, name: str, options: dict[str, Any], creation_call: RemoteCall
     ) -> None:
         self.runner = runner
         self.kind = kind
@@ -50,10 +50,12 @@ class Actor:
         """Start the actor's process once it has been placed."""
         self.place, self.group = place, place.group
         cluster = self.runner.cluster
-        self.process = cluster.process(self.name, place, runtime_env_variables(self.options), hide_other_gpus=True)
+        self.process = cluster.create_process(
+            self.name, place, runtime_env_variables(self.options), hide_other_gpus=True
+        )
         cluster.machine.packages.add(self.kind.__module__.partition(".")[0])
-        run = self._run_async if self.is_async else self._run_calls
-        self.runner.begin(self.process, self.name, run)
+        run = self._run_async_calls if self.is_async else self._run_calls
+        self.runner.run_as_process(self.process, self.name, run)
 
     def submit(self, call: RemoteCall) -> None:
         """Queue a method call."""
@@ -95,7 +97,7 @@ class Actor:
         runner = self.runner
         try:
             runner.wait_for_arguments(self._creation)
-            args, kwargs = runner.cluster.resolved(self._creation.sent)
+            args, kwargs = runner.cluster.resolve_arguments(self._creation.sent)
             kind: Any = process_local_class(self.kind, runner.cluster.passed)
             self._instance = kind.__new__(kind)
             begun = kind.__init__(self._instance, *args, **kwargs)  # may be a coroutine, which Ray allows
@@ -128,7 +130,7 @@ class Actor:
             call = self._calls.pop(0)
             if self._several > 1:  # a threaded actor runs several calls concurrently
                 assert self.process is not None
-                self.runner.begin(self.process, self.name, functools.partial(self._run_call, call))
+                self.runner.run_as_process(self.process, self.name, functools.partial(self._run_call, call))
             else:
                 self._run_call(call)
 
@@ -146,14 +148,14 @@ class Actor:
         runner = self.runner
         try:
             runner.wait_for_arguments(call)
-            args, kwargs = runner.cluster.resolved(call.sent)
+            args, kwargs = runner.cluster.resolve_arguments(call.sent)
             runner.finish(call, self._bound_method(call.name)(*args, **kwargs))
         except RehearsalEnded:
             raise
         except BaseException as error:
             runner.fail(call, error)
 
-    def _run_async(self) -> None:
+    def _run_async_calls(self) -> None:
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
         if not self._create_instance():
@@ -176,7 +178,7 @@ class Actor:
             for one in call.sent.kept:
                 if getattr(one, "answer", None) is not None and not one.answer.done:
                     await one
-            args, kwargs = runner.cluster.resolved(call.sent)
+            args, kwargs = runner.cluster.resolve_arguments(call.sent)
             value = self._bound_method(call.name)(*args, **kwargs)
             runner.finish(call, await value if inspect.isawaitable(value) else value)
         except RehearsalEnded:

@@ -27,9 +27,9 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
         original = getattr(owner, name)
 
         def call_without_turn(*args: Any, **kwargs: Any) -> Any:
-            if turn_scheduler.mine is None:
+            if turn_scheduler.current_process is None:
                 return original(*args, **kwargs)
-            with turn_scheduler.away():
+            with turn_scheduler.without_turn():
                 return original(*args, **kwargs)
 
         call_without_turn.__name__ = name
@@ -61,12 +61,12 @@ def _patch_conditions(patches: Patches, turn_scheduler: TurnScheduler) -> None:
     wait_, start_ = threading.Condition.wait, threading.Thread.start
 
     def wait(self: Any, timeout: float | None = None) -> bool:
-        if turn_scheduler.mine is None or (timeout is not None and timeout <= 0):
+        if turn_scheduler.current_process is None or (timeout is not None and timeout <= 0):
             return wait_(self, timeout)
         state: Any = None
         held = True
         try:
-            with turn_scheduler.away():
+            with turn_scheduler.without_turn():
                 answer = wait_(self, timeout)
                 state, held = self._release_save(), False
         finally:
@@ -75,7 +75,7 @@ def _patch_conditions(patches: Patches, turn_scheduler: TurnScheduler) -> None:
         return answer
 
     def start(self: Any) -> None:
-        with turn_scheduler.keep():
+        with turn_scheduler.keeping_turn():
             start_(self)
 
     patches.set(threading.Condition, "wait", wait)
@@ -99,16 +99,16 @@ def _patch_selector(patches: Patches, turn_scheduler: TurnScheduler, owner: Any)
     rounds = [0]
 
     def select(self: Any, timeout: float | None = None) -> Any:
-        if turn_scheduler.mine is None:
+        if turn_scheduler.current_process is None:
             return original(self, timeout)
         rounds[0] += 1
         if timeout is not None and timeout <= 0 and rounds[0] % _BUSY:
             return original(self, timeout)
         if timeout is not None and timeout <= 0:
-            with turn_scheduler.away():
+            with turn_scheduler.without_turn():
                 pass
             return original(self, timeout)
-        with turn_scheduler.away():
+        with turn_scheduler.without_turn():
             while True:  # poll, so that a loop without events notices the end of the rehearsal
                 found = original(self, 0.5 if timeout is None else timeout)
                 if found or timeout is not None or turn_scheduler.ended_by is not None:

@@ -55,7 +55,7 @@ class Cluster:
         self, cluster_devices: ClusterDevices, nodes: int, accelerator_name: str, assume: Callable[[Text], object]
     ) -> None:
         self.machine = cluster_devices
-        self.turns = TurnScheduler(cluster_devices.enter)
+        self.turns = TurnScheduler(cluster_devices.switch_to)
         self._count = nodes
         self._product = accelerator_name
         self.assume = assume
@@ -94,14 +94,14 @@ class Cluster:
         self.environment = {**os.environ, **variables}
         if self.driver is None:
             self.driver = RayProcess(0, "driver", self.machine, dict(os.environ), 0, ())
-            self.machine.look()
+            self.machine.register_new_modules()
             self.driver.save(self.machine)
             self.machine.current = self.driver
             self.turns.main = self.driver
             self.turns.join(self.driver)
         self.joined = True
 
-    def process(
+    def create_process(
         self, name: str, place: RayPlacement, variables: dict[str, str], *, hide_other_gpus: bool
     ) -> RayProcess:
         """Create a process at ``place``. ``hide_other_gpus``: set CUDA_VISIBLE_DEVICES to the assigned GPUs, as Ray
@@ -117,19 +117,19 @@ class Cluster:
         """Serialize a value for another process."""
         return pack(value, self.passed)
 
-    def resolved(self, packed_arguments: PickledObject) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def resolve_arguments(self, packed_arguments: PickledObject) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments as the receiving process sees them, with references replaced by their values."""
         args, kwargs = unpack(packed_arguments)
 
         def resolve_reference(value: Any) -> Any:
             answer = getattr(value, "answer", None)
-            return answer.read() if isinstance(answer, PendingResult) else value
+            return answer.receive_copy() if isinstance(answer, PendingResult) else value
 
         return tuple(resolve_reference(one) for one in args), {
             name: resolve_reference(one) for name, one in kwargs.items()
         }
 
-    def queue(self, request: PendingPlacement) -> None:
+    def place_or_queue(self, request: PendingPlacement) -> None:
         """Place the request now, or queue it until there is room."""
         if not self._try_to_place(request):
             self._waiting.append(request)
@@ -154,13 +154,13 @@ class Cluster:
         if found is None:
             return False
         owner, node, group = found
-        gpus = owner.take(request.wanted)
+        gpus = owner.reserve(request.wanted)
 
-        def give_back() -> None:
-            owner.give_back(request.wanted, gpus)
+        def release_resources() -> None:
+            owner.release(request.wanted, gpus)
             self.retry_pending()
 
-        request.start(RayPlacement(node, gpus, give_back, group))
+        request.start(RayPlacement(node, gpus, release_resources, group))
         return True
 
     def _find_node(self, request: PendingPlacement) -> tuple[Any, RayNode, Any] | None:
@@ -170,10 +170,10 @@ class Cluster:
             request.fail(f"The node specified via NodeAffinitySchedulingStrategy doesn't exist: {wanted_id}")
             return None
         for node in nodes:
-            if node.fits(request.wanted):
+            if node.has_free(request.wanted):
                 return node, node, None
-        if not any(node.could(request.wanted) for node in nodes):
-            request.fail(f"{request.what}: no node has {shown(request.wanted)}; {self.summary()}")
+        if not any(node.has_capacity_for(request.wanted) for node in nodes):
+            request.fail(f"{request.what}: no node has {format_resources(request.wanted)}; {self.summary()}")
         return None
 
     def _find_bundle(self, request: PendingPlacement) -> tuple[Bundle, RayNode, Any] | None:
@@ -186,7 +186,7 @@ class Cluster:
         index = getattr(request.strategy, "placement_group_bundle_index", -1)
         bundles = group.bundles if index is None or index < 0 else [group.bundles[index]]
         for bundle in bundles:
-            if bundle.fits(request.wanted):
+            if bundle.has_free(request.wanted):
                 assert bundle.node is not None
                 return bundle, bundle.node, handle
         return None
@@ -206,7 +206,7 @@ class Cluster:
         asked = [bundle.wanted for bundle in group.bundles]
         return (
             f"placement group {group.name or '(unnamed)'} is infeasible: {len(asked)} bundle(s) of "
-            f"{shown(asked[0])}, {group.strategy}; {self.summary()}. Ray waits for it for ever"
+            f"{format_resources(asked[0])}, {group.strategy}; {self.summary()}. Ray waits for it for ever"
         )
 
     def summary(self) -> str:
@@ -220,6 +220,6 @@ def _custom_resources(node: RayNode) -> dict[str, float]:
     return {name: count for name, count in node.total.items() if name not in ("CPU", "GPU")}
 
 
-def shown(resources: dict[str, float]) -> str:
+def format_resources(resources: dict[str, float]) -> str:
     """Resources as text: ``{"GPU": 1, "CPU": 2}``."""
     return "{" + ", ".join(f'"{name}": {count:g}' for name, count in resources.items() if count) + "}"

@@ -88,5 +88,5 @@ class RuntimeContext:
         if name.startswith("__"):
             raise AttributeError(name)
         raise UnsupportedOperator(
-            f"ray.get_runtime_context().{name}", translated("gonogo's stand-in for Ray does not have it")
+            f"ray.get_runtime_context().{name}", translated("gonogo's stand-in for Ray does not have this function")
         )

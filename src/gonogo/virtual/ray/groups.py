@@ -52,7 +52,7 @@ def replacements(
         cluster.groups[placement_group.id.hex()].remove()
         cluster.retry_pending()
 
-    def table_of(group_id: str) -> dict[str, Any]:
+    def placement_group_row(group_id: str) -> dict[str, Any]:
         group = cluster.groups[group_id]
         state = "REMOVED" if group.removed else "CREATED" if group.placed else "PENDING"
         nodes = {index: bundle.node.id if bundle.node else "" for index, bundle in enumerate(group.bundles)}
@@ -68,8 +68,8 @@ def replacements(
 
     def placement_group_table(placement_group: Any = None) -> dict[str, Any]:
         if placement_group is not None:
-            return table_of(placement_group.id.hex())
-        return {group_id: table_of(group_id) for group_id in cluster.groups}
+            return placement_group_row(placement_group.id.hex())
+        return {group_id: placement_group_row(group_id) for group_id in cluster.groups}
 
     def get_placement_group(placement_group_name: str) -> Any:
         for group_id, group in cluster.groups.items():

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from gonogo.virtual.ray.actors import Actor
-from gonogo.virtual.ray.tasks import Runner
+from gonogo.virtual.ray.tasks import CallRunner
 
 _RAY_METHODS = ("__ray_ready__", "__ray_call__", "__ray_terminate__")
 
 
 class Method:
-    """``handle.method``: ``remote`` and ``options``."""
+    """A method of an actor handle, with ``remote`` and ``options``."""
 
-    def __init__(self, runner: Runner, actor: Actor, name: str, options: dict[str, Any]) -> None:
+    def __init__(self, runner: CallRunner, actor: Actor, name: str, options: dict[str, Any]) -> None:
         self._runner = runner
         self._actor = actor
         self._name = name
@@ -25,7 +25,7 @@ class Method:
 
     def _remote(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
         several = {**self._options, **{name: value for name, value in options.items() if value is not None}}
-        call = self._runner.call(self._name, args, kwargs, several)
+        call = self._runner.create_call(self._name, args, kwargs, several)
         self._actor.submit(call)
         return self._runner.references(call)
 
@@ -48,7 +48,7 @@ def handle_class(ray: Any) -> type:
     class Handle(ray.actor.ActorHandle):  # type: ignore[misc]
         """An actor handle that calls the rehearsal's actor."""
 
-        def __init__(self, runner: Runner, actor: Actor) -> None:
+        def __init__(self, runner: CallRunner, actor: Actor) -> None:
             self.__dict__.update(_runner=runner, _actor=actor, _ray_actor_id=ray.ActorID(actor.id))
 
         def __del__(self) -> None:

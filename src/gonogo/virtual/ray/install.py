@@ -24,9 +24,9 @@ from gonogo.virtual.ray.cluster import Cluster, PendingPlacement
 from gonogo.virtual.ray.context import RuntimeContext
 from gonogo.virtual.ray.handles import handle_class
 from gonogo.virtual.ray.process import ClusterDevices
-from gonogo.virtual.ray.references import reference_class, wait_for
+from gonogo.virtual.ray.references import reference_class, wait_until_available
 from gonogo.virtual.ray.resources import sum_resources
-from gonogo.virtual.ray.tasks import Runner, resources_of, runtime_env_variables, strategy_of
+from gonogo.virtual.ray.tasks import CallRunner, required_resources, runtime_env_variables, scheduling_strategy
 from gonogo.virtual.ray.wait_limit import WaitLimit
 from gonogo.virtual.unsupported import Unsupported, UnsupportedOperator
 
@@ -48,18 +48,22 @@ class RayInstallation:
         self.undo = undo
         self.cluster: Cluster | None = None
 
-    def seen(self, program_devices: dict[Any, DeviceRecord]) -> tuple[dict[Any, DeviceRecord], list[str]]:
+    def devices_and_processes(
+        self, program_devices: dict[Any, DeviceRecord]
+    ) -> tuple[dict[Any, DeviceRecord], list[str]]:
         """All devices by cluster-wide number and all processes if Ray has started, else the program's own devices."""
         if self.cluster is None or self.cluster.driver is None:
             return program_devices, []
         names = self.cluster.names
-        return self.cluster.machine.everywhere(), [f"{name} x {count}" for name, count in names.items()]
+        return self.cluster.machine.all_devices(), [f"{name} x {count}" for name, count in names.items()]
 
-    def workers(self, count: int, backend: Any, unsupported_error: Unsupported) -> list[workers.WorkerProcess] | None:
+    def start_engine_workers(
+        self, count: int, backend: Any, unsupported_error: Unsupported
+    ) -> list[workers.WorkerProcess] | None:
         """The worker processes that vLLM's engine starts in an actor, or None outside of Ray."""
         if self.cluster is None or self.cluster.driver is None:
             return None
-        return workers.start(self.cluster, "vLLM worker", count, backend, unsupported_error)
+        return workers.start_engine_workers(self.cluster, "vLLM worker", count, backend, unsupported_error)
 
 
 def install(
@@ -75,7 +79,7 @@ def install(
             return
         machine = ClusterDevices(memory, lifecycle, cuda, plan.devices or plan.local_world_size)
         cluster = installed.cluster = Cluster(machine, 1, plan.accelerator.name, assume)
-        _Api(patches, ray, cluster).install()
+        _RayApi(patches, ray, cluster).install()
 
     patches.on_undo(after_import("ray", replace_ray_api))
     return installed
@@ -87,7 +91,7 @@ def _raise_unsupported(*_: Any, **__: Any) -> Any:
     )
 
 
-class _Api:
+class _RayApi:
     """Ray's functions, implemented on the cluster of the rehearsal."""
 
     def __init__(self, patches: Patches, ray: Any, cluster: Cluster) -> None:
@@ -95,7 +99,7 @@ class _Api:
         self.ray = ray
         self.cluster = cluster
         self.reference = reference_class(ray, cluster.turns)
-        self.runner = Runner(cluster, ray, self.reference)
+        self.runner = CallRunner(cluster, ray, self.reference)
         self.handle = handle_class(ray)
         cluster.passed = (self.reference, self.handle)
         self.actors: list[Actor] = []
@@ -153,10 +157,14 @@ class _Api:
                 f"'ignore_reinit_error=True' or by calling 'ray.shutdown()' prior to 'ray.init()'. ({known})"
             )
         if str(address or "").startswith("ray://"):
-            raise UnsupportedOperator(f"ray.init({address!r})", translated("Ray Client talks to another machine"))
+            raise UnsupportedOperator(
+                f"ray.init({address!r})",
+                translated("Ray Client connects to a cluster on another machine, which a rehearsal does not"),
+            )
         if options.get("local_mode"):
             raise UnsupportedOperator(
-                "ray.init(local_mode=True)", translated("gonogo's stand-in does not support tasks in local mode")
+                "ray.init(local_mode=True)",
+                translated("gonogo's stand-in for Ray does not support tasks in local mode"),
             )
         self.cluster.assume(_RAY_CLUSTER_ASSUMPTION)
         if self.cluster.driver is None:
@@ -209,14 +217,14 @@ class _Api:
         answer = object_refs.answer  # type: ignore[attr-defined]
         turns = self.cluster.turns
         patience = WaitLimit(turns, _IDLE_LIMIT, _IDLE_LIMIT)
-        while not wait_for(answer, turns, 1.0, counts=False):
+        while not wait_until_available(answer, turns, 1.0, is_progress=False):
             if patience.is_over():
                 answer.never = answer.never or answer.if_nobody_runs()
             if answer.never:
                 if timeout is not None:
                     raise self.ray.exceptions.GetTimeoutError(f"Get timed out: {answer.never}")
                 raise self.ray.exceptions.ActorUnschedulableError(answer.never)
-        return answer.read()
+        return answer.receive_copy()
 
     def put(self, value: Any, **_: Any) -> Any:
         """``ray.put``."""
@@ -242,7 +250,7 @@ class _Api:
         for one in waiting:
             if sum(each.answer.done for each in waiting) >= num_returns:
                 break
-            wait_for(one.answer, self.cluster.turns, timeout)
+            wait_until_available(one.answer, self.cluster.turns, timeout)
         ready = [one for one in waiting if one.answer.done][:num_returns]
         return ready, [one for one in waiting if not any(one is other for other in ready)]
 
@@ -252,7 +260,7 @@ class _Api:
 
     def cancel(self, *_: Any, **__: Any) -> None:
         """``ray.cancel``: running tasks continue."""
-        raise UnsupportedOperator("ray.cancel", translated("gonogo's stand-in for Ray does not have it"))
+        raise UnsupportedOperator("ray.cancel", translated("gonogo's stand-in for Ray does not have this function"))
 
     def timeline(self, filename: str | None = None) -> Any:
         """``ray.timeline``: always empty."""
@@ -337,15 +345,15 @@ class _Api:
                 f"existing actor using ray.get_actor('{name}')"
             )
         short = metadata.class_name.rpartition(".")[2]
-        creation = self.runner.call(f"{short}.__init__", args, kwargs, {})
+        creation = self.runner.create_call(f"{short}.__init__", args, kwargs, {})
         actor = Actor(self.runner, metadata.modified_class, short, options, creation)
-        actor.wanted = resources_of(options, cpus=0.0)
+        actor.wanted = required_resources(options, cpus=0.0)
         actor.handle = self.handle(self.runner, actor)
         self.actors.append(actor)
         if name:
             cluster.named[key] = actor.handle
-        cluster.queue(
-            PendingPlacement(short, actor.wanted, strategy_of(options), actor.start, actor.mark_unschedulable)
+        cluster.place_or_queue(
+            PendingPlacement(short, actor.wanted, scheduling_strategy(options), actor.start, actor.mark_unschedulable)
         )
         return actor.handle
 

@@ -118,7 +118,7 @@ def share_memory(patches: Patches) -> None:
         _shared[key] = tensor
         return rebuild_shared, (key, *([None] * 5), tensor.device.index)
 
-    patches.everywhere([(original, reduce_tensor)])
+    patches.replace_everywhere([(original, reduce_tensor)])
 
 
 def rebuild_shared(key: str, *_: Any) -> Any:

@@ -28,7 +28,7 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
     start_ = threading.Thread.start
 
     def owning_process() -> Any:
-        return turn_scheduler.mine or getattr(threading.current_thread(), _PROCESS_ATTRIBUTE, None)
+        return turn_scheduler.current_process or getattr(threading.current_thread(), _PROCESS_ATTRIBUTE, None)
 
     def start(self: Any) -> None:
         setattr(self, _PROCESS_ATTRIBUTE, owning_process())
@@ -38,11 +38,11 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
     run = asyncio.Handle._run
 
     def run_in_own_process(self: Any) -> None:
-        process = owning_process() if turn_scheduler.mine is None else None
+        process = owning_process() if turn_scheduler.current_process is None else None
         if process is None:
             run(self)
             return
-        turn_scheduler.join(process, counts=False)  # periodic wake-ups would look like progress
+        turn_scheduler.join(process, is_progress=False)  # periodic wake-ups would look like progress
         try:
             run(self)
         finally:
@@ -53,7 +53,7 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
     def wrap_for_creating_process(function: Any) -> Any:
         @functools.wraps(function)
         def call_in_process(*args: Any, **kwargs: Any) -> Any:
-            process = owning_process() if turn_scheduler.mine is None else None
+            process = owning_process() if turn_scheduler.current_process is None else None
             if process is None:
                 return function(*args, **kwargs)
             turn_scheduler.join(process)

@@ -61,7 +61,7 @@ _SHARED_TYPES = (ModuleType, FunctionType, BuiltinFunctionType, type)
 
 
 class ClusterDevices:
-    """The devices of all nodes, and the switching of processes."""
+    """The devices of all nodes, and the state that is swapped when another process's turn begins."""
 
     def __init__(self, memory: MemoryRecord, lifecycle: Lifecycle, cuda: VirtualCuda | None, per_node: int) -> None:
         self.memory = memory
@@ -88,7 +88,7 @@ class ClusterDevices:
                 cuda.blas.process = lambda: self.current
             cuda.physical = lambda index: index if self.current is None else self.current.gpu_at(index)
 
-    def record_of(self, gpu: int) -> DeviceRecord:
+    def gpu_record(self, gpu: int) -> DeviceRecord:
         """The record of a GPU by its cluster-wide number."""
         record = self._records.get(gpu)
         if record is None:
@@ -100,9 +100,9 @@ class ClusterDevices:
         kind, _, index = name.partition(":")
         if kind == "cpu" or self.current is None:
             return self._made(name)
-        return self.record_of(self.current.gpu_at(int(index or 0)))
+        return self.gpu_record(self.current.gpu_at(int(index or 0)))
 
-    def enter(self, process: RayProcess) -> None:
+    def switch_to(self, process: RayProcess) -> None:
         """Switch to a process at the start of its turn."""
         before = self.current
         if before is process:
@@ -112,8 +112,8 @@ class ClusterDevices:
         self.current = process
         process.restore(self)
 
-    def look(self) -> None:
-        """Register the variables of newly imported modules."""
+    def register_new_modules(self) -> None:
+        """Register the variables of modules that were imported since the last call."""
         there = len(sys.modules), len(self.packages)
         if there == self._looked:
             return
@@ -124,18 +124,20 @@ class ClusterDevices:
             if isinstance(module, ModuleType):
                 self._names[name] = _ModuleVariables(vars(module))
                 self._first[name] = self.variables(name)
-                classes = [one for one in _held(module) if isinstance(one, type) and one.__module__ == name]
-                self.of_classes.update(_class_state(classes))
-                self.of_defaults += [(one, list(one)) for one in _default_lists([module, *classes])]
+                classes = [
+                    one for one in _attribute_snapshot(module) if isinstance(one, type) and one.__module__ == name
+                ]
+                self.of_classes.update(_class_attributes(classes))
+                self.of_defaults += [(one, list(one)) for one in _list_default_arguments([module, *classes])]
 
-    def first(self) -> dict[str, Values]:
+    def initial_variables(self) -> dict[str, Values]:
         """The variables of all stateful modules, as a new process finds them."""
-        self.look()
+        self.register_new_modules()
         return self._first
 
-    def now(self) -> dict[str, Values]:
+    def current_variables(self) -> dict[str, Values]:
         """The variables of all stateful modules, as they are now."""
-        self.look()
+        self.register_new_modules()
         return {name: self.variables(name) for name in self._first if name in sys.modules}
 
     def variables(self, module: str) -> Values:
@@ -149,7 +151,7 @@ class ClusterDevices:
             names = self._names[module] = _ModuleVariables(there)
             return names, names.values(there)
 
-    def everywhere(self) -> dict[Any, DeviceRecord]:
+    def all_devices(self) -> dict[Any, DeviceRecord]:
         """All devices by cluster-wide number, for the record of the rehearsal."""
         host = {device: record for device, record in self.memory.devices.items() if device == CPU}
         kind = VirtualTensor.accelerator_type
@@ -169,7 +171,7 @@ class _ModuleVariables:
         )
         self.values: Callable[[dict[str, Any]], tuple[Any, ...]] = operator.itemgetter(*self.names, *_MODULE_ATTRIBUTES)
 
-    def put(self, values: tuple[Any, ...], variables: dict[str, Any]) -> None:
+    def set_values(self, values: tuple[Any, ...], variables: dict[str, Any]) -> None:
         """Set the variables to ``values``."""
         try:
             if all(map(operator.is_, values, self.values(variables))):
@@ -186,17 +188,18 @@ _MODULE_ATTRIBUTES = ("__name__", "__doc__")
 Values = tuple[_ModuleVariables, tuple[Any, ...]]
 
 
-def _held(owner: Any) -> list[Any]:
+def _attribute_snapshot(owner: Any) -> list[Any]:
     """A snapshot of the attributes, since threads without a turn may import meanwhile."""
     return list(vars(owner).values())
 
 
-def _default_lists(owners: list[Any]) -> list[list[Any]]:
-    functions = [one for owner in owners for one in _held(owner) if isinstance(one, FunctionType)]
+def _list_default_arguments(owners: list[Any]) -> list[list[Any]]:
+    """The lists among the default arguments of the owners' functions, which processes must not share."""
+    functions = [one for owner in owners for one in _attribute_snapshot(owner) if isinstance(one, FunctionType)]
     return [value for one in functions for value in one.__defaults__ or () if type(value) is list]
 
 
-def _class_state(classes: list[type]) -> dict[tuple[type, str], Any]:
+def _class_attributes(classes: list[type]) -> dict[tuple[type, str], Any]:
     return {
         (kind, name): value
         for kind in classes
@@ -249,7 +252,7 @@ class RayProcess:
         for name in self._groups:
             self._groups[name] = getattr(c10d, name, None)
         self._world = dict(vars(c10d._world))
-        self._variables = cluster_devices.now()
+        self._variables = cluster_devices.current_variables()
         self._of_classes = {(kind, name): vars(kind).get(name) for kind, name in cluster_devices.of_classes}
         self._of_defaults = [list(kept) for kept, _ in cluster_devices.of_defaults]
         self._devices = {
@@ -269,10 +272,10 @@ class RayProcess:
         vars(c10d._world).clear()
         vars(c10d._world).update(self._world)
         for module_name, (names, values) in (
-            cluster_devices.first() if self._variables is None else self._variables
+            cluster_devices.initial_variables() if self._variables is None else self._variables
         ).items():
             if module_name in sys.modules:
-                names.put(values, vars(sys.modules[module_name]))
+                names.set_values(values, vars(sys.modules[module_name]))
         for (kind, name), value in (
             cluster_devices.of_classes if self._of_classes is None else self._of_classes
         ).items():

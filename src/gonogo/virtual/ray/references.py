@@ -39,7 +39,7 @@ class PendingResult:
         else:
             self._waiting.append(call)
 
-    def read(self) -> Any:
+    def receive_copy(self) -> Any:
         """A copy for the receiver. Raises what the task raised."""
         if self._error is not None:
             raise self._error
@@ -67,7 +67,7 @@ def reference_class(ray: Any, turn_scheduler: TurnScheduler) -> type:
 
             def settle_future() -> None:
                 try:
-                    future.set_result(self.answer.read())
+                    future.set_result(self.answer.receive_copy())
                 except BaseException as error:
                     future.set_exception(error)
 
@@ -83,7 +83,7 @@ def reference_class(ray: Any, turn_scheduler: TurnScheduler) -> type:
                 if future.done():
                     return
                 try:
-                    future.set_result(self.answer.read())
+                    future.set_result(self.answer.receive_copy())
                 except BaseException as error:
                     future.set_exception(error)
 
@@ -96,13 +96,13 @@ def reference_class(ray: Any, turn_scheduler: TurnScheduler) -> type:
     return Reference
 
 
-def wait_for(
-    answer: PendingResult, turn_scheduler: TurnScheduler, timeout: float | None = None, counts: bool = True
+def wait_until_available(
+    answer: PendingResult, turn_scheduler: TurnScheduler, timeout: float | None = None, is_progress: bool = True
 ) -> bool:
-    """Wait for the answer; returns False on timeout. See ``TurnScheduler.away`` for ``counts``."""
+    """Wait for the answer; returns False on timeout. See ``TurnScheduler.without_turn`` for ``is_progress``."""
     if answer.done:
         return True
     gate = _thread.allocate_lock()
     gate.acquire()
     answer.call_when_done(lambda: gate.release() if gate.locked() else None)
-    return turn_scheduler.wait(gate, timeout, counts)
+    return turn_scheduler.wait(gate, timeout, is_progress)

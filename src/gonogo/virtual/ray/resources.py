@@ -20,22 +20,22 @@ class RayNode:
         self.free = dict(self.total)
         self.gpus = dict.fromkeys(range(gpus), 1.0)
 
-    def fits(self, resources: dict[str, float]) -> bool:
+    def has_free(self, resources: dict[str, float]) -> bool:
         """True if that much is free."""
         return all(self.free.get(name, 0.0) + 1e-6 >= count for name, count in resources.items() if count)
 
-    def could(self, resources: dict[str, float]) -> bool:
+    def has_capacity_for(self, resources: dict[str, float]) -> bool:
         """True if the node has that much in total."""
         return all(self.total.get(name, 0.0) + 1e-6 >= count for name, count in resources.items() if count)
 
-    def take(self, resources: dict[str, float]) -> tuple[int, ...]:
+    def reserve(self, resources: dict[str, float]) -> tuple[int, ...]:
         """Reserve the resources; returns the assigned GPUs."""
         for name, count in resources.items():
             if count:
                 self.free[name] = self.free.get(name, 0.0) - count
         return take_gpus(self.gpus, resources.get("GPU", 0.0))
 
-    def give_back(self, resources: dict[str, float], gpus: tuple[int, ...]) -> None:
+    def release(self, resources: dict[str, float], gpus: tuple[int, ...]) -> None:
         """Release the resources."""
         for name, count in resources.items():
             if count:
@@ -67,22 +67,22 @@ class Bundle:
 
     def place(self, node: RayNode) -> None:
         """Reserve the bundle on a node."""
-        self.node, self.gpus = node, node.take(self.wanted)
+        self.node, self.gpus = node, node.reserve(self.wanted)
         share = min(1.0, self.wanted.get("GPU", 0.0)) if self.gpus else 0.0
         self.free_gpus = dict.fromkeys(self.gpus, share)
 
-    def fits(self, resources: dict[str, float]) -> bool:
+    def has_free(self, resources: dict[str, float]) -> bool:
         """True if that much of the bundle is free."""
         return all(self.free.get(name, 0.0) + 1e-6 >= count for name, count in resources.items() if count)
 
-    def take(self, resources: dict[str, float]) -> tuple[int, ...]:
+    def reserve(self, resources: dict[str, float]) -> tuple[int, ...]:
         """Reserve part of the bundle; returns the assigned GPUs."""
         for name, count in resources.items():
             if count:
                 self.free[name] -= count
         return take_gpus(self.free_gpus, resources.get("GPU", 0.0))
 
-    def give_back(self, resources: dict[str, float], gpus: tuple[int, ...]) -> None:
+    def release(self, resources: dict[str, float], gpus: tuple[int, ...]) -> None:
         """Release the resources."""
         for name, count in resources.items():
             if count:
@@ -107,7 +107,7 @@ class PlacementGroup:
         chosen: list[RayNode] | None = None
         if self.strategy == "STRICT_PACK":
             whole = sum_resources([bundle.wanted for bundle in self.bundles])
-            chosen = next(([node] * len(self.bundles) for node in nodes if node.fits(whole)), None)
+            chosen = next(([node] * len(self.bundles) for node in nodes if node.has_free(whole)), None)
         else:
             chosen = self._assign_nodes(nodes)
         if chosen is None:
@@ -143,7 +143,7 @@ class PlacementGroup:
         """Release all bundles."""
         for bundle in self.bundles if self.placed else ():
             assert bundle.node is not None
-            bundle.node.give_back(bundle.wanted, bundle.gpus)
+            bundle.node.release(bundle.wanted, bundle.gpus)
         self.placed, self.removed = False, True
 
 

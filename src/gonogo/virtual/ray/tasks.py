@@ -14,12 +14,12 @@ from gonogo.virtual.failure import find_in_chain
 from gonogo.virtual.ray.cluster import Cluster, PendingPlacement, RayPlacement
 from gonogo.virtual.ray.object_transfer import PickledObject
 from gonogo.virtual.ray.process import RayProcess
-from gonogo.virtual.ray.references import wait_for
+from gonogo.virtual.ray.references import wait_until_available
 from gonogo.virtual.ray.turns import RehearsalEnded
 from gonogo.virtual.unsupported import UnsupportedOperator
 
 
-def resources_of(options: dict[str, Any], *, cpus: float) -> dict[str, float]:
+def required_resources(options: dict[str, Any], *, cpus: float) -> dict[str, float]:
     """The resources that Ray reserves for an actor or task; ``cpus`` is the default."""
     given = options.get("num_cpus")
     wanted = {"CPU": cpus if given is None else float(given), "GPU": float(options.get("num_gpus") or 0)}
@@ -42,7 +42,7 @@ class RemoteCall:
         self.references = references
 
 
-class Runner:
+class CallRunner:
     """Runs calls, and delivers their results."""
 
     def __init__(self, cluster: Cluster, ray: Any, reference_class: type) -> None:
@@ -50,11 +50,13 @@ class Runner:
         self.ray = ray
         self.reference = reference_class
 
-    def call(self, name: str, args: Any, kwargs: Any, options: dict[str, Any]) -> RemoteCall:
+    def create_call(self, name: str, args: Any, kwargs: Any, options: dict[str, Any]) -> RemoteCall:
         """Create a call. Arguments are pickled at once, as in Ray."""
         several = options.get("num_returns")
         if several in ("streaming", "dynamic"):
-            raise UnsupportedOperator(f"ray: num_returns={several!r}", translated("Ray's generators have no stand-in"))
+            raise UnsupportedOperator(
+                f"ray: num_returns={several!r}", translated("gonogo's stand-in for Ray does not support generators")
+            )
         try:
             sent = self.cluster.pack((tuple(args or ()), dict(kwargs or {})))
         except (TypeError, AttributeError, ValueError) as error:
@@ -105,7 +107,7 @@ class Runner:
         wrapped.cause = error  # also if it can't be pickled
         return wrapped
 
-    def begin(self, process: RayProcess, name: str, run: Callable[[], None]) -> None:
+    def run_as_process(self, process: RayProcess, name: str, run: Callable[[], None]) -> None:
         """Run a function in the turn of a process; an unexpected exception ends the rehearsal, so that nobody keeps
         waiting."""
 
@@ -128,19 +130,19 @@ class Runner:
         for one in call.sent.kept:
             answer = getattr(one, "answer", None)
             if answer is not None:
-                wait_for(answer, self.cluster.turns)
+                wait_until_available(answer, self.cluster.turns)
 
     def start_task(self, function: Any, name: str, args: Any, kwargs: Any, options: dict[str, Any]) -> Any:
         """``function.remote(…)``."""
-        call = self.call(name, args, kwargs, options)
+        call = self.create_call(name, args, kwargs, options)
 
         def start_at(place: RayPlacement) -> None:
-            process = self.cluster.process(name, place, runtime_env_variables(options), hide_other_gpus=True)
+            process = self.cluster.create_process(name, place, runtime_env_variables(options), hide_other_gpus=True)
 
             def run_task() -> None:
                 try:
                     self.wait_for_arguments(call)
-                    given, named = self.cluster.resolved(call.sent)
+                    given, named = self.cluster.resolve_arguments(call.sent)
                     asyncio.set_event_loop(asyncio.new_event_loop())
                     self.finish(call, function(*given, **named))
                 except RehearsalEnded:
@@ -150,18 +152,20 @@ class Runner:
                 finally:
                     place.give_back()
 
-            self.begin(process, name, run_task)
+            self.run_as_process(process, name, run_task)
 
         def mark_never_ready(reason: str) -> None:
             for reference in call.references:
                 reference.answer.never = reason
 
-        wanted = resources_of(options, cpus=1.0)
-        self.cluster.queue(PendingPlacement(name, wanted, strategy_of(options), start_at, mark_never_ready))
+        wanted = required_resources(options, cpus=1.0)
+        self.cluster.place_or_queue(
+            PendingPlacement(name, wanted, scheduling_strategy(options), start_at, mark_never_ready)
+        )
         return self.references(call)
 
 
-def strategy_of(options: dict[str, Any]) -> Any:
+def scheduling_strategy(options: dict[str, Any]) -> Any:
     """The scheduling strategy, which older programs pass in other options."""
     strategy = options.get("scheduling_strategy")
     group = options.get("placement_group")

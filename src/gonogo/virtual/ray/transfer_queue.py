@@ -27,12 +27,12 @@ class _Tickets:
         self._sent: dict[bytes, Any] = {}
         self._received: Any = weakref.WeakValueDictionary()
 
-    def issue_for(self, tensor: VirtualTensor) -> bytes:
+    def issue_ticket(self, tensor: VirtualTensor) -> bytes:
         ticket = b"%d" % next(self._numbers)
         self._sent[ticket] = tensor.detach().to("cpu", copy=True)
         return ticket
 
-    def redeem(self, ticket: bytes) -> Any:
+    def redeem_ticket(self, ticket: bytes) -> Any:
         tensor = self._sent.pop(ticket, None)
         if tensor is None:
             return self._received[ticket].detach()
@@ -57,7 +57,7 @@ def _patch_serialization(patches: Patches, module: Any) -> None:
     def encode_tensor_meta(self: Any, obj: Any) -> Any:
         if not isinstance(obj, VirtualTensor):
             return encode_part(self, obj)
-        self.aux_buffers.append(tickets.issue_for(obj))
+        self.aux_buffers.append(tickets.issue_ticket(obj))
         return _TICKET_DTYPE, tuple(obj.shape), len(self.aux_buffers) - 1
 
     def encode_tensor(self: Any, obj: Any) -> Any:
@@ -67,7 +67,7 @@ def _patch_serialization(patches: Patches, module: Any) -> None:
 
     def decode_tensor(self: Any, meta: Any) -> Any:
         kind, _, place = meta
-        return tickets.redeem(bytes(self.aux_buffers[place])) if kind == _TICKET_DTYPE else decode(self, meta)
+        return tickets.redeem_ticket(bytes(self.aux_buffers[place])) if kind == _TICKET_DTYPE else decode(self, meta)
 
     patches.set(encoder, "_encode_regular_tensor_meta", encode_tensor_meta)
     patches.set(encoder, "_encode_regular_tensor", encode_tensor)

@@ -23,8 +23,8 @@ class RehearsalEnded(BaseException):
     """Raised in a waiting process once the rehearsal has ended elsewhere."""
 
 
-def stays() -> bool:
-    """True if the process can't hand over its turn: inside ``zero.Init`` DeepSpeed has torch's classes patched."""
+def must_keep_turn() -> bool:
+    """Whether the process can't hand over its turn: inside ``zero.Init``, DeepSpeed has torch's classes patched."""
     module = sys.modules.get("deepspeed.runtime.zero.partition_parameters")
     return bool(getattr(module, "zero_init_context", 0))
 
@@ -46,22 +46,22 @@ class TurnScheduler:
         """The driver's process."""
 
     @property
-    def mine(self) -> Any:
+    def current_process(self) -> Any:
         """The process of this thread, or None."""
         return getattr(self._of_thread, "process", None)
 
-    def join(self, process: Any, counts: bool = True) -> None:
+    def join(self, process: Any, is_progress: bool = True) -> None:
         """Make this thread a process; returns when its turn has come."""
         self._of_thread.process = process
         self._of_thread.away = 0
-        self._take_turn(counts)
+        self._take_turn(is_progress)
 
     def leave(self) -> None:
         """End this thread's process, and hand over its turn."""
         self._release_turn()
         self._of_thread.process = None
 
-    def _take_turn(self, counts: bool = True) -> None:
+    def _take_turn(self, is_progress: bool = True) -> None:
         gate = None
         with self._mutex:
             if self._held:
@@ -71,8 +71,8 @@ class TurnScheduler:
             self._held = True
         if gate is not None:
             gate.acquire()
-        self.taken += counts
-        self._enter(self.mine)
+        self.taken += is_progress
+        self._enter(self.current_process)
 
     def _release_turn(self) -> None:
         with self._mutex:
@@ -82,10 +82,10 @@ class TurnScheduler:
                 self._held = False
 
     @contextmanager
-    def away(self, counts: bool = True) -> Iterator[None]:
-        """Let others run during a blocking call. With ``counts``, returning from it counts as progress."""
+    def without_turn(self, is_progress: bool = True) -> Iterator[None]:
+        """Let others run during a blocking call. With ``is_progress``, returning from it is progress."""
         here = self._of_thread
-        if self.mine is None or here.away or stays():
+        if self.current_process is None or here.away or must_keep_turn():
             yield
             return
         here.away = 1
@@ -94,13 +94,13 @@ class TurnScheduler:
             yield
         finally:
             here.away = 0
-            self._take_turn(counts)
+            self._take_turn(is_progress)
             self._raise_if_ended()
 
     @contextmanager
     def as_process(self, process: Any) -> Iterator[None]:
         """Run as another process inside the context: one that this thread's process has started and waits for."""
-        here, before = self._of_thread, self.mine
+        here, before = self._of_thread, self.current_process
         here.process = process
         self._enter(process)
         try:
@@ -110,10 +110,10 @@ class TurnScheduler:
             self._enter(before)
 
     @contextmanager
-    def keep(self) -> Iterator[None]:
+    def keeping_turn(self) -> Iterator[None]:
         """Keep the turn even if Python blocks: for a short wait with a lock held that others need."""
         here = self._of_thread
-        if self.mine is None or here.away:
+        if self.current_process is None or here.away:
             yield
             return
         here.away = 1
@@ -122,10 +122,10 @@ class TurnScheduler:
         finally:
             here.away = 0
 
-    def wait(self, lock: Any, timeout: float | None = None, counts: bool = True) -> bool:
+    def wait(self, lock: Any, timeout: float | None = None, is_progress: bool = True) -> bool:
         """Wait until ``lock`` is released. Returns False on timeout."""
         end = None if timeout is None else time.monotonic() + timeout
-        with self.away(counts):
+        with self.without_turn(is_progress):
             while self.ended_by is None:
                 left = _POLL_SECONDS if end is None else min(_POLL_SECONDS, end - time.monotonic())
                 if lock.acquire(timeout=max(left, 0.0)):
@@ -143,7 +143,7 @@ class TurnScheduler:
         error = self.ended_by
         if error is None:
             return
-        if self.mine is self.main:
+        if self.current_process is self.main:
             self.ended_by = RehearsalEnded()
             raise error
         raise RehearsalEnded

@@ -41,7 +41,9 @@ class WorkerProcess:
             yield
 
 
-def start(cluster: Cluster, name: str, count: int, backend: Any, unsupported_error: Unsupported) -> list[WorkerProcess]:
+def start_engine_workers(
+    cluster: Cluster, name: str, count: int, backend: Any, unsupported_error: Unsupported
+) -> list[WorkerProcess]:
     """Start the workers of the current actor's engine. Raises ValueError with vLLM's messages.
 
     Without a ``backend``, vLLM uses Ray if an actor in a placement group needs several workers.
@@ -51,8 +53,8 @@ def start(cluster: Cluster, name: str, count: int, backend: Any, unsupported_err
     enough = torch.cuda.device_count() >= count
     if backend == "ray" or (backend is None and count > 1 and enough and _current_placement_group() is not None):
         placed = _ray_executor_bundles(cluster, name, count, unsupported_error)
-        made = [WorkerProcess(cluster, cluster.process(name, one, {}, hide_other_gpus=True), torch.device("cuda", 0))
-                for one in placed]  # fmt: skip
+        processes = [cluster.create_process(name, one, {}, hide_other_gpus=True) for one in placed]
+        made = [WorkerProcess(cluster, process, torch.device("cuda", 0)) for process in processes]
     else:
         if not enough:
             seen = torch.cuda.device_count()
@@ -64,7 +66,7 @@ def start(cluster: Cluster, name: str, count: int, backend: Any, unsupported_err
             )
         place = RayPlacement(cluster.nodes[owner.node], owner.gpus, lambda: None)
         variables = dict(os.environ)
-        made = [WorkerProcess(cluster, cluster.process(name, place, variables, hide_other_gpus=False),
+        made = [WorkerProcess(cluster, cluster.create_process(name, place, variables, hide_other_gpus=False),
                               torch.device("cuda", rank)) for rank in range(count)]  # fmt: skip
     for rank, worker in enumerate(made):
         with worker.turn():
@@ -98,12 +100,13 @@ def _ray_executor_bundles(
     places: list[RayPlacement] = []
     for bundle in (said or with_gpu)[:count]:
         strategy = strategies.PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=bundle)
-        cluster.queue(PendingPlacement(name, wanted, strategy, places.append, lambda _: None))
+        cluster.place_or_queue(PendingPlacement(name, wanted, strategy, places.append, lambda _: None))
     if len(places) < count:
         raise unsupported_error(
             "vLLM's workers on Ray",
             translated(
-                "{there} of {count} workers find {wanted} free in their bundles: the engine would wait for the others"
+                "only {there} of {count} engine workers find {wanted} free in their placement group's "
+                "bundles: the engine would wait for the others"
             ).format(there=len(places), count=count, wanted=str(wanted)),
         )
     return places

@@ -125,7 +125,9 @@ class EngineArgs:
     def __init__(self, **given: Any) -> None:
         for name in given:
             if name not in ENGINE:
-                raise self.refuse(f"vllm.EngineArgs({name}=…)", translated("no vLLM release known to gonogo has it"))
+                raise self.refuse(
+                    f"vllm.EngineArgs({name}=…)", translated("no vLLM release known to gonogo has this argument")
+                )
         vars(self).update(given)
 
 
@@ -139,7 +141,7 @@ class SamplingParamsStandIn:
         for name in given:
             if name not in _SAMPLING:
                 raise self.refuse(
-                    f"vllm.SamplingParams({name}=…)", translated("no vLLM release known to gonogo has it")
+                    f"vllm.SamplingParams({name}=…)", translated("no vLLM release known to gonogo has this argument")
                 )
         vars(self).update(_SAMPLING | given)
         self.n = 1 if self.n is None else self.n

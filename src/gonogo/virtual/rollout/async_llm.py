@@ -26,8 +26,9 @@ from gonogo.virtual.rollout.llm import LLM, Weights
 
 CONTEXT = "vLLM: CUDA context"
 _NO_PROCESSES = translated(
-    "outside of Ray such an engine starts processes of its own, which have no stand-ins: rehearse with the "
-    "engine in the trainer's process (vllm.LLM; ms-swift: --vllm_use_async_engine false) or as a server"
+    "outside of Ray, an asynchronous engine starts processes of its own, which have no "
+    "stand-ins: rehearse with the engine in the trainer's process (vllm.LLM; ms-swift: "
+    "--vllm_use_async_engine false) or as a server"
 )
 
 
@@ -43,10 +44,12 @@ class _Engines(LLM):
             if int(engine_args.get(name) or 1) > 1:
                 raise now.unsupported(
                     f"vLLM {name}={engine_args[name]}",
-                    translated("gonogo's stand-in does not support engines that are parallelized this way"),
+                    translated("gonogo's stand-in for vLLM does not support this kind of parallelism"),
                 )
         if engine_args.get("speculative_config"):
-            raise now.unsupported("vLLM speculative_config", translated("a draft model's memory is not known"))
+            raise now.unsupported(
+                "vLLM speculative_config", translated("gonogo does not know how much memory a draft model takes")
+            )
         tp = int(engine_args.get("tensor_parallel_size") or 1)
         backend = engine_args.get("distributed_executor_backend")
         found = now.workers(tp, backend, now.unsupported) if now.workers is not None else None
@@ -58,18 +61,18 @@ class _Engines(LLM):
         self._contexts = []
         for process in found:
             with process.turn():
-                self._contexts.append(self._context(process.device))
+                self._contexts.append(self._allocate_cuda_context(process.device))
                 self.engines.append(
                     engine.Engine(given, now.numbers, now.memory, now.unsupported, device=process.device)
                 )
         return self.engines[0]
 
-    def _context(self, device: torch.device) -> torch.Tensor:
+    def _allocate_cuda_context(self, device: torch.device) -> torch.Tensor:
         """Allocate a CUDA context, since a worker is a separate process from the trainer's."""
         memory = self.rehearsal.memory
         before, memory.module = memory.module, CONTEXT
         try:
-            with memory.counting_as("rollout"):
+            with memory.with_category("rollout"):
                 return torch.empty(memory.device(device).allowance_bytes, dtype=torch.uint8, device=device)
         finally:
             memory.module = before
@@ -82,7 +85,7 @@ class _Engines(LLM):
 
     def wake_up(self, tags: list[str] | None = None) -> None:
         """Wake up all workers."""
-        self._writer.new_batch()
+        self._writer.start_batch()
         for process, one in zip(self.processes, self.engines, strict=True):
             with process.turn():
                 one.wake_up(tags)
@@ -229,7 +232,7 @@ class AsyncLLM:
         if name.startswith("_"):
             raise AttributeError(name)
         raise self.of.rehearsal.unsupported(
-            f"vllm AsyncLLM.{name}", translated("gonogo's stand-in for the engine does not have it")
+            f"vllm AsyncLLM.{name}", translated("gonogo's stand-in for the vLLM engine does not have this name")
         )
 
 

@@ -23,8 +23,8 @@ from gonogo.virtual.rollout.ranks import EngineRanks
 from gonogo.virtual.rollout.uncertainty import BLOCK, CONTEXT_UNCERTAINTY_BYTES, PEAK_UNCERTAINTY
 
 _GIB = 1 << 30
-_SLEEPS = translated("the engine sleeps ({parts})")
-_TOO_CLOSE = translated("it is too close to tell whether the engine starts: {what}")
+_SLEEPS = translated("the engine is asleep ({parts})")
+_TOO_CLOSE = translated("the memory margin is too small to tell whether the engine starts: {what}")
 _REQUESTED_AND_FREE = translated("{asked} GiB requested, {free} GiB free")
 _CACHE_SHORTAGE = translated("{needed} GiB of cache needed, {left} GiB left")
 CUDA_GRAPH_BYTES_PER_LAYER = 10 << 20
@@ -39,7 +39,7 @@ WEIGHTS, CACHE, GRAPHS = "vLLM: weights", "vLLM: KV cache", "vLLM: CUDA graphs"
 _TAGS = {"weights": WEIGHTS, "kv_cache": CACHE}
 
 
-def assumed(version: str) -> Text:
+def engine_assumptions(version: str) -> Text:
     """The assumptions about an engine that runs on the trainer's GPU."""
     return translated(
         "vLLM {version} uses on this GPU: weights by the model's shapes, cache up to gpu_memory_utilization, "
@@ -72,7 +72,7 @@ class Engine:
         self.sleeps = bool(engine_args.get("enable_sleep_mode"))
         self.tp = int(engine_args.get("tensor_parallel_size") or 1)
         self.device = self._choose_device() if device is None else device  # given for a worker with its own process
-        self._check_pool()
+        self._check_requested_memory()
         self.model = EngineModel(
             str(engine_args["model"]),
             engine_args.get("dtype") or "auto",
@@ -92,7 +92,7 @@ class Engine:
         if backend != "external_launcher":
             raise self._unsupported(
                 f"vllm.LLM(distributed_executor_backend={backend!r})",
-                translated("such an engine starts processes of its own"),
+                translated("this engine would start processes of its own, which are not rehearsed"),
             )
         world = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
         if world % self.tp:
@@ -101,7 +101,7 @@ class Engine:
             )
         return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
 
-    def _check_pool(self) -> None:
+    def _check_requested_memory(self) -> None:
         conf = os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "")
         if self.sleeps and "expandable_segments:True" in conf and self.version < EXPANDABLE_POOL_SINCE:
             raise AssertionError(
@@ -132,7 +132,7 @@ class Engine:
         held_before = torch.cuda.memory_allocated(self.device)
         weights = self.model.weights + self._lora_slot_bytes()
         self._allocate_tagged("weights", weights)
-        peak = self._run_once()
+        peak = self._profiled_peak_bytes()
         graphs = self._cuda_graph_bytes()
         given = self.asked.get("kv_cache_memory_bytes")
         available = int(given) if given else int(requested - weights - peak)
@@ -140,18 +140,18 @@ class Engine:
             available -= graphs
         if not given and self.version < (0, 9):  # it also counted what torch held before
             available -= held_before
-        available = available if self._ranks is None else self._ranks.least(available)
-        self._check_cache(available, 0 if given else int(PEAK_UNCERTAINTY * peak) + graphs)
-        self._allocate_tagged("kv_cache", available - available % max(self.model.cache_of_token() * BLOCK, 1))
+        available = available if self._ranks is None else self._ranks.agree_on_free_bytes(available)
+        self._check_cache_fits(available, 0 if given else int(PEAK_UNCERTAINTY * peak) + graphs)
+        self._allocate_tagged("kv_cache", available - available % max(self.model.cache_bytes_per_token() * BLOCK, 1))
         if graphs:
-            with self._counting_as(GRAPHS):
+            with self._with_owner(GRAPHS):
                 self._held[GRAPHS] = torch.empty(graphs, dtype=torch.uint8, device=self.device)
-        self._run_once()  # the sampler's warm-up, whose memory the caching allocator keeps
+        self._profiled_peak_bytes()  # the sampler's warm-up, whose memory the caching allocator keeps
 
-    def _check_cache(self, available: int, uncertainty_bytes: int) -> None:
+    def _check_cache_fits(self, available: int, uncertainty_bytes: int) -> None:
         more = "See https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details."
         length = self.model.max_model_len
-        needed = self.model.cache_of(length, BLOCK, self.batched)
+        needed = self.model.cache_bytes_per_request(length, BLOCK, self.batched)
         self._require_clear_margin(
             available - needed, uncertainty_bytes, _CACHE_SHORTAGE.format(needed=_gib(needed), left=_gib(available))
         )
@@ -174,12 +174,12 @@ class Engine:
         if abs(margin_bytes) < uncertainty_bytes:
             raise self._unsupported("vllm.LLM", _TOO_CLOSE.format(what=quantity))
 
-    def _run_once(self) -> int:
+    def _profiled_peak_bytes(self) -> int:
         """``profile_run``: one forward of a full batch, then the sampler; returns the peak in addition to the
         weights."""
         forward = forward_bytes(self.model, self.batched)
         sampler = min(self.sequences, self.batched) * sampler_bytes(self.model)
-        with self._counting_as("vLLM: activations"):
+        with self._with_owner("vLLM: activations"):
             for nbytes in (forward, sampler):
                 torch.empty(nbytes, dtype=torch.uint8, device=self.device)
         return max(forward, sampler)
@@ -198,15 +198,15 @@ class Engine:
 
     def _allocate_tagged(self, tag: str, nbytes: int) -> None:
         self._sizes[tag] = nbytes
-        with self._counting_as(_TAGS[tag]):
+        with self._with_owner(_TAGS[tag]):
             self._held[tag] = torch.empty(nbytes, dtype=torch.uint8, device=self.device)
         self.asleep.discard(tag)
 
     @contextmanager
-    def _counting_as(self, owner: str) -> Iterator[None]:
+    def _with_owner(self, owner: str) -> Iterator[None]:
         before, self.memory.module = self.memory.module, owner
         try:
-            with self.memory.counting_as("rollout"):
+            with self.memory.with_category("rollout"):
                 yield
         finally:
             self.memory.module = before
@@ -217,7 +217,7 @@ class Engine:
         if not self.sleeps:
             return
         if level == 1 and "weights" not in self.asleep:
-            with self._counting_as(WEIGHTS):
+            with self._with_owner(WEIGHTS):
                 self._on_host = torch.empty(self._sizes["weights"], dtype=torch.uint8, pin_memory=True)
         for tag in _TAGS:
             self._held.pop(tag, None)

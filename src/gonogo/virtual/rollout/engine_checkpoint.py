@@ -22,30 +22,32 @@ from gonogo.virtual.rollout.weight_names import (
     HEAD,
     EngineLayout,
     check_adapter_config,
-    loader_of,
+    loader_row,
     read_adapter,
     read_weights,
-    table_release,
+    vllm_table_release,
 )
 from gonogo.virtual.weights import skeleton
 
 _NOT_FOR_INFERENCE = ("training_args.bin", "optimizer.bin", "optimizer.pt", "scheduler.pt", "scaler.pt")
 _ADAPTER_FILES = ("adapter_model.safetensors", "adapter_model.bin", "adapter_model.pt")
-_OWN_CODE = translated("vLLM {release} reads {architecture} by code of its own")
+_OWN_CODE = translated(
+    "vLLM {release} reads {architecture} with code written for that model, which gonogo does not have"
+)
 
 Refuse = Callable[[str, Text], BaseException]
 """Makes the exception for what can't be rehearsed, of what and why."""
 
 
 class EngineWeights(nn.Module):
-    """The weights that an engine has, by transformers' names, and the layers of its adapters."""
+    """The weights that a vLLM engine loads, by transformers' names, and the layers of its adapters."""
 
     def __init__(self) -> None:
         super().__init__()
         self.missing: frozenset[str] = frozenset()
         """Names of weights that no file gave, which the engine doesn't notice."""
 
-    def put(self, name: str, value: torch.Tensor) -> None:
+    def add_weight(self, name: str, value: torch.Tensor) -> None:
         """Add a weight under its dotted name."""
         *path, last = name.split(".")
         module: nn.Module = self
@@ -59,9 +61,9 @@ class EngineWeights(nn.Module):
         """Do nothing: that it is called says that it is the model that runs."""
 
 
-def load(folder: str, adapters: Mapping[str, str], max_lora_rank: int, refuse: Refuse) -> EngineWeights:
+def load_engine_weights(folder: str, adapters: Mapping[str, str], max_lora_rank: int, refuse: Refuse) -> EngineWeights:
     """The weights that vLLM has of a folder and of adapters (name: folder); raises vLLM's errors."""
-    layout, linear = layout_of(folder, refuse)
+    layout, linear = read_engine_layout(folder, refuse)
     files = _weight_files(folder, refuse)
     tensors = dict(_iter_tensors(files))
     # An output layer of its own is read, whatever the config says: ModelConfig.maybe_untie_word_embeddings
@@ -72,9 +74,9 @@ def load(folder: str, adapters: Mapping[str, str], max_lora_rank: int, refuse: R
     loaded.missing = frozenset(done.missing)
     for name, shape in layout.shapes.items():
         if name in done.missing:
-            loaded.put(name, torch.empty(shape))
+            loaded.add_weight(name, torch.empty(shape))
         elif name in done.read:
-            loaded.put(name, tensors[done.read[name]])
+            loaded.add_weight(name, tensors[done.read[name]])
     if adapters and not layout.row["lora"]:
         raise ValueError(f"LoRA is not supported for {layout.row['class']} ({folder}).")
     for adapter in adapters.values():
@@ -82,11 +84,11 @@ def load(folder: str, adapters: Mapping[str, str], max_lora_rank: int, refuse: R
             check_adapter_config(json.load(file), max_lora_rank)
         own = dict(_iter_tensors(_adapter_file(adapter)))
         for name in read_adapter(layout, adapter, own, linear).read:
-            loaded.put(name, own[name])
+            loaded.add_weight(name, own[name])
     return loaded
 
 
-def layout_of(folder: str, refuse: Refuse) -> tuple[EngineLayout, list[str]]:
+def read_engine_layout(folder: str, refuse: Refuse) -> tuple[EngineLayout, list[str]]:
     """The model's weights as vLLM holds them, and the names of its linear layers."""
     import transformers
 
@@ -94,15 +96,15 @@ def layout_of(folder: str, refuse: Refuse) -> tuple[EngineLayout, list[str]]:
     config: Any = transformers.AutoConfig.from_pretrained(folder)
     text = config.get_text_config()
     architecture = next(iter(config.architectures or ()), "")
-    row, model_class = loader_of(architecture), getattr(transformers, architecture, None)
+    row, model_class = loader_row(architecture), getattr(transformers, architecture, None)
     if row is None or model_class is None or text is not config:
-        raise refuse(what, _OWN_CODE.format(release=table_release(), architecture=architecture or "?"))
+        raise refuse(what, _OWN_CODE.format(release=vllm_table_release(), architecture=architecture or "?"))
     if getattr(config, "quantization_config", None) is not None:
-        raise refuse(what, translated("its weights are quantized"))
+        raise refuse(what, translated("the model's weights are quantized, which gonogo does not cover here"))
     with skeleton.isolated_model_build():
-        model = skeleton.build(model_class, config, folder)
+        model = skeleton.build_on_meta(model_class, config, folder)
         if any(weight.dim() > 2 for weight in model.parameters()):
-            raise refuse(what, translated("how vLLM names experts is not known"))
+            raise refuse(what, translated("gonogo does not know how vLLM names the experts' weights"))
         shapes = {name: tuple(weight.shape) for name, weight in model.state_dict(keep_vars=True).items()}
         dense = {name: one for name, one in model.named_modules() if isinstance(one, nn.Linear | nn.Embedding)}
         multiplied = {f"{name}.{own}" for name, one in dense.items() for own, _ in one.named_parameters(recurse=False)}
@@ -112,7 +114,10 @@ def layout_of(folder: str, refuse: Refuse) -> tuple[EngineLayout, list[str]]:
 
 def _weight_files(folder: str, refuse: Refuse) -> list[str]:
     if glob.glob(os.path.join(folder, "consolidated*.safetensors")):
-        raise refuse(f"vllm serve {folder}", translated("it has files of Mistral's own format"))
+        raise refuse(
+            f"vllm serve {folder}",
+            translated("the folder has weights in Mistral's own format, which gonogo does not read"),
+        )
     for pattern in ("*.safetensors", "*.bin", "*.pt"):
         files = sorted(glob.glob(os.path.join(folder, pattern)))
         index = os.path.join(folder, "model.safetensors.index.json")

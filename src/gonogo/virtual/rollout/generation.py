@@ -29,22 +29,22 @@ class CompletionWriter:
         self._eos = eos_token_id
         self._batches = self._requests = 0
 
-    def next_batch(self, count: int) -> list[float]:
-        """The length of each completion of the next batch, as a share of its limit from 1 to 0."""
+    def next_length_fractions(self, count: int) -> list[float]:
+        """The length of each completion of the next batch, as a fraction of its maximum, from 1 to 0."""
         first = self._batches % 2 if count == 1 else 0
         self._batches += 1
         return [_quasi_random_fraction(first + index) for index in range(count)]
 
-    def next_request_share(self) -> float:
-        """The share for a request that arrives separately, as one of a batch."""
+    def next_request_length_fraction(self) -> float:
+        """The same for a request that arrives separately, as one of a batch."""
         self._requests += 1
         return _quasi_random_fraction(self._requests - 1)
 
-    def new_batch(self) -> None:
+    def start_batch(self) -> None:
         """Start a new batch of separate requests."""
         self._requests = 0
 
-    def write(
+    def write_completion(
         self, share: float, max_tokens: int, min_tokens: int = 0, ignore_eos: bool = False
     ) -> tuple[list[int], str]:
         """Returns the token ids, at most ``max_tokens``, and the finish reason: ``length`` or ``stop``."""
@@ -64,7 +64,7 @@ def _quasi_random_fraction(index: int) -> float:
     return (index * 0.6180339887498949) % 1.0
 
 
-def plain_tokens(tokenizer: Any, vocabulary: int) -> tuple[list[int], int | None]:
+def ordinary_token_ids(tokenizer: Any, vocabulary: int) -> tuple[list[int], int | None]:
     """Ordinary tokens, without a special meaning to model or processor, and the EOS token."""
     inner = getattr(tokenizer, "tokenizer", tokenizer)  # the tokenizer of a processor
     if inner is None:

@@ -55,68 +55,69 @@ def install(
         mode.ledger.assume(assumption)
 
     rehearsal = EngineContext(version, mode.memory, lifecycle, assume_with_vllm, UnsupportedOperator, peers, workers)
-    package.VllmPackage(version, _names(rehearsal), MissingStandIn).install(patches)
+    package.VllmPackage(version, _stand_in_names(rehearsal), MissingStandIn).install(patches)
     server.install(patches, lifecycle, mode.ledger.assume, assume_with_vllm, UnsupportedOperator)
     phases.install(patches, lifecycle)
     return patches.undo
 
 
-def _names(rehearsal: EngineContext) -> package.Names:
+def _stand_in_names(rehearsal: EngineContext) -> package.Names:
     """Names by module, with the releases that have them."""
     ports: dict[str, Any] = {"get_ip": lambda: "127.0.0.1", "get_open_port": lambda: 29501}
     engine_class = type("LLM", (LLM,), {"rehearsal": rehearsal, "__module__": "vllm"})
     sampling = type("SamplingParams", (SamplingParamsStandIn,), {"refuse": rehearsal.unsupported, "__module__": "vllm"})
-    guided = type("GuidedDecodingParams", (_Kept,), {"__module__": "vllm.sampling_params"})
-    structured = type("StructuredOutputsParams", (_Kept,), {"__module__": "vllm.sampling_params"})
+    guided = type("GuidedDecodingParams", (_IgnoredParameters,), {"__module__": "vllm.sampling_params"})
+    structured = type("StructuredOutputsParams", (_IgnoredParameters,), {"__module__": "vllm.sampling_params"})
 
-    def in_all_releases(**values: Any) -> dict[str, tuple[Any, tuple[int, int], tuple[int, int]]]:
+    def mark_in_all_releases(**values: Any) -> dict[str, tuple[Any, tuple[int, int], tuple[int, int]]]:
+        """Mark names as part of every vLLM release."""
         return {name: (value, _ALWAYS, _STILL) for name, value in values.items()}
 
     drives = type("LLMEngine", (LLMEngine,), {"of": engine_class, "__module__": "vllm"})
     arguments = type("EngineArgs", (EngineArgs,), {"refuse": rehearsal.unsupported, "__module__": "vllm"})
-    adapters = type("LRUCacheWorkerLoRAManager", (_Kept,), {"_load_adapter": lambda *_: None})
+    adapters = type("LRUCacheWorkerLoRAManager", (_IgnoredParameters,), {"_load_adapter": lambda *_: None})
     never = (None, _ALWAYS, _ALWAYS)
-    outputs = in_all_releases(RequestOutput=RequestOutput, CompletionOutput=CompletionOutput)
-    communicator = in_all_releases(PyNcclCommunicator=transfer.PyNcclCommunicator)
-    served = serving.names(rehearsal, engine_class)
+    outputs = mark_in_all_releases(RequestOutput=RequestOutput, CompletionOutput=CompletionOutput)
+    communicator = mark_in_all_releases(PyNcclCommunicator=transfer.PyNcclCommunicator)
+    served = serving.serving_names(rehearsal, engine_class)
     client = served["vllm.v1.engine.async_llm"]["AsyncLLM"][0]
     own: dict[str, Any] = {
         "vllm": {
-            **in_all_releases(LLM=engine_class, SamplingParams=sampling, LLMEngine=drives, EngineArgs=arguments),
-            **in_all_releases(
+            **mark_in_all_releases(LLM=engine_class, SamplingParams=sampling, LLMEngine=drives, EngineArgs=arguments),
+            **mark_in_all_releases(
                 AsyncLLMEngine=client, AsyncEngineArgs=served["vllm.engine.arg_utils"]["AsyncEngineArgs"][0]
             ),
             **outputs,
         },
-        "vllm.engine.async_llm_engine": {**in_all_releases(AsyncLLMEngine=client), "_log_task_completion": never},
-        "vllm.pooling_params": in_all_releases(PoolingParams=_Kept),
-        "vllm.entrypoints.llm": in_all_releases(LLM=engine_class),
+        "vllm.engine.async_llm_engine": {**mark_in_all_releases(AsyncLLMEngine=client), "_log_task_completion": never},
+        "vllm.pooling_params": mark_in_all_releases(PoolingParams=_IgnoredParameters),
+        "vllm.entrypoints.llm": mark_in_all_releases(LLM=engine_class),
         "vllm.outputs": outputs,
-        "vllm.lora.worker_manager": in_all_releases(LRUCacheWorkerLoRAManager=adapters),
-        "vllm.lora.lora_model": in_all_releases(LoRAModel=type("LoRAModel", (_Kept,), {})),
-        "vllm.lora.utils": in_all_releases(get_adapter_absolute_path=str),
+        "vllm.lora.worker_manager": mark_in_all_releases(LRUCacheWorkerLoRAManager=adapters),
+        "vllm.lora.lora_model": mark_in_all_releases(LoRAModel=type("LoRAModel", (_IgnoredParameters,), {})),
+        "vllm.lora.utils": mark_in_all_releases(get_adapter_absolute_path=str),
         "vllm.config.lora": {"MaxLoRARanks": (Literal[1, 8, 16, 32, 64, 128, 256, 320, 512], (0, 12), _STILL)},
-        "vllm.lora.request": in_all_releases(
-            LoRARequest=type("LoRARequest", (_Kept,), {"__module__": "vllm.lora.request"})
+        "vllm.lora.request": mark_in_all_releases(
+            LoRARequest=type("LoRARequest", (_IgnoredParameters,), {"__module__": "vllm.lora.request"})
         ),
-        "vllm.logprobs": in_all_releases(Logprob=Logprob),
+        "vllm.logprobs": mark_in_all_releases(Logprob=Logprob),
         "vllm.sampling_params": {
-            **in_all_releases(SamplingParams=sampling, RequestOutputKind=RequestOutputKind),
+            **mark_in_all_releases(SamplingParams=sampling, RequestOutputKind=RequestOutputKind),
             "GuidedDecodingParams": (guided, _ALWAYS, (0, 12)),
             "StructuredOutputsParams": (structured, (0, 10), _STILL),
         },
         "vllm.utils": {
             **{name: (value, _ALWAYS, (0, 12)) for name, value in ports.items()},
-            **in_all_releases(random_uuid=lambda: uuid.uuid4().hex),
+            **mark_in_all_releases(random_uuid=lambda: uuid.uuid4().hex),
         },
         "vllm.utils.network_utils": {name: (value, (0, 11), _STILL) for name, value in ports.items()},
-        "vllm.distributed.utils": in_all_releases(StatelessProcessGroup=transfer.StatelessProcessGroup),
+        "vllm.distributed.utils": mark_in_all_releases(StatelessProcessGroup=transfer.StatelessProcessGroup),
         "vllm.distributed.device_communicators.pynccl": communicator,
         "vllm.distributed.weight_transfer.nccl_common": {"trainer_init": (transfer.trainer_init, (0, 28), _STILL)},
         "vllm.distributed.weight_transfer.packed_tensor": {
             "packed_nccl_broadcast_producer": (transfer.packed_nccl_broadcast_producer, (0, 18), _STILL)
         },
-        "vllm.distributed.weight_transfer.nccl_engine": in_all_releases(
+        "vllm.distributed.weight_transfer.nccl_engine": mark_in_all_releases(
             NCCLWeightTransferEngine=transfer.NCCLWeightTransferEngine,
             NCCLTrainerSendWeightsArgs=transfer.NCCLTrainerSendWeightsArgs,
         ),
@@ -124,7 +125,7 @@ def _names(rehearsal: EngineContext) -> package.Names:
     return {name: {**served.get(name, {}), **own.get(name, {})} for name in {**served, **own}}
 
 
-class _Kept:
+class _IgnoredParameters:
     """Parameters without effect here, such as constraints on the output's text (which is arbitrary) or adapters."""
 
     def __init__(self, **given: Any) -> None:

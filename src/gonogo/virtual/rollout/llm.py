@@ -56,15 +56,19 @@ class LLM:
         now = self.rehearsal
         for name in asked:
             if name not in ENGINE:
-                raise now.unsupported(f"vllm.LLM({name}=…)", translated("no vLLM release known to gonogo has it"))
+                raise now.unsupported(
+                    f"vllm.LLM({name}=…)", translated("no vLLM release known to gonogo has this argument")
+                )
         with now.life.during("init", "vllm.LLM"):
             self._ranks = EngineRanks(now.peers, int(asked.get("tensor_parallel_size") or 1))
             self._engine = self._make_engine({"model": model, **asked})
-        now.assume(engine.assumed(now.version))
+        now.assume(engine.engine_assumptions(now.version))
         self._numbers = itertools.count()
         self._name = str(asked.get("tokenizer") or self._engine.model.folder)
         self._tokenizer: Any = None
-        tokens, eos = generation.plain_tokens(self.get_tokenizer(), getattr(self._engine.model.text, "vocab_size", 0))
+        tokens, eos = generation.ordinary_token_ids(
+            self.get_tokenizer(), getattr(self._engine.model.text, "vocab_size", 0)
+        )
         self._writer = generation.CompletionWriter(tokens, eos)
         self._logprobs = SyntheticLogprobs(tokens)
         self.llm_engine = LLMEngine(self)
@@ -91,7 +95,7 @@ class LLM:
             self._engine.check_awake()
             read = [self._read_prompt(one) for one in (prompts if isinstance(prompts, list | tuple) else [prompts])]
             asked = _params_per_prompt(sampling_params, len(read))
-            shares = iter(self._writer.next_batch(sum(one.n for one in asked)))
+            shares = iter(self._writer.next_length_fractions(sum(one.n for one in asked)))
             now.assume(generation.ASSUMED)
             self._ranks.step([ids for _, ids in read], sum(one.n for one in asked))
             return [self._make_request_output(prompt, one, shares) for prompt, one in zip(read, asked, strict=True)]
@@ -104,7 +108,9 @@ class LLM:
             read = self._read_prompt(prompt)
             now.assume(generation.ASSUMED)
             answer = self._make_request_output(
-                read, sampling_params, iter([self._writer.next_request_share() for _ in range(sampling_params.n)])
+                read,
+                sampling_params,
+                iter([self._writer.next_request_length_fraction() for _ in range(sampling_params.n)]),
             )
             answer.request_id = request_id
             return answer
@@ -159,10 +165,10 @@ class LLM:
         most = room if sampling_params.max_tokens is None else min(sampling_params.max_tokens, room)
         outputs = []
         for index in range(sampling_params.n):
-            written, why = self._writer.write(
+            written, why = self._writer.write_completion(
                 next(length_fractions), most, sampling_params.min_tokens, vars(sampling_params)["ignore_eos"]
             )
-            logprobs = self._logprobs.of(written, sampling_params.logprobs)
+            logprobs = self._logprobs.logprobs_of(written, sampling_params.logprobs)
             outputs.append(CompletionOutput(index, written, logprobs, why, self._decode_tokens))
         return RequestOutput(str(next(self._numbers)), text, ids, outputs)
 
@@ -191,14 +197,15 @@ class LLM:
         if isinstance(method, str) and method in known:
             return [known[method](*args, **(kwargs or {}))]
         raise self.rehearsal.unsupported(
-            f"vllm.LLM.collective_rpc({method!r})", translated("its workers are stand-ins")
+            f"vllm.LLM.collective_rpc({method!r})",
+            translated("the engine's workers are stand-ins, which do not have this method"),
         )
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
         raise self.rehearsal.unsupported(
-            f"vllm.LLM.{name}", translated("gonogo's stand-in for the engine does not have it")
+            f"vllm.LLM.{name}", translated("gonogo's stand-in for the vLLM engine does not have this name")
         )
 
 
@@ -281,7 +288,7 @@ class LLMEngine:
         if name.startswith("_"):
             raise AttributeError(name)
         raise self._llm.rehearsal.unsupported(
-            f"vllm.LLMEngine.{name}", translated("gonogo's stand-in for the engine does not have it")
+            f"vllm.LLMEngine.{name}", translated("gonogo's stand-in for the vLLM engine does not have this name")
         )
 
 

@@ -31,9 +31,9 @@ class WeightSyncGroup:
     """The group of this process and a server. With several servers nothing is checked."""
 
     def __init__(self) -> None:
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Reset to the state before any request."""
         self._servers: set[str] = set()
         self._joined: list[int] = []
@@ -44,7 +44,7 @@ class WeightSyncGroup:
         self._sent: list[int] = []
         """The ids of the threads that have broadcast since then."""
 
-    def request(self, server: str, path: str) -> None:
+    def on_request(self, server: str, path: str) -> None:
         """Record a request to a server. Raises RolloutServerNeverMet if one side would wait forever."""
         self._servers.add(server)
         thread = threading.get_ident()
@@ -69,13 +69,13 @@ class WeightSyncGroup:
             if self._joined and len(sent) < len(asked):  # weights may be sent by other means than a process group
                 self._raise_never_met(f"the server waits in {asked[-1][0]} for weights that are not broadcast")
 
-    def joined(self) -> None:
+    def on_trainer_joined(self) -> None:
         """The trainer joins. Raises RolloutServerNeverMet if it first waited for a server that answers only after
         joining."""
         self._joined.append(threading.get_ident())
         self._check_not_waiting(JOIN_PATHS, self._asked_to_join, "joins the group")
 
-    def sent(self) -> None:
+    def on_trainer_broadcast(self) -> None:
         """The trainer broadcasts. Raises RolloutServerNeverMet if it first waited for a server that answers only
         after that."""
         self._sent.append(threading.get_ident())

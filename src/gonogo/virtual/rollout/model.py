@@ -26,8 +26,8 @@ _WITHOUT_KV_CACHE = ("linear_attention", "mamba", "conv")
 """Layer types whose state does not grow with the number of tokens."""
 _BYTES_PER_4BIT_WEIGHT = 0.5 + 4 / 64
 """Bytes of a 4-bit weight and its share of the block's float32 scale, which the loader dequantizes if necessary."""
-_NAMES_UNKNOWN = translated("the names that vLLM uses for the parts of a multimodal model are not known")
-_WEIGHTS_UNKNOWN = translated("how much memory its weights take is not known")
+_NAMES_UNKNOWN = translated("gonogo does not know the names that vLLM uses for the parts of a multimodal model")
+_WEIGHTS_UNKNOWN = translated("gonogo does not know how much memory the model's weights take")
 
 
 class EngineModel:
@@ -67,7 +67,7 @@ class EngineModel:
         self.quantization = quantization
         self.unpacked = 0
         """Bytes of the largest 4-bit matrix when dequantized, which a forward does one by one."""
-        self.weights = self._weights()
+        self.weights = self._weight_bytes()
 
     def _check_heads(self) -> None:
         heads = getattr(self.text, "num_attention_heads", 0) or 0
@@ -76,7 +76,7 @@ class EngineModel:
                 f"Total number of attention heads ({heads}) must be divisible by tensor parallel size ({self.tp})."
             )
 
-    def _weights(self) -> int:
+    def _weight_bytes(self) -> int:
         """Bytes of one rank's weights: matrices are divided among the ranks, vectors are replicated."""
         import transformers
 
@@ -90,20 +90,22 @@ class EngineModel:
                     f"vllm.LLM(model={self.folder!r})",
                     Text(f"transformers has no class {named!r}", f"transformers 没有 {named!r} 类"),
                 )
-            built = skeleton.build(model_class, self.config, self.folder)
+            built = skeleton.build_on_meta(model_class, self.config, self.folder)
             self.architecture = model_class.__name__
             self.shapes = {name: tuple(weight.shape) for name, weight in built.state_dict().items()}
             self.parts = {name.partition(".")[0] for name in self.shapes}
             if self.text is not self.config:  # vLLM lays out a vision model as old transformers did
                 self.parts |= {name.split(".")[1] for name in self.shapes if name.startswith("model.")}
-            packed = self._packed(built)
+            packed = self._quantized_weight_names(built)
             self.unpacked = max((math.prod(self.shapes[name]) for name in packed), default=0) * self.dtype.itemsize
             return sum(
-                int(weight.numel() * _BYTES_PER_4BIT_WEIGHT) // self.tp if name in packed else self._bytes_of(weight)
+                int(weight.numel() * _BYTES_PER_4BIT_WEIGHT) // self.tp
+                if name in packed
+                else self._bytes_of_weight(weight)
                 for name, weight in built.named_parameters()
             )
 
-    def _packed(self, model: torch.nn.Module) -> set[str]:
+    def _quantized_weight_names(self, model: torch.nn.Module) -> set[str]:
         """Names of the weights quantized during loading: those of linear layers except the output head.
 
         Only known for bitsandbytes and a language model with an unquantized checkpoint and without experts.
@@ -118,20 +120,20 @@ class EngineModel:
         linear = ((name, one) for name, one in model.named_modules() if isinstance(one, torch.nn.Linear))
         return {f"{name}.weight" for name, one in linear if one is not head}
 
-    def _bytes_of(self, weight: torch.Tensor) -> int:
+    def _bytes_of_weight(self, weight: torch.Tensor) -> int:
         size = weight.element_size() if not weight.is_floating_point() else self.dtype.itemsize
         if weight.is_floating_point() and weight.element_size() == 1:  # from a quantized checkpoint
             size = 1
         whole = weight.numel() * size
         return whole // self.tp if weight.dim() > 1 else whole
 
-    def cache_of_token(self) -> int:
+    def cache_bytes_per_token(self) -> int:
         """Bytes per token of the keys and values on one rank, in all layers with a KV cache."""
-        return self._layer_cache_bytes_per_token() * sum(self._layers())
+        return self._layer_cache_bytes_per_token() * sum(self._cache_layer_counts())
 
-    def cache_of(self, tokens: int, block: int, max_num_batched_tokens: int) -> int:
+    def cache_bytes_per_request(self, tokens: int, block: int, max_num_batched_tokens: int) -> int:
         """Bytes of cache that one request of ``tokens`` tokens needs; sliding-window layers only keep the window."""
-        grows, slides = self._layers()
+        grows, slides = self._cache_layer_counts()
         window = getattr(self.text, "sliding_window", None) or tokens
         kept = min(window - 1 + max_num_batched_tokens, tokens)
         return (
@@ -150,7 +152,7 @@ class EngineModel:
         width = getattr(text, "head_dim", None) or getattr(text, "hidden_size", 0) // heads
         return int(2 * max(shared // self.tp, 1) * width * size)
 
-    def _layers(self) -> tuple[int, int]:
+    def _cache_layer_counts(self) -> tuple[int, int]:
         """Number of layers that cache all tokens, and number of sliding-window layers."""
         layers = getattr(self.text, "num_hidden_layers", None) or getattr(self.text, "n_layer", 0) or 0
         kinds = getattr(self.text, "layer_types", None)

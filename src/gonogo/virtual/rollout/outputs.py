@@ -73,7 +73,7 @@ class SyntheticLogprobs:
         self._tokens = tokens
         self._made: dict[tuple[int, int], dict[int, Logprob]] = {}
 
-    def of(self, token_ids: Sequence[int], top_logprobs: int | None) -> list[dict[int, Logprob]] | None:
+    def logprobs_of(self, token_ids: Sequence[int], top_logprobs: int | None) -> list[dict[int, Logprob]] | None:
         """One dictionary per token, or None if none were requested."""
         return None if top_logprobs is None else [self._logprobs_of_token(token, top_logprobs) for token in token_ids]
 

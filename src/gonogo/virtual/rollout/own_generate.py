@@ -41,7 +41,10 @@ def install(patches: Patches, mode: VirtualMode, lifecycle: Lifecycle) -> None:
             writer = writers[vocabulary]
             least = max(config.min_new_tokens or 0, (config.min_length or 0) - input_ids.shape[-1])
             limit = max(most - input_ids.shape[-1], 1)
-            rows = [writer.write(share, limit, least)[0] for share in writer.next_batch(input_ids.shape[0])]
+            rows = [
+                writer.write_completion(share, limit, least)[0]
+                for share in writer.next_length_fractions(input_ids.shape[0])
+            ]
             before, mode.next_tokens = mode.next_tokens, _StepTokens(rows, mode)
             try:
                 return original(model, input_ids, *args, **kwargs)
@@ -73,7 +76,7 @@ class _StepTokens:
 def _make_completion_writer(
     processing_class: Any, vocabulary: int, eos_token_ids: list[int], config: Any
 ) -> generation.CompletionWriter:
-    tokens, eos = generation.plain_tokens(processing_class, vocabulary)
+    tokens, eos = generation.ordinary_token_ids(processing_class, vocabulary)
     special = {*eos_token_ids, *_as_id_list(config.pad_token_id), *_as_id_list(config.bos_token_id)}
     plain = [token for token in tokens if token not in special and token < vocabulary]
     return generation.CompletionWriter(

@@ -26,7 +26,7 @@ _BUNDLES_ENGINE = "ms-swift"
 """A package with its own code for vLLM, whatever version the TRL installed beside it requires."""
 Names = Mapping[str, Mapping[str, tuple[Any, tuple[int, int], tuple[int, int]]]]
 """By module and name: the object, the first release that has it, and the first that no longer has it."""
-_WITHOUT = translated("gonogo's stand-in for vLLM does not have it")
+_WITHOUT = translated("gonogo's stand-in for vLLM does not have this name")
 ALWAYS, STILL = (0, 0), (1 << 16, 0)
 
 
@@ -48,7 +48,7 @@ def stand_in_version(program: str = "") -> tuple[str, bool]:
         for requirement in asked:
             newest = re.match(r"vllm\b[^;]*?(<=|==|<)\s*([\d.]+)", requirement)
             if newest is not None:
-                return (_below(newest[2]) if newest[1] == "<" else newest[2]), False
+                return (_previous_minor_release(newest[2]) if newest[1] == "<" else newest[2]), False
     return NEWEST, False
 
 
@@ -60,7 +60,7 @@ def _is_installed(name: str) -> bool:
     return True
 
 
-def _below(release: str) -> str:
+def _previous_minor_release(release: str) -> str:
     """The last minor release before another one: 0.12.0 for 0.13.0."""
     major, minor, *_ = [int(part) for part in f"{release}.0".split(".") if part]
     return f"{major}.{minor - 1}.0" if minor else NEWEST

@@ -51,16 +51,17 @@ def install(patches: Patches, lifecycle: Lifecycle) -> None:
             for name, method in list(vars(owner).items()):
                 activity = f"{owner.__name__}.{name}"
                 if name in _METHODS:
-                    patches.set(owner, name, _run_in_phase(method, lifecycle, _METHODS[name], activity))
+                    patches.set(owner, name, _wrap_in_phase(method, lifecycle, _METHODS[name], activity))
                 elif name in _LOGPS_METHODS:
-                    patches.set(owner, name, _without_gradients(method, lifecycle, activity))
+                    patches.set(owner, name, _wrap_scoring(method, lifecycle, activity))
 
     for module in _ROLLOUT_MODULES:
         patches.on_undo(after_import(module, wrap_methods))
 
 
-def _without_gradients(method: Callable[..., Any], lifecycle: Lifecycle, activity: str) -> Callable[..., Any]:
-    scoring = _run_in_phase(method, lifecycle, "score", activity)
+def _wrap_scoring(method: Callable[..., Any], lifecycle: Lifecycle, activity: str) -> Callable[..., Any]:
+    """Wrap a method so that its calls without gradients count as scoring of completions."""
+    scoring = _wrap_in_phase(method, lifecycle, "score", activity)
 
     @functools.wraps(method)
     def score_if_without_gradients(*args: Any, **kwargs: Any) -> Any:
@@ -69,7 +70,7 @@ def _without_gradients(method: Callable[..., Any], lifecycle: Lifecycle, activit
     return score_if_without_gradients
 
 
-def _run_in_phase(method: Callable[..., Any], lifecycle: Lifecycle, phase: Phase, activity: str) -> Callable[..., Any]:
+def _wrap_in_phase(method: Callable[..., Any], lifecycle: Lifecycle, phase: Phase, activity: str) -> Callable[..., Any]:
     if inspect.iscoroutinefunction(method):
 
         @functools.wraps(method)

@@ -25,7 +25,7 @@ class EngineRanks:
         self._peers = peers if torch.distributed.is_initialized() else None
         self._tp = tp
 
-    def least(self, available_bytes: int) -> int:
+    def agree_on_free_bytes(self, available_bytes: int) -> int:
         """Construct the engine together on all processes; returns the smallest memory available for the cache in
         bytes."""
         if self._peers is None:
@@ -33,7 +33,7 @@ class EngineRanks:
         everyone = tuple(range(torch.distributed.get_world_size()))
         if not self._peers.has_rehearsed_peer(everyone):
             return available_bytes
-        told = self._peers.call(
+        told = self._peers.report_collective(
             "vllm:world", everyone, ENGINE_CONSTRUCTION, sizes=(self._tp,), payload=str(available_bytes).encode()
         )
         return min(map(int, told)) if told is not None else available_bytes
@@ -47,4 +47,6 @@ class EngineRanks:
         if self._peers.has_rehearsed_peer(members):
             tokens = sum(map(len, prompts))
             content = zlib.crc32(repr([list(one) for one in prompts]).encode())
-            self._peers.call(f"vllm:tp:{first}", members, ENGINE_GENERATION, sizes=(tokens, num_completions, content))
+            self._peers.report_collective(
+                f"vllm:tp:{first}", members, ENGINE_GENERATION, sizes=(tokens, num_completions, content)
+            )

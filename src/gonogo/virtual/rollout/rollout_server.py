@@ -48,7 +48,9 @@ class RolloutServer:
         assume_vllm: Callable[[Text], object],
         refuse: Callable[[str, Text], BaseException],
     ) -> None:
-        self._sglang = sglang_server.SGLang(self._write, self._prompt_token_ids, self._text_if_known, refuse)
+        self._sglang = sglang_server.SGLang(
+            self._write_completions, self._prompt_token_ids, self._text_if_known, refuse
+        )
         self._life = lifecycle
         self._assume = assume
         self._assume_vllm = assume_vllm
@@ -86,7 +88,7 @@ class RolloutServer:
         path = self._paths.get(parts.path.rstrip("/"))
         if path is None:
             return NOT_HANDLED
-        WEIGHT_SYNC_GROUP.request(parts.netloc, parts.path.rstrip("/"))
+        WEIGHT_SYNC_GROUP.on_request(parts.netloc, parts.path.rstrip("/"))
         asked = json.loads(body) if body else {}
         self._assumption_recorder(parts.path.rstrip("/"), asked)(_assumption_text(f"{parts.scheme}://{parts.netloc}"))
         return path(asked)
@@ -96,25 +98,27 @@ class RolloutServer:
         own = path in self._sglang.paths or (path == "/generate" and "prompts" not in body)
         return self._assume if own else self._assume_vllm
 
-    def _write(self, prompts: list[list[int]], body: Answer) -> list[tuple[list[int], list[int], str]]:
+    def _write_completions(self, prompts: list[list[int]], body: Answer) -> list[tuple[list[int], list[int], str]]:
         """(prompt, completion, finish reason), with the completions of one prompt in succession."""
         if self._writer is None:
-            tokens, eos = self._plain(prompts, body)
+            tokens, eos = self._completion_token_ids(prompts, body)
             self._writer, self._logprobs = generation.CompletionWriter(tokens, eos), SyntheticLogprobs(tokens)
         each = int(body.get("n") or 1)
         most = int(body.get("max_tokens") or 16)
         self._assume(generation.ASSUMED)
         with self._life.during("generate", "the rollout server"):
-            shares = iter(self._writer.next_batch(each * len(prompts)))
+            shares = iter(self._writer.next_length_fractions(each * len(prompts)))
             least, whole = int(body.get("min_tokens") or 0), bool(body.get("ignore_eos"))
             return [
-                (ids, *self._writer.write(next(shares), most, least, whole)) for ids in prompts for _ in range(each)
+                (ids, *self._writer.write_completion(next(shares), most, least, whole))
+                for ids in prompts
+                for _ in range(each)
             ]
 
-    def _plain(self, prompts: list[list[int]], body: Answer) -> tuple[list[int], int | None]:
+    def _completion_token_ids(self, prompts: list[list[int]], body: Answer) -> tuple[list[int], int | None]:
         """The tokens used in completions, and EOS; taken from the prompts if there is no tokenizer."""
         if self._life.seen.processing is not None:
-            return generation.plain_tokens(self._life.seen.processing, 0)
+            return generation.ordinary_token_ids(self._life.seen.processing, 0)
         ends = [int(one) for one in body.get("stop_token_ids") or ()]
         return sorted({token for ids in prompts for token in ids} - set(ends)) or [0], next(iter(ends), None)
 
@@ -148,13 +152,13 @@ class RolloutServer:
                 "logprobs": self._completion_logprobs(written, body.get("logprobs")),
             }
             for index, (ids, written, why) in enumerate(
-                self._write([self._prompt_token_ids(one) for one in prompts], body)
+                self._write_completions([self._prompt_token_ids(one) for one in prompts], body)
             )
         ]
         return {"choices": choices}
 
     def _completion_logprobs(self, token_ids: list[int], top_logprobs: int | None) -> Answer | None:
-        found = self._logprobs.of(token_ids, top_logprobs)
+        found = self._logprobs.logprobs_of(token_ids, top_logprobs)
         if found is None:
             return None
         return {
@@ -164,7 +168,7 @@ class RolloutServer:
         }
 
     def _prompt_logprobs(self, token_ids: list[int], top_logprobs: int) -> Answer:
-        found = SyntheticLogprobs(token_ids).of(token_ids, top_logprobs) or []
+        found = SyntheticLogprobs(token_ids).logprobs_of(token_ids, top_logprobs) or []
         scored = [
             {str(one): {"logprob": held.logprob, "rank": held.rank} for one, held in each.items()} for each in found
         ]
@@ -175,7 +179,7 @@ class RolloutServer:
         choices = [
             {"index": index, "token_ids": written, "finish_reason": why, "message": {"role": "assistant"},
              "logprobs": self._completion_logprobs(written, 0 if body.get("logprobs") else None)}
-            for index, (_, written, why) in enumerate(self._write([ids], body))
+            for index, (_, written, why) in enumerate(self._write_completions([ids], body))
         ]  # fmt: skip
         return {"prompt_token_ids": ids, "choices": choices}
 
@@ -200,7 +204,9 @@ class RolloutServer:
         config = body["request_config"] or {}
         answers = []
         prompts = [self._apply_chat_template(one["messages"], {}) for one in body["infer_requests"]]
-        for request, (ids, written, why) in zip(body["infer_requests"], self._write(prompts, config), strict=True):
+        for request, (ids, written, why) in zip(
+            body["infer_requests"], self._write_completions(prompts, config), strict=True
+        ):
             logprobs = {"content": [{"logprob": -1.0} for _ in written]} if config.get("logprobs") else None
             choice = {
                 "index": 0,
@@ -228,11 +234,11 @@ class RolloutServer:
 
     def _trl_answer(self, prompts: list[list[int]], body: Answer) -> Answer:
         others = body.get("logprobs", 0)
-        written = [one for _, one, _ in self._write(prompts, body)]
+        written = [one for _, one, _ in self._write_completions(prompts, body)]
         if body.get("logprobs", "plain") == "plain":  # before TRL 0.27: each token's own log-probability as a number
             logprobs: Any = [[-1.0] * len(one) for one in written]
             return {"prompt_ids": prompts, "completion_ids": written, "logprobs": logprobs}
-        found = [self._logprobs.of(one, others) or [] for one in written]
+        found = [self._logprobs.logprobs_of(one, others) or [] for one in written]
         return {
             "prompt_ids": prompts,
             "completion_ids": written,
@@ -251,7 +257,8 @@ class _PartialAnswer(dict[str, Any]):
 
     def __missing__(self, key: str) -> Any:
         raise self._refuse(
-            f"{key!r} of the rollout server's answer", translated("gonogo's stand-in for the server does not have it")
+            f"{key!r} of the rollout server's answer",
+            translated("gonogo's stand-in for the server does not send this field"),
         )
 
 
@@ -265,7 +272,7 @@ def install(
     """Answer what ``requests`` would send. ``assume_vllm`` records assumptions of clients that need vLLM
     installed."""
     answering = RolloutServer(lifecycle, assume, assume_vllm, unsupported_error)
-    WEIGHT_SYNC_GROUP.forget()
+    WEIGHT_SYNC_GROUP.reset()
 
     def patch_send(module: ModuleType) -> None:
         original = module.HTTPAdapter.send

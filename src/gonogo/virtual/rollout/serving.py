@@ -137,7 +137,9 @@ class App:
         """ASGI."""
         if scope["type"] != "lifespan":
             path = str(scope.get("path"))
-            why = translated("{path} was requested over HTTP").format(path=path)
+            why = translated("the program requests {path} over HTTP, which gonogo's stand-in does not answer").format(
+                path=path
+            )
             raise self._rehearsal.unsupported("vLLM's HTTP server", why)
         while True:
             message = await receive()
@@ -146,7 +148,7 @@ class App:
                 return
 
 
-def names(rehearsal: EngineContext, llm: type[LLM]) -> dict[str, Any]:
+def serving_names(rehearsal: EngineContext, llm: type[LLM]) -> dict[str, Any]:
     """Names by module, with the releases that have them."""
     engines = type("Engines", (async_llm._Engines,), {"rehearsal": rehearsal})
     client = type("AsyncLLM", (async_llm.AsyncLLM,), {"of": engines, "__module__": "vllm.v1.engine.async_llm"})
@@ -159,7 +161,9 @@ def names(rehearsal: EngineContext, llm: type[LLM]) -> dict[str, Any]:
         state.engine_client = engine_client
 
     def run_headless(args: Any) -> None:
-        raise rehearsal.unsupported("vllm.entrypoints.cli.serve.run_headless", translated("a multi-node engine"))
+        raise rehearsal.unsupported(
+            "vllm.entrypoints.cli.serve.run_headless", translated("an engine on several nodes is not rehearsed")
+        )
 
     class Platform:
         """Stand-in for vLLM's ``current_platform`` on CUDA."""
@@ -187,26 +191,28 @@ def names(rehearsal: EngineContext, llm: type[LLM]) -> dict[str, Any]:
             """Always False."""
             return False
 
-    def in_all_releases(**values: Any) -> dict[str, Any]:
+    def mark_in_all_releases(**values: Any) -> dict[str, Any]:
         return {name: (value, ALWAYS, STILL) for name, value in values.items()}
 
     ranks = (1, 8, 16, 32, 64, 128, 256, 320, 512)
     return {
-        "vllm.engine.arg_utils": in_all_releases(AsyncEngineArgs=arguments, EngineArgs=arguments),
-        "vllm.v1.engine.async_llm": in_all_releases(AsyncLLM=client),
-        "vllm.entrypoints.cli.serve": in_all_releases(cmd_init=lambda: [_Serve()], run_headless=run_headless),
-        "vllm.entrypoints.openai.api_server": in_all_releases(build_app=build_app, init_app_state=init_app_state),
+        "vllm.engine.arg_utils": mark_in_all_releases(AsyncEngineArgs=arguments, EngineArgs=arguments),
+        "vllm.v1.engine.async_llm": mark_in_all_releases(AsyncLLM=client),
+        "vllm.entrypoints.cli.serve": mark_in_all_releases(cmd_init=lambda: [_Serve()], run_headless=run_headless),
+        "vllm.entrypoints.openai.api_server": mark_in_all_releases(build_app=build_app, init_app_state=init_app_state),
         "vllm.entrypoints.harmony_utils": {"get_encoding": (lambda: None, (0, 11), (0, 13))},
         "vllm.entrypoints.openai.parser.harmony_utils": {"get_encoding": (lambda: None, (0, 13), STILL)},
-        "vllm.inputs": in_all_releases(TokensPrompt=dict),
-        "vllm.usage.usage_lib": in_all_releases(UsageContext=UsageContext),
+        "vllm.inputs": mark_in_all_releases(TokensPrompt=dict),
+        "vllm.usage.usage_lib": mark_in_all_releases(UsageContext=UsageContext),
         "vllm.utils.argparse_utils": {"FlexibleArgumentParser": (VllmArgumentParser, (0, 11), STILL)},
         "vllm.utils": {"FlexibleArgumentParser": (VllmArgumentParser, ALWAYS, (0, 12))},
-        "vllm.platforms": in_all_releases(current_platform=Platform()),
-        "vllm.config.lora": in_all_releases(MaxLoRARanks=ranks),
+        "vllm.platforms": mark_in_all_releases(current_platform=Platform()),
+        "vllm.config.lora": mark_in_all_releases(MaxLoRARanks=ranks),
         "vllm.distributed.parallel_state": {},
-        "vllm.model_executor.layers.fused_moe.layer": in_all_releases(FusedMoE=type("FusedMoE", (), {})),
-        "vllm.model_executor.layers.linear": in_all_releases(LinearBase=type("LinearBase", (), {})),
-        "vllm.model_executor.layers.quantization.fp8": in_all_releases(Fp8Config=type("Fp8Config", (), {})),
-        "vllm.model_executor.model_loader.utils": in_all_releases(process_weights_after_loading=lambda *_, **__: None),
+        "vllm.model_executor.layers.fused_moe.layer": mark_in_all_releases(FusedMoE=type("FusedMoE", (), {})),
+        "vllm.model_executor.layers.linear": mark_in_all_releases(LinearBase=type("LinearBase", (), {})),
+        "vllm.model_executor.layers.quantization.fp8": mark_in_all_releases(Fp8Config=type("Fp8Config", (), {})),
+        "vllm.model_executor.model_loader.utils": mark_in_all_releases(
+            process_weights_after_loading=lambda *_, **__: None
+        ),
     }

@@ -63,7 +63,7 @@ class SGLang:
         given = body.get("input_ids") if body.get("input_ids") is not None else body.get("text")
         if given is None or body.get("stream"):
             raise self._refuse(
-                "/generate of SGLang", translated("gonogo's stand-in does not support this form of its requests")
+                "/generate of SGLang", translated("gonogo's stand-in for SGLang does not support this form of request")
             )
         single = isinstance(given, str) or (bool(given) and isinstance(given[0], int))
         prompts = [self._ids(one) for one in ([given] if single else given)]
@@ -79,7 +79,8 @@ class SGLang:
         for name in params:
             if name not in _SAMPLING:
                 raise self._refuse(
-                    f"SGLang's sampling parameter {name}", translated("no release known to gonogo has it")
+                    f"SGLang's sampling parameter {name}",
+                    translated("no SGLang release known to gonogo has this parameter"),
                 )
         asked = _SAMPLING | {name: value for name, value in params.items() if value is not None}
         temperature, least = asked["temperature"], asked["min_new_tokens"]
@@ -137,7 +138,7 @@ class SGLang:
             "e2e_latency": 0.0,
         }
         if return_logprob:
-            found = SyntheticLogprobs([0]).of(token_ids, 0) or []
+            found = SyntheticLogprobs([0]).logprobs_of(token_ids, 0) or []
             about["output_token_logprobs"] = [
                 [each[token].logprob, token, None] for token, each in zip(token_ids, found, strict=True)
             ]

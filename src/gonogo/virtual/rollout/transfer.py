@@ -27,7 +27,7 @@ class PyNcclCommunicator:
         self.rank, self.world_size = self.group.rank, self.group.world_size
         self.disabled = False
         if self.rank == 0:
-            WEIGHT_SYNC_GROUP.joined()
+            WEIGHT_SYNC_GROUP.on_trainer_joined()
 
     def broadcast(self, tensor: torch.Tensor, src: int = 0, stream: Any = None) -> None:
         """Record a broadcast. Raises vLLM's AssertionError for a tensor on the CPU."""
@@ -35,7 +35,7 @@ class PyNcclCommunicator:
             f"this nccl communicator is created to work on {self.device}, but the input tensor is on {tensor.device}"
         )
         if self.rank == src:
-            WEIGHT_SYNC_GROUP.sent()
+            WEIGHT_SYNC_GROUP.on_trainer_broadcast()
 
 
 class StatelessProcessGroup:

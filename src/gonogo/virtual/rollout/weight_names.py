@@ -33,14 +33,14 @@ def _loader_table() -> dict[str, Any]:
         return json.load(file)  # type: ignore[no-any-return]
 
 
-def loader_of(architecture: str) -> dict[str, Any] | None:
+def loader_row(architecture: str) -> dict[str, Any] | None:
     """The table's row for a class named in ``config.json``; None where vLLM reads names by code of that model."""
     row: dict[str, Any] | None = _loader_table()["architectures"].get(architecture)
     return row
 
 
-def table_release() -> str:
-    """vLLM's release that the table is of."""
+def vllm_table_release() -> str:
+    """The vLLM release from which the table of weight loaders was made."""
     return str(_loader_table()["release"])
 
 
@@ -92,7 +92,7 @@ def read_weights(layout: EngineLayout, tensors: Iterable[tuple[str, Shape]]) -> 
             done.ignored.append(name)
             continue
         wanted = [name] if name in wanted else wanted
-        expected = _joined([layout.shapes[one] for one in wanted])
+        expected = _stacked_shape([layout.shapes[one] for one in wanted])
         if shape != expected and math.prod(shape) * math.prod(expected) != 1:
             raise AssertionError(f"Attempted to load weight ({list(shape)}) into parameter ({list(expected)}): {name}")
         done.read |= dict.fromkeys(wanted, name)
@@ -107,25 +107,25 @@ def read_weights(layout: EngineLayout, tensors: Iterable[tuple[str, Shape]]) -> 
     return done
 
 
-def _joined(shapes: list[Shape]) -> Shape:
-    """Of weights that are stacked along their first dimension."""
+def _stacked_shape(shapes: list[Shape]) -> Shape:
+    """The shape of weights of these shapes when stacked along their first dimension."""
     return shapes[0] if len(shapes) == 1 else (sum(shape[0] for shape in shapes), *shapes[0][1:])
 
 
 def _engine_name(row: Mapping[str, Any], name: str) -> str | None:
     """vLLM's name of a tensor in a file, by the mappers of the model and of its part; None for one that it drops."""
-    mapped = _mapped(row["mapper"], name)
+    mapped = _map_name(row["mapper"], name)
     if mapped is None:
         return None
     child, _, rest = mapped.partition(".")
     inner = row["inner"].get(child)
     if inner is None or not rest:
         return mapped
-    own = _mapped(inner["mapper"], rest)
+    own = _map_name(inner["mapper"], rest)
     return None if own is None else f"{child}.{own}"
 
 
-def _mapped(mapper: Mapping[str, Mapping[str, Any]], name: str) -> str | None:
+def _map_name(mapper: Mapping[str, Mapping[str, Any]], name: str) -> str | None:
     """``WeightsMapper.map_name``, in its order."""
     for part, new in [*mapper.get("substr", {}).items(), *((one, None) for one in _ROTARY)]:
         if part in name:
@@ -224,7 +224,7 @@ def check_adapter_config(config: Mapping[str, Any], max_lora_rank: int) -> None:
 
 
 def read_adapter(layout: EngineLayout, folder: str, names: Iterable[str], linear: Collection[str]) -> ReadWeights:
-    """Put an adapter's tensors to the model's layers, ``linear`` being those that multiply a matrix, by name.
+    """Match an adapter's tensors with the model's layers by name; ``linear``: the names of linear layers.
 
     Raises vLLM's ValueError for names that it doesn't know. A layer that the model lacks gets none of them, unnoticed.
     """
@@ -239,7 +239,7 @@ def read_adapter(layout: EngineLayout, folder: str, names: Iterable[str], linear
         for name in names
         if not name.endswith(_EMBEDDING_OF_BASE)
         and "base_layer" not in name
-        and (layer := _layer_of(name)).rpartition(".")[2] not in expected
+        and (layer := _adapter_layer_name(name)).rpartition(".")[2] not in expected
     ]
     if unexpected:
         raise ValueError(
@@ -248,7 +248,7 @@ def read_adapter(layout: EngineLayout, folder: str, names: Iterable[str], linear
         )
     done = ReadWeights()
     for name in names:
-        layer = "" if name.endswith(_EMBEDDING_OF_BASE) else _layer_of(name)
+        layer = "" if name.endswith(_EMBEDDING_OF_BASE) else _adapter_layer_name(name)
         if f"{layer}.weight" in layout.shapes:
             done.read[name] = name
         else:
@@ -259,7 +259,7 @@ def read_adapter(layout: EngineLayout, folder: str, names: Iterable[str], linear
 _LORA_NAME = re.compile(r"(?P<layer>.+)\.(?:lora_[AB]\.weight|lora_embedding_[AB])")
 
 
-def _layer_of(name: str) -> str:
+def _adapter_layer_name(name: str) -> str:
     """``parse_fine_tuned_lora_name``."""
     plain = name.replace(_ADAPTER_PREFIX, "") if name.startswith(_ADAPTER_PREFIX) else name
     if match := _LORA_NAME.fullmatch(plain):

@@ -32,9 +32,9 @@ def install(folder: str, assume: Assume, missed: Callable[[MissingInput], None])
     files = _AddressFiles(folder, (read_prepared(Path(folder)) if folder else None) or Prepared(), assume, missed)
     patches = Patches()
     for module, follow in (
-        ("fsspec.core", files.follow_fsspec),
-        ("urllib.request", files.follow_urllib),
-        ("requests.sessions", files.follow_requests),
+        ("fsspec.core", files.patch_fsspec),
+        ("urllib.request", files.patch_urllib),
+        ("requests.sessions", files.patch_requests),
     ):
         patches.on_undo(after_import(module, functools.partial(follow, patches)))
     return patches.undo
@@ -63,29 +63,29 @@ class _AddressFiles:
                 self.assume(_GENERATED_DOWNLOAD_ASSUMPTION.format(address=address), "generated")
         return None if found is None else os.path.join(self.folder, found)
 
-    def follow_fsspec(self, patches: Patches, module: ModuleType) -> None:
+    def patch_fsspec(self, patches: Patches, module: ModuleType) -> None:
         """Make ``fsspec.open`` and the other functions that resolve an address use the local file."""
         for name in ("open_files", "url_to_fs", "get_fs_token_paths"):
             original = vars(module).get(name)
             if original is not None:
-                patches.everywhere([(original, self._with_local_files(original))])
+                patches.replace_everywhere([(original, self._with_local_files(original))])
 
     def _with_local_files(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def call_with_local_files(*args: Any, **kwargs: Any) -> Any:
-            args = (*(self._here(one) for one in args[:1]), *args[1:])
-            kwargs |= {key: self._here(one) for key, one in kwargs.items() if key in ("urlpath", "url")}
+            args = (*(self._replace_addresses(one) for one in args[:1]), *args[1:])
+            kwargs |= {key: self._replace_addresses(one) for key, one in kwargs.items() if key in ("urlpath", "url")}
             return original(*args, **kwargs)
 
         return call_with_local_files
 
-    def _here(self, address: Any) -> Any:
+    def _replace_addresses(self, address: Any) -> Any:
         """Replace one or several addresses by their local files, if there are any."""
         if isinstance(address, (list, tuple)):
-            return type(address)(self._here(one) for one in address)
+            return type(address)(self._replace_addresses(one) for one in address)
         return self.local_path(address) or address
 
-    def follow_urllib(self, patches: Patches, module: ModuleType) -> None:
+    def patch_urllib(self, patches: Patches, module: ModuleType) -> None:
         """Patch ``urlopen`` and ``urlretrieve``, with an address or a ``Request``."""
         opens, retrieves = module.urlopen, module.urlretrieve
 
@@ -104,9 +104,9 @@ class _AddressFiles:
             shutil.copyfile(path, filename)
             return filename, {}
 
-        patches.everywhere([(opens, urlopen), (retrieves, urlretrieve)])
+        patches.replace_everywhere([(opens, urlopen), (retrieves, urlretrieve)])
 
-    def follow_requests(self, patches: Patches, module: ModuleType) -> None:
+    def patch_requests(self, patches: Patches, module: ModuleType) -> None:
         """Patch ``requests.get`` to return a ``Response`` whose body is the file."""
         asks = module.Session.request
 

@@ -35,7 +35,7 @@ def install() -> Callable[[], None]:
     }
     for name, function in replaced.items():
         patches.set(shutil, name, function)
-    patches.everywhere([(originals[name], replaced[name]) for name in originals], excluded_modules=(shutil,))
+    patches.replace_everywhere([(originals[name], replaced[name]) for name in originals], excluded_modules=(shutil,))
     patch_os(patches, {name: _wrap_rename(getattr(os, name)) for name in ("rename", "replace")})
     return patches.undo
 
@@ -56,7 +56,7 @@ def _wrap_copyfile(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def copyfile(src: Any, dst: Any, *, follow_symlinks: bool = True) -> Any:
         try:
-            sparse = _is_sparse(os.stat(src)) and (follow_symlinks or not os.path.islink(src))
+            sparse = _is_mostly_holes(os.stat(src)) and (follow_symlinks or not os.path.islink(src))
         except OSError:
             sparse = False
         if not sparse or (os.path.exists(dst) and os.path.samefile(src, dst)):
@@ -68,7 +68,7 @@ def _wrap_copyfile(original: Callable[..., Any]) -> Callable[..., Any]:
     return copyfile
 
 
-def _is_sparse(state: os.stat_result) -> bool:
+def _is_mostly_holes(state: os.stat_result) -> bool:
     """True if a file is large and mostly holes."""
     return state.st_size >= _MIN_SPARSE_BYTES and state.st_blocks * 512 < state.st_size // 2
 
@@ -78,7 +78,7 @@ def _copy_stream(fsrc: Any, fdst: Any) -> bool:
     try:
         reading, writing = fsrc.fileno(), fdst.fileno()
         state = os.fstat(reading)
-        if not _is_sparse(state) or fsrc.tell() or fdst.tell():
+        if not _is_mostly_holes(state) or fsrc.tell() or fdst.tell():
             return False
     except (AttributeError, OSError, ValueError):
         return False
@@ -121,14 +121,14 @@ def _copy_and_delete(src: str, dst: str, rename_file: Callable[..., None], refus
     head, tail = os.path.split(dst)
     partial = os.path.join(head, f".{tail[:200]}.moving-{os.getpid()}")
     try:
-        _copy(src, partial)
+        _copy_recursively(src, partial)
         rename_file(partial, dst)
     except OSError as error:
-        _remove(partial)
+        _remove_recursively(partial)
         if error.filename is not None:
             error.filename, error.filename2 = refused.filename, refused.filename2
         raise
-    _remove(src)
+    _remove_recursively(src)
 
 
 def _disk_usage(path: str) -> int:
@@ -142,7 +142,7 @@ def _disk_usage(path: str) -> int:
     return total
 
 
-def _copy(src: str, dst: str) -> None:
+def _copy_recursively(src: str, dst: str) -> None:
     """Copy a file of any kind or a whole folder, with modes, times, owners, links and holes."""
     state = os.lstat(src)
     if stat.S_ISDIR(state.st_mode):
@@ -152,7 +152,7 @@ def _copy(src: str, dst: str) -> None:
         copy_entry(Path(src), Path(dst), state)
 
 
-def _remove(path: str) -> None:
+def _remove_recursively(path: str) -> None:
     """Delete a file or folder, whatever the modes of its contents."""
     with contextlib.suppress(FileNotFoundError):
         if stat.S_ISDIR(os.lstat(path).st_mode):

@@ -35,7 +35,7 @@ def install(on_unreachable_host: Callable[[str], None] = lambda host: None) -> P
     """Make libraries work offline; ``on_unreachable_host`` is called with each host that could not be reached."""
     patches = Patches()
     for variable, value in _OFFLINE_VARIABLES.items():
-        patches.item(os.environ, variable, value)
+        patches.set_item(os.environ, variable, value)
 
     def report_unreachable_host(host: Any) -> None:
         name = host.decode(errors="replace") if isinstance(host, bytes) else str(host)
@@ -62,7 +62,7 @@ def install(on_unreachable_host: Callable[[str], None] = lambda host: None) -> P
         patches.set(socket.socket, name, wrap_network_call(getattr(socket.socket, name), _host_argument))
     names = ("getaddrinfo", "gethostbyname", "gethostbyname_ex")
     replaced = {name: wrap_network_call(getattr(socket, name), _resolved_host) for name in names}
-    patches.everywhere([(getattr(socket, name), replaced[name]) for name in names], excluded_modules=(socket,))
+    patches.replace_everywhere([(getattr(socket, name), replaced[name]) for name in names], excluded_modules=(socket,))
     for name in names:
         patches.set(socket, name, replaced[name])
     return patches

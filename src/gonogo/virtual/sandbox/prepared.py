@@ -62,12 +62,12 @@ def install(
     names = PreparedNames(folder, table or Prepared(), assume, missed, weights)
     patches = Patches()
     for module, follow in (
-        ("huggingface_hub.file_download", names.track_file_downloads),
-        ("huggingface_hub._snapshot_download", names.follow_snapshots),
-        ("huggingface_hub.hf_api", functools.partial(questions.follow, names)),
-        ("datasets.load", names.follow_datasets),
-        ("modelscope.hub.snapshot_download", names.follow_snapshots),
-        ("modelscope.msdatasets.ms_dataset", names.follow_modelscope),
+        ("huggingface_hub.file_download", names.patch_file_downloads),
+        ("huggingface_hub._snapshot_download", names.patch_snapshot_downloads),
+        ("huggingface_hub.hf_api", functools.partial(questions.patch_hub_queries, names)),
+        ("datasets.load", names.patch_datasets),
+        ("modelscope.hub.snapshot_download", names.patch_snapshot_downloads),
+        ("modelscope.msdatasets.ms_dataset", names.patch_modelscope),
     ):
         patches.on_undo(after_import(module, functools.partial(follow, patches)))
     return patches.undo
@@ -126,7 +126,7 @@ class PreparedNames:
                 self._heard.add(one)
                 self.missed(one)
 
-    def track_file_downloads(self, patches: Patches, module: ModuleType) -> None:
+    def patch_file_downloads(self, patches: Patches, module: ModuleType) -> None:
         """Patch ``hf_hub_download`` and ``try_to_load_from_cache`` for single files."""
         download, look = vars(module)["hf_hub_download"], vars(module)["try_to_load_from_cache"]
         nowhere = getattr(module, "_CACHED_NO_EXIST", None)
@@ -167,7 +167,7 @@ class PreparedNames:
             path = os.path.join(self.weights(str(name), place, str(filename)), filename)
         return path
 
-    def follow_snapshots(self, patches: Patches, module: ModuleType) -> None:
+    def patch_snapshot_downloads(self, patches: Patches, module: ModuleType) -> None:
         """Patch downloads of whole repositories: ``snapshot_download`` of the hub and of ModelScope, also for
         datasets."""
         for name, usual in (("snapshot_download", None), ("dataset_snapshot_download", "dataset")):
@@ -185,7 +185,7 @@ class PreparedNames:
             kind = default_repo_type or kwargs.get("repo_type")
             folder = self.local_folder(name, kind)
             if folder is not None:
-                if kind != "dataset" and _asked_for(_WEIGHTS_FILE, kwargs):
+                if kind != "dataset" and _matches_snapshot_patterns(_WEIGHTS_FILE, kwargs):
                     folder = self.weights(str(name), folder, _WEIGHTS_FILE)
                 return _copy_into(folder, kwargs.get("local_dir"), "")
             try:
@@ -198,7 +198,7 @@ class PreparedNames:
 
         return snapshot_download
 
-    def follow_datasets(self, patches: Patches, module: ModuleType) -> None:
+    def patch_datasets(self, patches: Patches, module: ModuleType) -> None:
         """Patch ``load_dataset`` and the other functions of the library that load a dataset by name."""
         factory, load = vars(module)["dataset_module_factory"], vars(module)["load_dataset"]
 
@@ -231,7 +231,7 @@ class PreparedNames:
         patches.set(module, "dataset_module_factory", dataset_module_factory)
         patches.set(module, "load_dataset", load_dataset)
 
-    def follow_modelscope(self, patches: Patches, module: ModuleType) -> None:
+    def patch_modelscope(self, patches: Patches, module: ModuleType) -> None:
         """Patch ModelScope's loading of datasets."""
         owner = module.MsDataset
         original = owner.load
@@ -260,7 +260,7 @@ def _is_called_by_model_library(frame: FrameType | None) -> bool:
     return name.partition(".")[0] in _MODEL_LIBRARIES
 
 
-def _asked_for(file: str, kwargs: dict[str, Any]) -> bool:
+def _matches_snapshot_patterns(file: str, kwargs: dict[str, Any]) -> bool:
     """True if a snapshot with these patterns includes the file."""
     allowed, ignored = kwargs.get("allow_patterns"), kwargs.get("ignore_patterns")
     return (allowed is None or any(fnmatch.fnmatch(file, one) for one in _requested_files(allowed))) and not any(

@@ -16,13 +16,13 @@ from gonogo.finding import translated
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.values.assumptions import Assume
 
-_LOCAL_FOLDER_ASSUMPTION = translated("the hub has no repository {name}, which is a folder here")
+_LOCAL_FOLDER_ASSUMPTION = translated("the hub has no repository {name}: that is a folder on this machine")
 _WEIGHTS_FILE = "model.safetensors"
 _PLACEHOLDER_COMMIT = "0" * 40
 """The commit hash of generated repositories."""
 
 
-class _Names(Protocol):
+class _ServedNames(Protocol):
     """The names that are served (``prepared.PreparedNames``)."""
 
     assume: Assume
@@ -34,7 +34,7 @@ class _Names(Protocol):
     def note_missing(self, kind: str | None, name: Any) -> None: ...
 
 
-def follow(names: _Names, patches: Patches, module: ModuleType) -> None:
+def patch_hub_queries(names: _ServedNames, patches: Patches, module: ModuleType) -> None:
     """Answer queries about prepared names; all others go to the hub client, and are recorded if they fail."""
     answers: dict[str, Callable[..., Any]] = {
         "file_exists": lambda folder, name, kind, filename, **_: os.path.exists(
@@ -43,12 +43,12 @@ def follow(names: _Names, patches: Patches, module: ModuleType) -> None:
         "repo_exists": lambda *_, **__: True,
         "revision_exists": lambda *_, **__: True,
         "auth_check": lambda *_, **__: None,
-        "list_repo_files": lambda folder, name, kind, *_, **__: list(files_of(folder, kind)),
+        "list_repo_files": lambda folder, name, kind, *_, **__: list(list_repository_files(folder, kind)),
         "list_repo_tree": functools.partial(_list_repo_tree, module),
         "get_paths_info": functools.partial(_paths_info, module),
-        "model_info": functools.partial(_info, module),
-        "dataset_info": functools.partial(_info, module),
-        "repo_info": functools.partial(_info, module),
+        "model_info": functools.partial(_repository_info, module),
+        "dataset_info": functools.partial(_repository_info, module),
+        "repo_info": functools.partial(_repository_info, module),
     }
     for name, answer in answers.items():
         original = getattr(module.HfApi, name, None)
@@ -59,7 +59,7 @@ def follow(names: _Names, patches: Patches, module: ModuleType) -> None:
                 patches.set(module, name, method.__get__(module.api))
 
 
-def _wrap_method(names: _Names, original: Any, answer: Callable[..., Any]) -> Any:
+def _wrap_method(names: _ServedNames, original: Any, answer: Callable[..., Any]) -> Any:
     usual = "dataset" if original.__name__ == "dataset_info" else None
 
     @functools.wraps(original)
@@ -89,13 +89,13 @@ def attach_hub_request(error: BaseException, name: str, file: str) -> None:
     error.gonogo_asked = (name, file)  # type: ignore[attr-defined]
 
 
-def asked_for(error: BaseException) -> tuple[str, str] | None:
+def attached_hub_request(error: BaseException) -> tuple[str, str] | None:
     """The repository and file that were missing, or None if unknown."""
     found: tuple[str, str] | None = getattr(error, "gonogo_asked", None)
     return found
 
 
-def files_of(folder: str, kind: str | None) -> Iterator[str]:
+def list_repository_files(folder: str, kind: str | None) -> Iterator[str]:
     """The paths of a repository's files, including a model's weights, which are generated when they are read."""
     found = set() if kind == "dataset" else {_WEIGHTS_FILE}
     for parent, _, names in os.walk(folder):
@@ -103,7 +103,7 @@ def files_of(folder: str, kind: str | None) -> Iterator[str]:
     yield from sorted(found)
 
 
-def _info(module: Any, folder: str, name: str, kind: str | None, *args: Any, **kwargs: Any) -> Any:
+def _repository_info(module: Any, folder: str, name: str, kind: str | None, *args: Any, **kwargs: Any) -> Any:
     """A repository's metadata. Tags that describe its origin are unknown and left out."""
     of_data = kind == "dataset"
     make = module.DatasetInfo if of_data else module.ModelInfo
@@ -118,7 +118,7 @@ def _info(module: Any, folder: str, name: str, kind: str | None, *args: Any, **k
         downloads=0,
         likes=0,
         tags=[] if of_data else ["transformers", "safetensors"],
-        siblings=[{"rfilename": file} for file in files_of(folder, kind)],
+        siblings=[{"rfilename": file} for file in list_repository_files(folder, kind)],
     )
 
 
@@ -128,7 +128,7 @@ def _list_repo_tree(
     """Files and folders below a path; only its direct children unless ``recursive``."""
     below = f"{str(path_in_repo).strip('/')}/" if path_in_repo else ""
     folders: set[str] = set()
-    for file in files_of(folder, kind):
+    for file in list_repository_files(folder, kind):
         if not file.startswith(below):
             continue
         parts = file.removeprefix(below).split("/")

@@ -60,20 +60,20 @@ class StartedProcesses:
         """The plan of the program's own rank."""
         return msgspec.json.decode(Path(self.folder, _PLAN).read_bytes(), type=WorkerPlan)
 
-    def used_accelerator(self, place: str) -> None:
+    def record_accelerator_use(self, place: str) -> None:
         """Note ``file:line`` of a place where such a process used an accelerator or a process group.
 
         Only the program's own process has virtual ones: this one would fail, or compute on the CPU.
         """
         self._append_line(_USES, place)
 
-    def assumed(self, one: Assumption) -> None:
-        """Note an assumption."""
-        self._append_line(_ASSUMPTIONS, one)
+    def record_assumption(self, assumption: Assumption) -> None:
+        """Note an assumption that such a process made."""
+        self._append_line(_ASSUMPTIONS, assumption)
 
-    def missed(self, one: MissingInput) -> None:
-        """Note a name that was not found."""
-        self._append_line(_MISSED, one)
+    def record_missing_input(self, missing: MissingInput) -> None:
+        """Note a model or data set that such a process did not find."""
+        self._append_line(_MISSED, missing)
 
     def accelerator_uses(self) -> list[str]:
         """Every place that used an accelerator."""
@@ -83,8 +83,8 @@ class StartedProcesses:
         """The assumptions of these processes."""
         return list(dict.fromkeys(self._read_lines(_ASSUMPTIONS, Assumption)))
 
-    def missed_inputs(self) -> list[MissingInput]:
-        """The names that these processes missed."""
+    def missing_inputs(self) -> list[MissingInput]:
+        """The models and data sets that these processes did not find."""
         return list(dict.fromkeys(self._read_lines(_MISSED, MissingInput)))
 
     def _append_line(self, name: str, what: Any) -> None:
@@ -113,7 +113,7 @@ def install(folder: str) -> Callable[[], None]:
     """Have processes that this one starts attach themselves; returns the undo."""
     patches = Patches()
     others = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place not in ("", folder)]
-    patches.item(os.environ, "PYTHONPATH", os.pathsep.join([folder, *others]))
+    patches.set_item(os.environ, "PYTHONPATH", os.pathsep.join([folder, *others]))
 
     def patch_preparation_data(module: ModuleType) -> None:
         prepare: Any = vars(module)["get_preparation_data"]

@@ -13,7 +13,7 @@ import torch
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.virtual.synthetic.model import LocatedModel
-from gonogo.virtual.synthetic.tokens import parts
+from gonogo.virtual.synthetic.tokens import nested_configs
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ _AUDIO_SECONDS = 2
 
 def modality_config(located_model: LocatedModel, kind: Modality) -> Any:
     """The vision or audio part of the config, or all of it if there is no such part."""
-    for part in [located_model.config, *parts(located_model.config)]:
+    for part in [located_model.config, *nested_configs(located_model.config)]:
         for name in kind.config:
             inner = getattr(part, name, None)
             if inner is not None and hasattr(inner, "to_dict"):
@@ -55,7 +55,7 @@ def modality_config(located_model: LocatedModel, kind: Modality) -> Any:
 
 def media_inputs(kind: Modality, located_model: LocatedModel, rows: int) -> dict[str, Any]:
     """One image or audio clip per row, as arguments of forward; empty if the model takes none."""
-    takes = located_model.signature
+    takes = located_model.forward_parameters
     name = next((name for name in kind.inputs if name in takes), None)
     if name is None:
         return {}
@@ -68,20 +68,20 @@ def media_inputs(kind: Modality, located_model: LocatedModel, rows: int) -> dict
     if made and name not in made:
         first = next((n for n in (*kind.inputs, "input_features", "input_values") if n in made), None)
         made = {**made, name: made.pop(first)} if first is not None else {}
-    if kind.name == "audio" and name in made and made[name].dim() == 2 and _width_of(config) is not None:
+    if kind.name == "audio" and name in made and made[name].dim() == 2 and _feature_width(config) is not None:
         made = {}  # the extractor returns the waveform, but the model takes features
     if name not in made:
         made = {name: _zero_images(config, rows) if kind.name == "image" else _zero_audio(config, rows)}
     return {key: value for key, value in made.items() if key in takes}
 
 
-def picture(width: int) -> Any:
+def make_image(width: int) -> Any:
     """A square image, as an array of rows."""
     row = torch.arange(width)
     return ((row[:, None] + row) % 256).to(torch.uint8)[:, :, None].repeat(1, 1, 3).numpy()
 
 
-def tone(sample_count: int) -> Any:
+def make_sine_tone(sample_count: int) -> Any:
     """A sine tone, so that the audio is not silent."""
     return torch.sin(torch.arange(sample_count) / 20).numpy()
 
@@ -100,7 +100,7 @@ def _image_inputs(located_model: LocatedModel, config: Any, rows: int) -> dict[s
     processor = _image_processor(located_model, config)
     if processor is None:
         return {}
-    image = picture(size_of(config) or 224)
+    image = make_image(image_size(config) or 224)
     for shape in ([image] * rows, [[image]] * rows):
         with contextlib.suppress(Exception):  # a processor with another input format or image size
             return _output_tensors(processor(shape, return_tensors="pt"))
@@ -153,7 +153,7 @@ def _settings_from_config(processor: Any, config: Any) -> dict[str, Any]:
         stated = getattr(processor, name, None)
         if isinstance(value, int) and stated is not None and not isinstance(stated, dict):
             settings[name] = value
-    width = size_of(config)
+    width = image_size(config)
     size = getattr(processor, "size", None)
     if width is None or not size:
         return settings
@@ -167,7 +167,7 @@ def _settings_from_config(processor: Any, config: Any) -> dict[str, Any]:
     return settings
 
 
-def size_of(config: Any) -> int | None:
+def image_size(config: Any) -> int | None:
     """The image size that a vision tower requires, or None if any size works."""
     size = getattr(config, "image_size", None)
     if isinstance(size, list | tuple) and size:
@@ -176,7 +176,7 @@ def size_of(config: Any) -> int | None:
 
 
 def _zero_images(config: Any, rows: int) -> torch.Tensor:
-    width = size_of(config) or 224
+    width = image_size(config) or 224
     channels = getattr(config, "num_channels", None) or getattr(config, "in_channels", None) or 3
     return torch.zeros(rows, channels, width, width)
 
@@ -198,7 +198,7 @@ def _audio_inputs(located_model: LocatedModel, config: Any, rows: int) -> dict[s
             ):
                 extractor = made(**chosen)  # type: ignore[misc]
                 rate = getattr(extractor, "sampling_rate", 16000)
-                return _extract_audio(extractor, [tone(rate * _AUDIO_SECONDS)] * rows, rate)
+                return _extract_audio(extractor, [make_sine_tone(rate * _AUDIO_SECONDS)] * rows, rate)
     return {}
 
 
@@ -226,14 +226,14 @@ def mel_bins(config: Any) -> int | None:
     return next((v for v in (getattr(config, n, None) for n in names) if isinstance(v, int)), None)
 
 
-def _width_of(config: Any) -> int | None:
+def _feature_width(config: Any) -> int | None:
     """The feature width per time step of an encoder without a convolution over the waveform."""
     width = getattr(config, "feature_projection_input_dim", None)
     return width if isinstance(width, int) else None
 
 
 def _zero_audio(config: Any, rows: int) -> torch.Tensor:
-    bins, width = mel_bins(config), _width_of(config)
+    bins, width = mel_bins(config), _feature_width(config)
     if width is not None:
         return torch.zeros(rows, 100 * _AUDIO_SECONDS, width)
     if bins is None:

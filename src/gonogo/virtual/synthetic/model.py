@@ -35,7 +35,7 @@ class LocatedModel:
     folder: str | None
 
     @property
-    def signature(self) -> dict[str, Any]:
+    def forward_parameters(self) -> dict[str, Any]:
         """The parameters of the model's forward, by name."""
         return dict(inspect.signature(self.model_class.forward).parameters)
 
@@ -108,7 +108,7 @@ def _trainable_part(located_model: LocatedModel, file: str) -> LocatedModel:
     if thinker is not None and inner is not None and _has_forward(inner):
         from gonogo.virtual.synthetic import notes
 
-        notes.assume(
+        notes.record_assumption(
             translated("the model has no forward of its own: it trains through its thinker, {name}").format(name=name)
         )
         return LocatedModel(thinker, inner, located_model.folder)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from gonogo.finding import Text
 
 
-def assume(assumption: Text) -> None:
+def record_assumption(assumption: Text) -> None:
     """Record an assumption."""
     from gonogo.virtual.tensor import VirtualTensor
 
@@ -21,7 +21,7 @@ def assume(assumption: Text) -> None:
 
 
 @contextmanager
-def without_host_peak() -> Iterator[None]:
+def ignoring_host_peak() -> Iterator[None]:
     """Ignore the host memory peak inside the context, which is not part of the training and is released
     afterwards."""
     import gc

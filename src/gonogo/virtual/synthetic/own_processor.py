@@ -9,14 +9,14 @@ import torch
 
 from gonogo.finding import translated
 from gonogo.virtual.synthetic import notes
-from gonogo.virtual.synthetic.media import picture, tone
+from gonogo.virtual.synthetic.media import make_image, make_sine_tone
 from gonogo.virtual.synthetic.model import LocatedModel
 
 _PROCESSOR_FILES = ("processor_config.json", "preprocessor_config.json")
 _TEXT = "Say what there is to see and to hear. "
 
 
-def batch_of(located_model: LocatedModel, seq_len: int, rows: int) -> dict[str, Any] | None:
+def build_processor_batch(located_model: LocatedModel, seq_len: int, rows: int) -> dict[str, Any] | None:
     """Inputs from the folder's processor, padded to ``seq_len``; None if there is none, or it can't be used."""
     folder = located_model.folder
     if folder is None or not any(os.path.isfile(os.path.join(folder, name)) for name in _PROCESSOR_FILES):
@@ -28,8 +28,10 @@ def batch_of(located_model: LocatedModel, seq_len: int, rows: int) -> dict[str, 
         made = _run_processor(processor, located_model, rows)
     except Exception as error:  # a missing tokenizer or library: fall back to the config
         first = str(error).strip().partition("\n")[0][:160]
-        notes.assume(
-            translated("inputs are built from the configuration: its processor fails with {first}").format(first=first)
+        notes.record_assumption(
+            translated(
+                "inputs are built from the model's configuration, because its processor fails with {first}"
+            ).format(first=first)
         )
         return None
     if made is None:
@@ -37,17 +39,17 @@ def batch_of(located_model: LocatedModel, seq_len: int, rows: int) -> dict[str, 
     return {
         name: _fill_sequence(name, value, made, seq_len)
         for name, value in made.items()
-        if name in located_model.signature
+        if name in located_model.forward_parameters
     }
 
 
 def _run_processor(processor: Any, located_model: LocatedModel, rows: int) -> dict[str, Any] | None:
-    image = picture(336)
-    takes = located_model.signature
+    image = make_image(336)
+    takes = located_model.forward_parameters
     looks = "pixel_values" in takes
     listens = any(name in takes for name in ("input_features", "input_values"))
     rate = getattr(getattr(processor, "feature_extractor", processor), "sampling_rate", 16000)
-    sound = tone(2 * rate)
+    sound = make_sine_tone(2 * rate)
     if not hasattr(processor, "tokenizer"):
         given = [image] * rows if looks else [sound] * rows
         more = {} if looks else {"sampling_rate": rate}

@@ -19,9 +19,9 @@ from gonogo.virtual.synthetic.model import LocatedModel
 from gonogo.virtual.synthetic.tokens import text_config
 
 
-def features_of(located_model: LocatedModel, kind: Modality, inputs: dict[str, Any]) -> int | None:
+def count_features(located_model: LocatedModel, kind: Modality, inputs: dict[str, Any]) -> int | None:
     """The number of features that the inputs yield, each with a token in the text; None if it can't be determined."""
-    with notes.without_host_peak():
+    with notes.ignoring_host_peak():
         return _count_feature_rows(located_model, kind, inputs)
 
 
@@ -45,7 +45,11 @@ def _count_feature_rows(located_model: LocatedModel, kind: Modality, inputs: dic
             return _count_feature_vectors(encode(**given))
     except (RuntimeError, TypeError, ValueError, AttributeError, LookupError) as error:
         first = str(error).strip().partition("\n")[0][:200]
-        notes.assume(translated("{encoder} could not be probed: {first}").format(encoder=kind.encoders[0], first=first))
+        notes.record_assumption(
+            translated("{encoder} could not be run to count the tokens of its inputs: {first}").format(
+                encoder=kind.encoders[0], first=first
+            )
+        )
         return None
 
 

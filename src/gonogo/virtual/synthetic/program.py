@@ -138,7 +138,7 @@ def trainer_class() -> Any:
         def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
             if "labels" in inputs or "return_loss" in inputs:
                 return super().compute_loss(model, inputs, *args, **kwargs)
-            notes.assume(translated("the model computes no loss: the mean of its first output was used"))
+            notes.record_assumption(translated("the model computes no loss: the mean of its first output was used"))
             outputs = model(**inputs)
             first = outputs[0] if not isinstance(outputs, torch.Tensor) else outputs
             return first.float().mean()

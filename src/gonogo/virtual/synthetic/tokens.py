@@ -37,23 +37,23 @@ def text_config(config: Any) -> Any:
     found = config.get_text_config() if hasattr(config, "get_text_config") else config
     if hasattr(found, "vocab_size"):
         return found
-    for part in parts(config):
+    for part in nested_configs(config):
         if hasattr(part, "vocab_size"):
             return part
     return found
 
 
-def parts(config: Any) -> list[Any]:
+def nested_configs(config: Any) -> list[Any]:
     """The nested configs, outermost first."""
     found: list[Any] = []
     for name in getattr(config, "sub_configs", None) or [n for n in vars(config) if n.endswith("_config")]:
         part = getattr(config, name, None)
         if part is not None and hasattr(part, "to_dict"):
-            found += [part, *parts(part)]
+            found += [part, *nested_configs(part)]
     return found
 
 
-def longest(config: Any) -> int:
+def max_positions(config: Any) -> int:
     """The maximum number of positions according to the config."""
     text = text_config(config)
     limits = [getattr(text, name, None) for name in ("max_position_embeddings", "n_positions", "max_seq_len")]
@@ -70,10 +70,10 @@ def _axial_sequence_length(config: Any) -> int | None:
 def max_target_length(config: Any) -> int:
     """The maximum number of positions of an encoder-decoder's decoder."""
     limit = getattr(config, "max_target_positions", None)
-    return limit - 2 if isinstance(limit, int) and limit > 2 else longest(config)
+    return limit - 2 if isinstance(limit, int) and limit > 2 else max_positions(config)
 
 
-def placeholder(config: Any, kind: str) -> int | None:
+def placeholder_token_id(config: Any, kind: str) -> int | None:
     """The placeholder token for a piece of an image or audio clip, or None if the model has none."""
     for name in _PLACEHOLDERS[kind]:
         token = getattr(config, name, None)
@@ -91,14 +91,14 @@ def has_own_decoder(located_model: LocatedModel) -> bool:
 
 def _special_token_ids(config: Any) -> set[int]:
     found: set[int] = set()
-    for part in [config, *parts(config)]:
+    for part in [config, *nested_configs(config)]:
         for name, value in vars(part).items():
             if name.endswith(("_token_id", "_token_index", "_token_ids", "_id")):
                 found |= {v for v in (value if isinstance(value, list | tuple) else [value]) if isinstance(v, int)}
     return found
 
 
-def ordinary(config: Any) -> list[int]:
+def ordinary_token_ids(config: Any) -> list[int]:
     """Token ids without special meaning to the model."""
     size = getattr(text_config(config), "vocab_size", None)
     size = size if isinstance(size, int) and size > 0 else 32
@@ -107,30 +107,32 @@ def ordinary(config: Any) -> list[int]:
     return usual or [size - 1]
 
 
-def ids(config: Any, rows: int, length: int) -> torch.Tensor:
+def make_token_ids(config: Any, rows: int, length: int) -> torch.Tensor:
     """Ordinary tokens of shape ``(rows, length)``."""
-    usual = torch.tensor(ordinary(config))
+    usual = torch.tensor(ordinary_token_ids(config))
     return usual[torch.arange(rows * length) % len(usual)].reshape(rows, length)
 
 
-def text(located_model: LocatedModel, placeholder_counts: Mapping[str, int], seq_len: int, rows: int) -> dict[str, Any]:
+def make_text_inputs(
+    located_model: LocatedModel, placeholder_counts: Mapping[str, int], seq_len: int, rows: int
+) -> dict[str, Any]:
     """``input_ids`` with the given number of placeholders per modality, and the arguments that describe each
     token."""
     config = located_model.config
     needed = sum(placeholder_counts.values()) + (_EXTRA_TEXT_TOKENS if placeholder_counts else 0)
-    limit = longest(config)
+    limit = max_positions(config)
     length = _axial_sequence_length(config) or min(max(seq_len, needed), max(limit, needed))
     if length != seq_len:
-        notes.assume(
+        notes.record_assumption(
             translated(
                 "a sample has {length} tokens, not {asked}: as many as the inputs need and the model allows"
             ).format(length=length, asked=seq_len)
         )
-    row = ids(config, 1, length)[0]
+    row = make_token_ids(config, 1, length)[0]
     types = torch.zeros(length, dtype=torch.int64)
     at = 2
     for kind, count in placeholder_counts.items():
-        token = placeholder(config, kind)
+        token = placeholder_token_id(config, kind)
         start, end = _start_end_tokens(config, kind)
         if start is not None:
             row[at] = start
@@ -143,7 +145,7 @@ def text(located_model: LocatedModel, placeholder_counts: Mapping[str, int], seq
             row[at] = end
             at += 1
     batch: dict[str, Any] = {"input_ids": row.repeat(rows, 1)}
-    takes = located_model.signature
+    takes = located_model.forward_parameters
     if "attention_mask" in takes:
         batch["attention_mask"] = torch.ones(rows, length, dtype=torch.int64)
     if "mm_token_type_ids" in takes:
@@ -163,12 +165,12 @@ def _start_end_tokens(config: Any, kind: str) -> tuple[int | None, int | None]:
     return None, None
 
 
-def labels_of(input_ids: torch.Tensor, config: Any) -> torch.Tensor:
+def make_labels(input_ids: torch.Tensor, config: Any) -> torch.Tensor:
     """The same tokens, with placeholders and out-of-vocabulary ids replaced by -100."""
     labels = input_ids.clone()
     size = getattr(text_config(config), "vocab_size", None)
     for kind in _PLACEHOLDERS:
-        token = placeholder(config, kind)
+        token = placeholder_token_id(config, kind)
         if token is not None:
             labels[labels == token] = -100
     if isinstance(size, int):

@@ -11,7 +11,7 @@ from torch import nn
 
 from gonogo.evidence.rehearsal.record import Phase
 from gonogo.evidence.rehearsal.trace import NONE
-from gonogo.virtual.collectives.exchange import Operation
+from gonogo.virtual.collectives.exchange import C10dCall
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.modules import ModuleTracker
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
@@ -58,24 +58,24 @@ class _TracedMode(VirtualMode):  # type: ignore[no-untyped-call]
         recorder.clock = began + 1
         number = self._numbers.get(id(func))
         if number is None:  # operators live as long as the process, so their ids are stable
-            number = self._numbers[id(func)] = recorder.name(str(func))
+            number = self._numbers[id(func)] = recorder.intern_name(str(func))
         track, detail = OPERATORS, NONE
         if func.namespace == "c10d":
-            track, detail = COLLECTIVES, _detail_of(recorder, func, args)
+            track, detail = COLLECTIVES, _collective_detail(recorder, func, args)
         try:
             return _virtual_dispatch(self, func, types, args, kwargs)
         finally:
             recorder.spans.extend((track, began, recorder.clock, number, detail))
 
 
-def _detail_of(recorder: Recorder, func: Any, args: Any) -> int:
+def _collective_detail(recorder: Recorder, func: Any, args: Any) -> int:
     try:
-        operation = Operation(func, args, None)
+        operation = C10dCall(func, args, None)
     except KeyError:  # an operator without a group
         return NONE
     tensors = operation.inputs or operation.outputs
     nbytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-    return recorder.detail(bytes=nbytes, ranks=", ".join(map(str, operation.members)))
+    return recorder.intern_detail(bytes=nbytes, ranks=", ".join(map(str, operation.members)))
 
 
 class _TracedModules(ModuleTracker):
@@ -86,17 +86,17 @@ class _TracedModules(ModuleTracker):
     def _enter_module(self, module: nn.Module, inputs: Any) -> None:
         super()._enter_module(module, inputs)
         if not self._recorder.is_other_thread:
-            self._recorder.enter(self.current or "")
+            self._recorder.enter_module(self.current_path or "")
 
     def _leave_module(self, module: nn.Module, inputs: Any, output: Any) -> None:
         super()._leave_module(module, inputs, output)
         if not self._recorder.is_other_thread:
-            self._recorder.leave(len(self.stack))
+            self._recorder.leave_modules(len(self.stack))
 
     def _enter_backward(self, path: str) -> None:
         super()._enter_backward(path)
         if not self.stack and not self._recorder.is_other_thread:
-            self._recorder.backward(path)
+            self._recorder.enter_backward(path)
 
 
 class _TracedLifecycle(Lifecycle):
@@ -107,7 +107,7 @@ class _TracedLifecycle(Lifecycle):
     def _switch_phase(self, phase: Phase) -> None:
         super()._switch_phase(phase)
         if not self._recorder.is_other_thread:
-            self._recorder.phase(phase, self.step)
+            self._recorder.enter_phase(phase, self.step)
 
 
 class _TracedAllocator(CachingAllocator):
@@ -116,27 +116,31 @@ class _TracedAllocator(CachingAllocator):
     def __init__(self, recorder: Recorder, device: str, capacity_bytes: int, settings: AllocatorSettings) -> None:
         super().__init__(capacity_bytes, settings)
         self._recorder = recorder
-        self._rows = recorder.device(device, self)
+        self._rows = recorder.register_device(device, self)
         self._driver.on_segment = self._record_segment_event
 
     def _record_segment_event(self, action: str, address: int, nbytes: int) -> None:
-        self._rows.extend(self._recorder.row(action, address, nbytes))
+        self._rows.extend(self._recorder.allocator_event(action, address, nbytes))
 
     def _malloc(self, nbytes: int, stream: int) -> int:
         address = super()._malloc(nbytes, stream)
-        self._rows.extend(self._recorder.row("alloc", address, nbytes, self._recorder.stack(), stream))
+        self._rows.extend(
+            self._recorder.allocator_event("alloc", address, nbytes, self._recorder.current_stack(), stream)
+        )
         return address
 
-    def _malloc_apart(self, nbytes: int, stream: int) -> int:
-        address = super()._malloc_apart(nbytes, stream)
-        self._rows.extend(self._recorder.row("alloc", address, nbytes, self._recorder.stack(), stream))
+    def _malloc_separately(self, nbytes: int, stream: int) -> int:
+        address = super()._malloc_separately(nbytes, stream)
+        self._rows.extend(
+            self._recorder.allocator_event("alloc", address, nbytes, self._recorder.current_stack(), stream)
+        )
         return address
 
     def _free(self, address: int) -> None:
         block = self._live.get(address)
         super()._free(address)
         assert block is not None
-        self._rows.extend(self._recorder.row("free", address, block.requested))
+        self._rows.extend(self._recorder.allocator_event("free", address, block.requested))
 
 
 def plain_allocator(_device: str, capacity_bytes: int, settings: AllocatorSettings) -> CachingAllocator:

@@ -45,39 +45,39 @@ class Recorder:
         """True if called from a thread other than the main one."""
         return threading.get_ident() != self.thread
 
-    def name(self, text: str) -> int:
-        """The number of an interned name."""
+    def intern_name(self, text: str) -> int:
+        """The number under which a name is stored in the trace."""
         return self._names.setdefault(text, len(self._names))
 
-    def detail(self, **what: int | str) -> int:
-        """The number of an interned detail."""
+    def intern_detail(self, **what: int | str) -> int:
+        """The number under which an event's details are stored in the trace."""
         return self._details.setdefault(tuple(what.items()), len(self._details))
 
     # -- phases and modules -------------------------------------------------------------------------------------------
 
-    def phase(self, name: str, step: int) -> None:
+    def enter_phase(self, name: str, step: int) -> None:
         """Switch to a phase."""
         began, before, before_step = self._phase
         if (before, before_step) == (name, step):
             return
-        self.spans.extend((PHASES, began, self.clock, self.name(before), self.detail(step=before_step)))
+        self.spans.extend((PHASES, began, self.clock, self.intern_name(before), self.intern_detail(step=before_step)))
         self._phase = (self.clock, name, step)
         if not self._open:
             self._end_backward()
 
-    def enter(self, path: str) -> None:
+    def enter_module(self, path: str) -> None:
         """Start the span of a module's forward."""
-        self._open.append((self.clock, self.name(path)))
+        self._open.append((self.clock, self.intern_name(path)))
 
-    def leave(self, depth: int) -> None:
+    def leave_modules(self, depth: int) -> None:
         """End the spans of all running modules except the outermost ``depth``."""
         while len(self._open) > depth:
             began, name = self._open.pop()
             self.spans.extend((MODULES, began, self.clock, name, NONE))
 
-    def backward(self, path: str) -> None:
+    def enter_backward(self, path: str) -> None:
         """Start the span of a module's backward, ending the previous one's."""
-        name = self.name(f"{path} (backward)")
+        name = self.intern_name(f"{path} (backward)")
         if self._in_backward is None or self._in_backward[1] != name:
             self._end_backward()
             self._in_backward = (self.clock, name)
@@ -90,17 +90,19 @@ class Recorder:
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
-    def device(self, name: str, allocator: CachingAllocator) -> array[int]:
+    def register_device(self, name: str, allocator: CachingAllocator) -> array[int]:
         """Register a device's allocator; returns the array for its events."""
         rows: array[int] = array("q")
         self._devices[name] = (allocator, rows)
         return rows
 
-    def row(self, action: str, address: int, nbytes: int, stack: int = NONE, stream: int = 0) -> tuple[int, ...]:
+    def allocator_event(
+        self, action: str, address: int, nbytes: int, stack: int = NONE, stream: int = 0
+    ) -> tuple[int, ...]:
         """An allocator event as a row of integers."""
         return _ACTION_NUMBERS[action], address, nbytes, stack, self.clock, stream
 
-    def stack(self) -> int:
+    def current_stack(self) -> int:
         """The number of the current stack."""
         frame: FrameType | None = sys._getframe(2)
         key: list[int] = []
@@ -129,12 +131,12 @@ class Recorder:
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         """The whole trace (:class:`RankTrace`) as MessagePack, with all open spans ended."""
-        self.leave(0)
+        self.leave_modules(0)
         self._end_backward()
         began, phase, step = self._phase
-        self.spans.extend((PHASES, began, self.clock, self.name(phase), self.detail(step=step)))
+        self.spans.extend((PHASES, began, self.clock, self.intern_name(phase), self.intern_detail(step=step)))
         self._phase = (self.clock, phase, step)
         trace = RankTrace(
             rank=self.rank,

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gonogo.evidence.environment.hardware import Speed
 from gonogo.evidence.rehearsal.work import PhaseWork, collective_key
 from gonogo.virtual import private
-from gonogo.virtual.collectives.exchange import Operation
+from gonogo.virtual.collectives.exchange import C10dCall
 from gonogo.virtual.kernels.flops import CAUSAL_SHARE
 from gonogo.virtual.tracing.operator_time import LAUNCH_SECONDS, operator_seconds
 
@@ -47,27 +47,27 @@ LIBRARY = "library"
 _watched: list[_WorkMode] = []
 
 
-def watch(session: Any) -> None:
-    """Count the work of a session (:class:`gonogo.virtual.ranks.session.Session`). Call once per process."""
+def count_session_work(session: Any) -> None:
+    """Count FLOPs, memory traffic and collectives of a session. Call once per process."""
     speed = session.plan.accelerator.speed
     if speed is not None:
         _watched.append(_WorkMode(session.life, speed, session.plan.local_world_size))
         session.work_tallies = _watched
 
 
-def counting() -> contextlib.AbstractContextManager[object]:
-    """Context in which the program's work is counted, if :func:`watch` was called."""
+def counting_work() -> contextlib.AbstractContextManager[object]:
+    """Context in which the program's work is counted, if :func:`count_session_work` was called."""
     return _watched[0] if _watched else contextlib.nullcontext()
 
 
-def computed(flops: int, *operands: torch.Tensor, kind: str = "", done: float = 1.0) -> None:
+def count_kernel(flops: int, *operands: torch.Tensor, kind: str = "", done: float = 1.0) -> None:
     """Count a kernel of a stand-in, which runs no PyTorch operator. See ``kernels.flops.Computed``."""
     for mode in _watched:
         mode.count(flops, operands, f"{LIBRARY} {kind}".rstrip(), done)
         mode.count_library_call()
 
 
-def phases() -> tuple[PhaseWork, ...]:
+def phase_work() -> tuple[PhaseWork, ...]:
     """The counters in order of steps."""
     return _watched[0].phases() if _watched else ()
 
@@ -137,7 +137,7 @@ class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name = func._opname
         if name in _WITHOUT_KERNEL:
             return out
-        flops = private.flops(func, args, kwargs or {}, out)
+        flops = private.operator_flops(func, args, kwargs or {}, out)
         kind = ("attention" if "attention" in name else "product") if flops else name
         self.count(
             flops, operands, kind, CAUSAL_SHARE if kind == "attention" and _is_causal(func, args, kwargs) else 1.0
@@ -176,7 +176,7 @@ def _is_causal(func: Any, args: Any, kwargs: Any) -> bool:
 def _count_collective(work: _PhaseCounters, func: Any, args: Any, ranks_per_node: int) -> None:
     operator = func._schema.name.removeprefix("c10d::")
     try:
-        call = Operation(func, args, None)
+        call = C10dCall(func, args, None)
         nodes = {rank // max(ranks_per_node, 1) for rank in call.members}
         spans, goes_on = len(nodes) > 1, call.blocks is False
         operator = collective_key(operator, len(call.members), spans_nodes=spans, is_async=goes_on)
@@ -184,10 +184,10 @@ def _count_collective(work: _PhaseCounters, func: Any, args: Any, ranks_per_node
         pass
     counted = work.collectives[operator]
     counted[0] += 1
-    counted[1] += sum(tensor.numel() * tensor.element_size() for tensor in _sent(args))
+    counted[1] += sum(tensor.numel() * tensor.element_size() for tensor in _sent_tensors(args))
 
 
-def _sent(args: Any) -> list[torch.Tensor]:
+def _sent_tensors(args: Any) -> list[torch.Tensor]:
     """The tensors that a rank sends: the inputs, which follow the outputs in operators that have both."""
     second = _nested_tensors(args[1]) if len(args) > 1 else []
     return second or _nested_tensors(args[0])

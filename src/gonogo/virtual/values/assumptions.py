@@ -46,27 +46,29 @@ class Ledger:
 
     def assume(self, assumption: Text, kind: AssumptionKind = "") -> str:
         """Record an assumption at the innermost frame that is neither torch's nor gonogo's; returns that place."""
-        where = self.place()
+        where = self.current_place()
         self.counts[(assumption, where, kind)] += 1
         return where
 
-    def branch(self, assumption: Text) -> bool:
+    def assume_branch(self, assumption: Text) -> bool:
         """The assumed truth of a condition on unknown values: True in the first step, False in the second, and so
         on."""
-        where = self.assume(translated("{what}: true in one step, false in the next").format(what=assumption), "number")
+        where = self.assume(
+            translated("{what} is true in one step, false in the next").format(what=assumption), "number"
+        )
         self._visits[(where, self.step)] += 1
         self.branches += 1
         flips = self._visits[(where, self.step)] // _FLIP_AFTER_VISITS
         return (self.step + flips) % 2 == 0
 
-    def number(self, assumption: Text) -> float:
+    def assume_number(self, assumption: Text) -> float:
         """An assumed number: large in the first step, small in the second, so that both sides of a limit are
         covered."""
-        self.assume(translated("{what}: 16 in one step, 1/16 in the next").format(what=assumption), "number")
+        self.assume(translated("{what} is 16 in one step, 1/16 in the next").format(what=assumption), "number")
         self.made_numbers += 1
         return 16.0 if self.step % 2 == 0 else 0.0625
 
-    def place(self) -> str:
+    def current_place(self) -> str:
         """``file:line`` of the program's innermost frame."""
         frame = sys._getframe(1)
         while frame is not None:

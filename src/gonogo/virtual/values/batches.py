@@ -10,7 +10,7 @@ import torch
 _MAX_VALUES = 32
 
 
-def described(batch: Any) -> tuple[tuple[str, str], ...]:
+def describe_batch(batch: Any) -> tuple[tuple[str, str], ...]:
     """(name, ``int64 [2, 128]``) of each entry; entries of a list or tuple are named by their index."""
     if isinstance(batch, Mapping):
         entries = [(str(name), value) for name, value in batch.items()]

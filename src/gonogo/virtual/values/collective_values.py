@@ -21,7 +21,7 @@ Sent = list[torch.Tensor]
 """The input tensors of one rank, in order."""
 
 
-def packed(tensors: Sequence[torch.Tensor]) -> bytes:
+def pack_tensors(tensors: Sequence[torch.Tensor]) -> bytes:
     """Real CPU tensors as bytes. Call with dispatch modes off."""
     return _encode([(str(one.dtype).removeprefix("torch."), tuple(one.shape), _tensor_bytes(one)) for one in tensors])
 
@@ -34,8 +34,8 @@ def _tensor_bytes(tensor: torch.Tensor) -> bytes:
     return bytes(flat.view(torch.uint8).numpy().tobytes())
 
 
-def unpacked(payload: bytes) -> Sent:
-    """The inverse of :func:`packed`."""
+def unpack_tensors(payload: bytes) -> Sent:
+    """The inverse of :func:`pack_tensors`."""
     tensors = []
     for dtype, shape, data in _decode(payload):
         kind = getattr(torch, dtype)
@@ -44,7 +44,7 @@ def unpacked(payload: bytes) -> Sent:
     return tensors
 
 
-def reduced(reduction: str, tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
+def reduce_tensors(reduction: str, tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
     """The reduction of tensors of equal shape, or None if it isn't supported (a weighted sum)."""
     joined: Any = {
         "SUM": torch.add, "AVG": torch.add, "MIN": torch.minimum, "MAX": torch.maximum, "PRODUCT": torch.mul,
@@ -56,7 +56,7 @@ def reduced(reduction: str, tensors: Sequence[torch.Tensor]) -> torch.Tensor | N
     return out.div(len(tensors)).to(out.dtype) if reduction == "AVG" else out
 
 
-def results(
+def collective_results(
     operator: str,
     sent: Sequence[Sent],
     mine: int,
@@ -74,7 +74,7 @@ def results(
     if operator in ("allreduce_", "allreduce_coalesced_", "reduce_"):
         if operator == "reduce_" and mine != root:
             return [None] * len(sent[mine])
-        return _all_or_none([reduced(reduction, column) for column in zip(*sent, strict=True)])
+        return _all_or_none([reduce_tensors(reduction, column) for column in zip(*sent, strict=True)])
     if operator == "broadcast_":
         return list(sent[root or 0])
     if operator in ("recv_", "recv_any_source_"):
@@ -86,10 +86,10 @@ def results(
     if operator == "scatter_":
         return [sent[root or 0][mine]]
     if operator == "reduce_scatter_":
-        return _all_or_none([reduced(reduction, [tensors[mine] for tensors in sent])])
+        return _all_or_none([reduce_tensors(reduction, [tensors[mine] for tensors in sent])])
     if operator in ("_reduce_scatter_base_", "reduce_scatter_tensor_coalesced_"):
         columns = zip(*sent, strict=True)
-        whole = [reduced(reduction, [tensor.reshape(-1) for tensor in column]) for column in columns]
+        whole = [reduce_tensors(reduction, [tensor.reshape(-1) for tensor in column]) for column in columns]
         return _all_or_none([one.chunk(count)[mine] if one is not None else None for one in whole])
     if operator == "alltoall_":
         return [tensors[mine] for tensors in sent]

@@ -1,8 +1,8 @@
 """Values without memory: small tensors carry their real values, so that the program's conditions are exact.
 
 Values belong to the storage (:attr:`Cell.values`), so that views and in-place writes stay consistent: they are either
-real bytes or :class:`Uniform`, one number for a storage of any size. Writing something unknown discards the storage's
-values.
+real bytes or :class:`UniformValues`, one number for a storage of any size. Writing something unknown discards the
+storage's values.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _UNIFORM_REDUCTIONS = {
 }  # fmt: skip
 
 
-class Uniform:
+class UniformValues:
     """A storage whose elements all have the same known value."""
 
     __slots__ = ("scalar",)
@@ -40,10 +40,10 @@ class Uniform:
         self.scalar = scalar
 
 
-CHOSEN_NUMBER = translated("a number that was chosen by unknown scores (argmax, topk)")
+CHOSEN_NUMBER = translated("the program reads a number that was selected by unknown scores (argmax, topk)")
 
 
-def limit_of(device: torch.device) -> int:
+def max_known_bytes(device: torch.device) -> int:
     """The maximum size in bytes of a storage on ``device`` that keeps its values."""
     return KNOWN_VALUES_LIMIT_BYTES["cpu" if device.type == "cpu" else "accelerator"]
 
@@ -53,21 +53,20 @@ def is_known(tensor: VirtualTensor) -> bool:
     return tensor.cell.values is not None
 
 
-def read(tensor: VirtualTensor) -> torch.Tensor | None:
+def read_values(tensor: VirtualTensor) -> torch.Tensor | None:
     """The values as a real CPU tensor that shares them, or None. Call with the mode off."""
-    known = look(tensor)
+    known = peek_values(tensor)
     if known is not None and ValueTrace.now is not None:
-        ValueTrace.now.read(known)
+        ValueTrace.now.record_read(known)
     return known
 
 
-def look(tensor: VirtualTensor) -> torch.Tensor | None:
-    """Like :func:`read`, without recording a read in the value trace: for callers that only compute, or record it
-    themselves."""
+def peek_values(tensor: VirtualTensor) -> torch.Tensor | None:
+    """Like :func:`read_values`, without recording a read in the value trace."""
     values = tensor.cell.values
     if values is None:
         return None
-    if type(values) is Uniform:
+    if type(values) is UniformValues:
         number = values.scalar.to(tensor.dtype)
         if number is not values.scalar:
             _trace_copy(number, values.scalar)
@@ -77,33 +76,33 @@ def look(tensor: VirtualTensor) -> torch.Tensor | None:
 
 def _trace_copy(copy: torch.Tensor, source: torch.Tensor) -> None:
     if ValueTrace.now is not None:
-        ValueTrace.now.copied(copy, source)
+        ValueTrace.now.record_copy(copy, source)
 
 
-def forget(tensor: VirtualTensor) -> None:
+def forget_values(tensor: VirtualTensor) -> None:
     """Discard the storage's values after an unknown write."""
     tensor.cell.values = None
 
 
-def covers_storage(tensor: VirtualTensor) -> bool:
+def spans_whole_storage(tensor: VirtualTensor) -> bool:
     """True if the tensor covers its whole storage."""
     return tensor.numel() * tensor.element_size() == tensor.cell.nbytes and tensor.is_contiguous()
 
 
 def set_uniform(tensor: VirtualTensor, number: Any) -> None:
     """Set every element of the tensor's whole storage to ``number``."""
-    tensor.cell.values = Uniform(real.full((), number, dtype=tensor.dtype))
+    tensor.cell.values = UniformValues(real.full((), number, dtype=tensor.dtype))
 
 
-def give(tensor: VirtualTensor, known: torch.Tensor) -> None:
+def set_values(tensor: VirtualTensor, known: torch.Tensor) -> None:
     """Set the values of the tensor's whole storage to ``known``; they are discarded if they exceed the limit."""
     if type(known) is not torch.Tensor:
         known = known.as_subclass(torch.Tensor)
     uniform = known.numel() > 1 and not any(known.stride())
     if uniform:
-        tensor.cell.values = Uniform(scalar := known[(0,) * known.dim()].clone())
+        tensor.cell.values = UniformValues(scalar := known[(0,) * known.dim()].clone())
         _trace_copy(scalar, known[(0,) * known.dim()])
-    elif tensor.cell.nbytes > limit_of(tensor._device):
+    elif tensor.cell.nbytes > max_known_bytes(tensor._device):
         tensor.cell.values = None
     elif known.stride() == tensor.stride() and known.untyped_storage().nbytes() == tensor.cell.nbytes:
         tensor.cell.values = known.untyped_storage()
@@ -114,21 +113,21 @@ def give(tensor: VirtualTensor, known: torch.Tensor) -> None:
         tensor.cell.values = laid.untyped_storage()
 
 
-def materialise(tensor: VirtualTensor) -> bool:
+def expand_for_write(tensor: VirtualTensor) -> bool:
     """Expand a uniform storage to real bytes before a partial write; returns False, with values discarded, if too
     large."""
-    if lay_out(tensor):
+    if expand_uniform(tensor):
         return True
-    forget(tensor)
+    forget_values(tensor)
     return False
 
 
-def lay_out(tensor: VirtualTensor, most: int | None = None) -> bool:
+def expand_uniform(tensor: VirtualTensor, most: int | None = None) -> bool:
     """Expand a uniform storage to real bytes. Returns False if the values are unknown or larger than ``most``."""
     cell = tensor.cell
-    if type(cell.values) is not Uniform:
+    if type(cell.values) is not UniformValues:
         return cell.values is not None
-    if cell.nbytes > (limit_of(tensor._device) if most is None else most):
+    if cell.nbytes > (max_known_bytes(tensor._device) if most is None else most):
         return False
     scalar = cell.values.scalar
     count = cell.nbytes // max(scalar.element_size(), 1)
@@ -142,7 +141,7 @@ _NO_CPU_KERNEL_PATTERN = re.compile("not implemented on the CPU|expected scalar 
 """Errors of CPU kernels for what an accelerator's kernels support; the meta kernel has already accepted it."""
 
 
-def compute(func: Any, args: Any, kwargs: Any, out_numel: int, tensors: list[VirtualTensor]) -> Any:
+def compute_values(func: Any, args: Any, kwargs: Any, out_numel: int, tensors: list[VirtualTensor]) -> Any:
     """Run ``func`` on real values. Returns None if the result would be too large, or if the CPU has no such kernel,
     and () for operators that only write, such as ``_foreach_add_``. Call with the mode off.
 
@@ -150,8 +149,8 @@ def compute(func: Any, args: Any, kwargs: Any, out_numel: int, tensors: list[Vir
     returns the number itself.
     """
     biggest = max([out_numel, *(t.numel() for t in tensors)])
-    if biggest > (8 << 20) and any(type(t.cell.values) is Uniform for t in tensors):
-        if not all(type(t.cell.values) is Uniform or t.dim() == 0 for t in tensors):
+    if biggest > (8 << 20) and any(type(t.cell.values) is UniformValues for t in tensors):
+        if not all(type(t.cell.values) is UniformValues or t.dim() == 0 for t in tensors):
             return None
         if func in _UNIFORM_REDUCTIONS:
             collapsed = _map_tensors(args, lambda t: _collapse_to_scalar(t).reshape((1,) * t.dim()))
@@ -170,14 +169,14 @@ def compute(func: Any, args: Any, kwargs: Any, out_numel: int, tensors: list[Vir
     here = {"device": torch.device("cpu"), "pin_memory": None}
     kwargs = {name: here.get(name, value) for name, value in kwargs.items()}
     try:
-        result = _traced_call(func, _map_tensors(args, look), _map_values(kwargs, look))
+        result = _traced_call(func, _map_tensors(args, peek_values), _map_values(kwargs, peek_values))
         return () if result is None and not func._schema.returns else result
     except NotImplementedError:  # an accelerator's own kernel, such as flash attention, which the CPU lacks
         return None
     except RuntimeError as error:
         if _NO_CPU_KERNEL_PATTERN.search(str(error)):
             return None
-        if not any(type(t.cell.values) is Uniform for t in tensors):
+        if not any(type(t.cell.values) is UniformValues for t in tensors):
             raise
         return _traced_call(
             func, _map_tensors(args, _known_strided), _map_values(kwargs, _known_strided)
@@ -185,12 +184,12 @@ def compute(func: Any, args: Any, kwargs: Any, out_numel: int, tensors: list[Vir
 
 
 def _traced_call(func: Any, args: Any, kwargs: Any) -> Any:
-    return func(*args, **kwargs) if ValueTrace.now is None else ValueTrace.now.call(func, args, kwargs)
+    return func(*args, **kwargs) if ValueTrace.now is None else ValueTrace.now.run_and_record(func, args, kwargs)
 
 
 def _known_strided(tensor: VirtualTensor) -> torch.Tensor:
     """The tensor's known values with the tensor's own strides."""
-    known = look(tensor)
+    known = peek_values(tensor)
     assert known is not None
     laid: torch.Tensor = real.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
     laid.copy_(known)
@@ -199,13 +198,13 @@ def _known_strided(tensor: VirtualTensor) -> torch.Tensor:
 
 
 def _collapse_to_scalar(tensor: VirtualTensor) -> torch.Tensor:
-    if type(tensor.cell.values) is Uniform:
+    if type(tensor.cell.values) is UniformValues:
         scalar: torch.Tensor = tensor.cell.values.scalar
         number = scalar.to(tensor.dtype)
         if number is not scalar:
             _trace_copy(number, scalar)
         return number
-    known = look(tensor)
+    known = peek_values(tensor)
     assert known is not None
     return known
 
@@ -222,7 +221,7 @@ def _map_values(kwargs: dict[str, Any], transform: Any) -> dict[str, Any]:
     return {name: _map_tensors(value, transform) for name, value in kwargs.items()}
 
 
-def nonfinite_test(func: Any, args: Any) -> bool | None:
+def assumed_finiteness(func: Any, args: Any) -> bool | None:
     """The assumed result of a test for NaN or infinity on unknown values, or None if ``func`` is no such test."""
     if func in (aten.isnan.default, aten.isinf.default, aten.isposinf.default, aten.isneginf.default):
         return False

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gonogo.virtual import private
-from gonogo.virtual.tensor import CPU, VirtualTensor, resolve
+from gonogo.virtual.tensor import CPU, VirtualTensor, resolve_device
 from gonogo.virtual.values import contents
 
 RealTensors = dict[int, tuple[torch.Tensor, VirtualTensor]]
@@ -27,9 +27,9 @@ RealTensors = dict[int, tuple[torch.Tensor, VirtualTensor]]
 
 
 @contextmanager
-def real_data() -> Iterator[None]:
+def running_on_real_data() -> Iterator[None]:
     """Context in which known data is real; replaces the active dispatch modes."""
-    with private.modes_off(), _Operators(), _Functions():  # type: ignore[no-untyped-call]
+    with private.without_dispatch_modes(), _Operators(), _Functions():  # type: ignore[no-untyped-call]
         yield
 
 
@@ -77,7 +77,7 @@ class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return NotImplemented
         wanted = kwargs.get("device")
         if wanted is not None:
-            device = resolve(wanted)
+            device = resolve_device(wanted)
             if device.type not in ("cpu", "meta"):
                 return _call_in_virtual_mode(func, args, kwargs)
             kwargs = {**kwargs, "device": device}
@@ -112,10 +112,10 @@ def _collect_real_tensors(arguments: Any, real: RealTensors) -> bool:
     for value in arguments:
         if isinstance(value, VirtualTensor):
             if id(value) not in real:
-                with private.modes_off():
-                    if value._device != CPU or not contents.lay_out(value):
+                with private.without_dispatch_modes():
+                    if value._device != CPU or not contents.expand_uniform(value):
                         return False
-                    known = contents.read(value)
+                    known = contents.read_values(value)
                 assert known is not None
                 real[id(value)] = known, value
         elif isinstance(value, list | tuple) and not _collect_real_tensors(value, real):

@@ -7,8 +7,8 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gonogo.virtual.values.batches import described
-from gonogo.virtual.values.data_mode import real_data
+from gonogo.virtual.values.batches import describe_batch
+from gonogo.virtual.values.data_mode import running_on_real_data
 
 
 def shapes_by_rank(loader: Any, rank: int, world: int, count: int) -> list[str]:
@@ -20,7 +20,7 @@ def shapes_by_rank(loader: Any, rank: int, world: int, count: int) -> list[str]:
     if dataset is None or collate is None or not hasattr(dataset, "__getitem__"):
         return []
     found = []
-    with real_data():
+    with running_on_real_data():
         for other in range(world):
             indices = _batches_of_rank(loader, rank, other, world)
             if indices is None:
@@ -54,7 +54,7 @@ def _iter_as_lists(batches: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 def _batch_structure(batch: Any) -> str:
-    entries = described(batch)
+    entries = describe_batch(batch)
     return ", ".join(f"{name} {_drop_sizes(said)}" for name, said in entries)
 
 

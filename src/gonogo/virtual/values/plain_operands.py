@@ -14,10 +14,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gonogo.virtual import private
-from gonogo.virtual.dispatch.placement import MIXED_DEVICE_OPERATORS, mismatch
+from gonogo.virtual.dispatch.placement import MIXED_DEVICE_OPERATORS, device_mismatch_error
 from gonogo.virtual.dispatch.schema import Operator
 from gonogo.virtual.memory.tracking import MemoryRecord
-from gonogo.virtual.tensor import CPU, META, VirtualTensor, new_virtual, resolve
+from gonogo.virtual.tensor import CPU, META, VirtualTensor, new_virtual, resolve_device
 from gonogo.virtual.values import contents
 
 aten = torch.ops.aten
@@ -42,7 +42,7 @@ class StandIns:
         self._serve = serve
         self._of_real: dict[int, tuple[Any, VirtualTensor]] = {}
 
-    def of(self, real: torch.Tensor) -> VirtualTensor:
+    def stand_in_for(self, real: torch.Tensor) -> VirtualTensor:
         """The virtual counterpart of a real CPU tensor, sharing its values; the same one each time."""
         if isinstance(real, VirtualTensor):
             return real
@@ -55,7 +55,7 @@ class StandIns:
         tensor.cell.values = real.detach().untyped_storage()
         if real.storage_offset():
             tensor.cell.values = None
-            contents.give(tensor, real.detach())
+            contents.set_values(tensor, real.detach())
         number = id(real)
         self._of_real[number] = (weakref.ref(real, lambda _: self._of_real.pop(number, None)), tensor)
         return tensor
@@ -69,10 +69,10 @@ class StandIns:
         """Run an operator with real (CPU) or meta tensors among its operands, created outside the mode."""
         virtual, reals, meta = _sort_tensors((*args, *kwargs.values()))
         wanted = kwargs.get("device")
-        target = None if wanted is None else resolve(wanted)
+        target = None if wanted is None else resolve_device(wanted)
         stays = target is None or target.type in ("cpu", "meta")
         if operator.func is aten.lift_fresh.default:
-            return self.of(args[0])
+            return self.stand_in_for(args[0])
         if meta and target is not None and target.type != "meta" and operator.name in _LIKE:
             laid = operator.func(*args, **{**kwargs, "device": META})
             with self._mode:
@@ -86,8 +86,8 @@ class StandIns:
                 return args[0]
             if operator.func in MIXED_DEVICE_OPERATORS:
                 raise NotImplementedError("Cannot copy out of meta tensor; no data!")
-            raise mismatch(virtual[0]._device if virtual else CPU, META)
-        swapped = {id(t): self.of(t) for t in reals}
+            raise device_mismatch_error(virtual[0]._device if virtual else CPU, META)
+        swapped = {id(t): self.stand_in_for(t) for t in reals}
         out = self._serve(
             operator,
             _replace_tensors(args, swapped),

@@ -40,18 +40,18 @@ def propagate_values(
     elif operator.known_factory:
         _propagate_known(operator, args, kwargs, [], out)
     elif operator.compares and out.__class__ is VirtualTensor:
-        test = contents.nonfinite_test(operator.func, args)
+        test = contents.assumed_finiteness(operator.func, args)
         if test is not None:
             ledger.assume(FINITE_ASSUMPTION, "finite")
         else:
-            test = signs.test(operator.func, args)
+            test = signs.compare_by_sign(operator.func, args)
         if test is not None:
             contents.set_uniform(out, test)
     if operator.func in _ABSORBING_VALUES:
         _propagate_absorbed(operator, tensors, out)
     is_small = out.__class__ is not VirtualTensor or out.cell.nbytes <= signs.SMALL
     if is_small and tensors and tensors[0].numel():
-        signs.note(operator.name, args, tensors, out)
+        signs.record_sign(operator.name, args, tensors, out)
 
 
 def propagate_choice(out: Any) -> None:
@@ -69,11 +69,11 @@ def _propagate_absorbed(operator: Operator, tensors: list[VirtualTensor], out: A
     absorbs = _ABSORBING_VALUES[operator.func]
     asks = _all_true if absorbs else _all_false
     for tensor in tensors:
-        known = contents.look(tensor) if tensor.dtype is torch.bool else None
+        known = contents.peek_values(tensor) if tensor.dtype is torch.bool else None
         if known is None:
             continue
         if ValueTrace.now is not None:
-            ValueTrace.now.tested(known, asks)
+            ValueTrace.now.record_test(known, asks)
         if asks(known):
             contents.set_uniform(out, absorbs)
             return
@@ -99,12 +99,12 @@ def _propagate_known(operator: Operator, args: Any, kwargs: Any, tensors: list[V
             if out.cell.nbytes <= contents.EMPTY_LIMIT_BYTES:
                 contents.set_uniform(out, 0)
             return
-        if out.cell.nbytes > contents.limit_of(out._device) or (tensors == [] and _has_tensor(args)):
+        if out.cell.nbytes > contents.max_known_bytes(out._device) or (tensors == [] and _has_tensor(args)):
             return
-    if operator.write_names and not all(contents.materialise(t) for t in _written_tensors(operator, args, kwargs)):
+    if operator.write_names and not all(contents.expand_for_write(t) for t in _written_tensors(operator, args, kwargs)):
         _forget_written(operator, args, kwargs)
         return
-    known = contents.compute(func, args, kwargs, _total_numel(out), tensors)
+    known = contents.compute_values(func, args, kwargs, _total_numel(out), tensors)
     if operator.write_names:
         if known is None:
             _forget_written(operator, args, kwargs)
@@ -116,7 +116,9 @@ def _propagate_known(operator: Operator, args: Any, kwargs: Any, tensors: list[V
         if not isinstance(virtual, VirtualTensor) or not isinstance(value, torch.Tensor):
             continue
         if value.dtype == virtual.dtype and value.numel() == virtual.numel():
-            contents.give(virtual, value if value.dim() == virtual.dim() else _reshape_values(value, virtual.shape))
+            contents.set_values(
+                virtual, value if value.dim() == virtual.dim() else _reshape_values(value, virtual.shape)
+            )
 
 
 def _reshape_values(value: torch.Tensor, shape: torch.Size) -> torch.Tensor:

@@ -53,8 +53,8 @@ _NONNEGATIVE_PRESERVING_OPERATORS = {
 }
 
 
-def note(name: str, args: Any, tensors: list[VirtualTensor], out: Any) -> None:
-    """Set the fact on an operator's small unknown results."""
+def record_sign(name: str, args: Any, tensors: list[VirtualTensor], out: Any) -> None:
+    """Record on an operator's unknown results whether they are known to be non-negative."""
     if name in _MAKES:
         fact = True
     elif name in _NONNEGATIVE_PRESERVING_OPERATORS:
@@ -68,7 +68,7 @@ def note(name: str, args: Any, tensors: list[VirtualTensor], out: Any) -> None:
             tensor.cell.nonnegative = fact
 
 
-def test(func: Any, args: Any) -> bool | None:
+def compare_by_sign(func: Any, args: Any) -> bool | None:
     """The result of a comparison with a number if the sign alone decides it, else None."""
     if len(args) != 2 or not isinstance(args[0], VirtualTensor) or not args[0].cell.nonnegative:
         return None
@@ -89,11 +89,11 @@ def test(func: Any, args: Any) -> bool | None:
 def _is_nonnegative(tensor: VirtualTensor) -> bool:
     if tensor.cell.values is None:
         return tensor.cell.nonnegative
-    known = contents.look(tensor)
+    known = contents.peek_values(tensor)
     if known is None or known.numel() > SMALL or known.is_complex():
         return False
     if ValueTrace.now is not None:
-        ValueTrace.now.tested(known, _all_nonnegative)
+        ValueTrace.now.record_test(known, _all_nonnegative)
     return _all_nonnegative(known)
 
 
@@ -107,6 +107,6 @@ def _is_nonnegative_number(value: Any) -> bool:
 
 def _is_where_nonnegative(args: Any) -> bool:
     condition, yes, no = args[0], args[1], args[2]
-    known = contents.read(condition) if isinstance(condition, VirtualTensor) else None
+    known = contents.read_values(condition) if isinstance(condition, VirtualTensor) else None
     chosen = [yes, no] if known is None else [yes] * bool(known.any()) + [no] * (not bool(known.all()))
     return all(isinstance(t, VirtualTensor) and _is_nonnegative(t) for t in chosen)

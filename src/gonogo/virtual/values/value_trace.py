@@ -46,7 +46,7 @@ class ValueTrace:
         """True once the trace can no longer tell what depends on the values."""
         self._count = 0
         self._steps: list[Callable[[dict[int, Any]], None]] = []
-        self._inputs = [self._named(tensor) for tensor in batch]
+        self._inputs = [self._variable_view(tensor) for tensor in batch]
 
     def __enter__(self) -> ValueTrace:
         ValueTrace.now = self
@@ -55,13 +55,13 @@ class ValueTrace:
     def __exit__(self, *exception: object) -> None:
         ValueTrace.now = None
 
-    def holds_for(self, batch: Sequence[torch.Tensor]) -> bool:
+    def has_same_reads_for(self, batch: Sequence[torch.Tensor]) -> bool:
         """True if everything that was read has the same value for this batch, which has the same shapes. Writes to
         nothing."""
         if self.ended:
             return False
         values: dict[int, Any] = {}
-        with private.modes_off(), torch.no_grad():
+        with private.without_dispatch_modes(), torch.no_grad():
             for part, tensor in zip(self._inputs, batch, strict=True):
                 copy = real.empty(tensor.untyped_storage().nbytes(), dtype=torch.uint8).untyped_storage()
                 copy.copy_(tensor.untyped_storage())
@@ -75,7 +75,7 @@ class ValueTrace:
 
     # -- called while the batch is traced ----------------------------------------------------------------------------
 
-    def call(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def run_and_record(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator on real tensors, and record it if it uses values of the batch."""
         operands = _nested_tensors((*args, *kwargs.values()))
         if not any(self._variable_number(tensor) is not None for tensor in operands):
@@ -84,7 +84,8 @@ class ValueTrace:
         noted_args, noted_kwargs = self._record_arguments(args, writes), self._record_arguments(kwargs, writes)
         result = func(*args, **kwargs)
         outputs = [
-            (self._view_of_variable(tensor) is None, self._named(tensor)) for tensor in _nested_tensors((result,))
+            (self._view_of_variable(tensor) is None, self._variable_view(tensor))
+            for tensor in _nested_tensors((result,))
         ]
 
         def replay_call(values: dict[int, Any]) -> None:
@@ -102,12 +103,12 @@ class ValueTrace:
         self._steps.append(replay_call)
         return result
 
-    def copied(self, copy: torch.Tensor, source: torch.Tensor) -> None:
+    def record_copy(self, copy: torch.Tensor, source: torch.Tensor) -> None:
         """Record that ``copy``, just created, has the values of ``source`` in another layout."""
         part = self._view_of_variable(source)
         if part is None:
             return
-        made = self._named(copy)
+        made = self._variable_view(copy)
         nbytes = copy.untyped_storage().nbytes()
 
         def replay_copy(values: dict[int, Any]) -> None:
@@ -116,7 +117,7 @@ class ValueTrace:
 
         self._steps.append(replay_copy)
 
-    def tested(self, values: torch.Tensor, test: Callable[[torch.Tensor], object]) -> None:
+    def record_test(self, values: torch.Tensor, test: Callable[[torch.Tensor], object]) -> None:
         """Record that ``test`` was applied to the values."""
         part = self._view_of_variable(values)
         if part is None:
@@ -129,7 +130,7 @@ class ValueTrace:
 
         self._steps.append(replay_test)
 
-    def read(self, values: torch.Tensor) -> None:
+    def record_read(self, values: torch.Tensor) -> None:
         """Record that code outside has read the values, with which it may do anything, including writing to them."""
         part = self._view_of_variable(values)
         if part is None:
@@ -153,16 +154,16 @@ class ValueTrace:
 
     def _view_of_variable(self, tensor: torch.Tensor) -> _StorageView | None:
         variable = self._variable_number(tensor)
-        return None if variable is None else _part_of(variable, tensor)
+        return None if variable is None else _view_of_storage_variable(variable, tensor)
 
-    def _named(self, tensor: torch.Tensor) -> _StorageView:
+    def _variable_view(self, tensor: torch.Tensor) -> _StorageView:
         """The tensor as a view of its variable; its storage becomes a variable if it is none yet."""
         variable = self._variable_number(tensor)
         if variable is None:
             variable = self._count
             self._count += 1
             setattr(tensor.untyped_storage(), _VARIABLE_ATTRIBUTE, (self, variable))
-        return _part_of(variable, tensor)
+        return _view_of_storage_variable(variable, tensor)
 
     def _record_arguments(self, value: Any, is_written: bool) -> Any:
         """Arguments with tensors replaced by views of variables, or by copies if they don't depend on the batch."""
@@ -170,18 +171,18 @@ class ValueTrace:
             part = self._view_of_variable(value)
             if part is not None:
                 return part
-            return self._written(value) if is_written else _constant(value)
+            return self._written_variable(value) if is_written else _constant(value)
         if isinstance(value, dict):
             return {name: self._record_arguments(item, is_written) for name, item in value.items()}
         if isinstance(value, list | tuple):
             return type(value)(self._record_arguments(item, is_written) for item in value)
         return value
 
-    def _written(self, tensor: torch.Tensor) -> _StorageView:
+    def _written_variable(self, tensor: torch.Tensor) -> _StorageView:
         """Make a tensor that may receive values of the batch a variable, with its current contents as initial
         value."""
         storage = tensor.untyped_storage()
-        part = self._named(tensor)
+        part = self._variable_view(tensor)
         if storage.nbytes() > _LARGE:
             self.ended = True
             return part
@@ -194,7 +195,7 @@ class ValueTrace:
         return part
 
 
-def _part_of(variable: int, tensor: torch.Tensor) -> _StorageView:
+def _view_of_storage_variable(variable: int, tensor: torch.Tensor) -> _StorageView:
     return _StorageView(variable, tensor.dtype, int(tensor.storage_offset()), tensor.shape, tensor.stride())
 
 
@@ -230,7 +231,7 @@ def _nested_tensors(value: Any) -> list[torch.Tensor]:
 
 def _are_storages_persistent() -> bool:
     """True if a storage keeps Python attributes; older releases of torch create a new object on each access."""
-    with private.modes_off():
+    with private.without_dispatch_modes():
         tensor = real.empty(1)
         setattr(tensor.untyped_storage(), _VARIABLE_ATTRIBUTE, True)
         return (

@@ -21,7 +21,7 @@ from gonogo.virtual.weights.model_folders import (
     ADAPTER_CONFIG,
     ADAPTER_WEIGHT_FILE_NAMES,
     find_model_folder,
-    is_there,
+    is_weight_file_present,
     read_json,
 )
 from gonogo.virtual.weights.skeleton import isolated_model_build
@@ -37,7 +37,7 @@ attached: list[AttachedAdapter] = []
 def install(patches: Patches, generated_weights: GeneratedWeights) -> None:
     """Patch the loading of adapters in peft and in transformers."""
 
-    def follow_peft(module: ModuleType) -> None:
+    def patch_peft(module: ModuleType) -> None:
         owner: Any = module.PeftModel
         if not (hasattr(owner, "load_adapter") and hasattr(module, "load_peft_weights")):
             return  # peft 0.2, which only loads adapters in from_pretrained
@@ -47,7 +47,7 @@ def install(patches: Patches, generated_weights: GeneratedWeights) -> None:
         def load_adapter_and_track(self: Any, model_id: Any, adapter_name: str, *args: Any, **kwargs: Any) -> Any:
             with _loading_adapter(self, adapter_name):
                 loaded = load_adapter(self, model_id, adapter_name, *args, **kwargs)
-            if (found := _on_its_base(self, os.fspath(model_id), kwargs)) is not None:
+            if (found := _attached_adapter(self, os.fspath(model_id), kwargs)) is not None:
                 attached.append(found)
             return loaded
 
@@ -63,7 +63,7 @@ def install(patches: Patches, generated_weights: GeneratedWeights) -> None:
         patches.set(owner, "load_adapter", load_adapter_and_track)
         patches.set(module, "load_peft_weights", load_peft_weights)
 
-    def follow_transformers(module: ModuleType) -> None:
+    def patch_transformers(module: ModuleType) -> None:
         owner: Any = module.PeftAdapterMixin
         load_adapter = owner.load_adapter
 
@@ -75,7 +75,7 @@ def install(patches: Patches, generated_weights: GeneratedWeights) -> None:
                 return load_adapter(self, peft_model_id, adapter_name, *args, **kwargs)
             name, where = str(peft_model_id), kwargs.get("adapter_kwargs") or {}
             folder = _folder_without_weights(name, where)
-            if folder is not None and (writable := generated_weights.writable(folder)) != folder:
+            if folder is not None and (writable := generated_weights.writable_folder(folder)) != folder:
                 peft_model_id = writable  # the weights are generated there before they are searched for
                 kwargs["adapter_kwargs"] = {key: value for key, value in where.items() if key != "subfolder"}
             with (
@@ -86,11 +86,11 @@ def install(patches: Patches, generated_weights: GeneratedWeights) -> None:
 
         patches.set(owner, "load_adapter", load_prepared_adapter)
 
-    patches.on_undo(after_import("peft.peft_model", follow_peft))
-    patches.on_undo(after_import("transformers.integrations.peft", follow_transformers))
+    patches.on_undo(after_import("peft.peft_model", patch_peft))
+    patches.on_undo(after_import("transformers.integrations.peft", patch_transformers))
 
 
-def _on_its_base(model: Any, adapter: str, load_kwargs: dict[str, Any]) -> AttachedAdapter | None:
+def _attached_adapter(model: Any, adapter: str, load_kwargs: dict[str, Any]) -> AttachedAdapter | None:
     """The adapter and both bases, if the model was loaded under another name than the adapter's config has."""
     folder = _folder_of(adapter, load_kwargs)
     stated = read_json(os.path.join(folder, ADAPTER_CONFIG)).get("base_model_name_or_path") if folder else None
@@ -152,7 +152,7 @@ def _folder_of(name: str, load_kwargs: dict[str, Any]) -> str | None:
 
 
 def _has_weights(folder: str) -> bool:
-    return any(is_there(os.path.join(folder, file)) for file in ADAPTER_WEIGHT_FILE_NAMES)
+    return any(is_weight_file_present(os.path.join(folder, file)) for file in ADAPTER_WEIGHT_FILE_NAMES)
 
 
 def _folder_without_weights(name: str, load_kwargs: dict[str, Any]) -> str | None:
@@ -166,10 +166,10 @@ def _ensure_weights(name: str, load_kwargs: dict[str, Any], generated_weights: G
     folder = _folder_of(name, load_kwargs)
     if folder is None:
         return None
-    generated_weights.once(
+    generated_weights.run_once(
         os.path.join(folder, ADAPTER_WEIGHT_FILE_NAMES[0]), lambda: _generate_adapter(name, folder, generated_weights)
     )
-    place = generated_weights.place_of(folder)
+    place = generated_weights.current_folder(folder)
     return None if place == folder else place
 
 
@@ -192,7 +192,7 @@ def _generate_adapter(name: str, folder: str, generated_weights: GeneratedWeight
             state = {f"base_model.model.{key}": tensor for key, tensor in state.items()}
         save_file(
             {key: tensor.contiguous() for key, tensor in state.items()},
-            os.path.join(generated_weights.writable(folder), ADAPTER_WEIGHT_FILE_NAMES[0]),
+            os.path.join(generated_weights.writable_folder(folder), ADAPTER_WEIGHT_FILE_NAMES[0]),
             metadata={"format": "pt"},
         )
     return f"the adapter {name} has no weights here; they are taken to be those of its config ({len(state)} tensors)"

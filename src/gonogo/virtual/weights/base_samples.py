@@ -28,11 +28,11 @@ def tensor_sample(
     count = (end - begin) // dtype.itemsize
     with open(path, "rb", buffering=0) as file:
         for number in range(_CHUNKS):
-            at = begin + _spread(number, _CHUNKS, max(end - begin - _CHUNK_BYTES, 0))
+            at = begin + _spread_position(number, _CHUNKS, max(end - begin - _CHUNK_BYTES, 0))
             digest.update(os.pread(file.fileno(), min(_CHUNK_BYTES, end - at), at))
         if dtype.is_floating_point and dtype.itemsize > 1 and count:
             for number in range(_VALUES):
-                at = begin + _spread(number, _VALUES, count - 1) * dtype.itemsize
+                at = begin + _spread_position(number, _VALUES, count - 1) * dtype.itemsize
                 data = bytearray(os.pread(file.fileno(), dtype.itemsize, at))
                 values.append(float(torch.frombuffer(data, dtype=dtype)[0]))
     return TensorSample(str(dtype).removeprefix("torch."), shape, digest.hexdigest()[:16], tuple(values))
@@ -40,7 +40,7 @@ def tensor_sample(
 
 def have_same_weights(folder: str, other: str) -> bool | None:
     """Whether two folders have the same weights, by samples of the tensors in both; None if contents are missing."""
-    ours, theirs = _tensors_in(folder), _tensors_in(other)
+    ours, theirs = _tensor_locations(folder), _tensor_locations(other)
     common = [key for key in ours if key in theirs]
     if not common:
         return None
@@ -48,7 +48,7 @@ def have_same_weights(folder: str, other: str) -> bool | None:
     return all(are_alike(one, another) for one, another in samples)
 
 
-def _tensors_in(folder: str) -> dict[str, tuple[str, int, int, tuple[int, ...], torch.dtype]]:
+def _tensor_locations(folder: str) -> dict[str, tuple[str, int, int, tuple[int, ...], torch.dtype]]:
     """Where each tensor of a folder's safetensors files is; none of files without contents."""
     found = {}
     for name in sorted(os.listdir(folder)):
@@ -66,6 +66,6 @@ def _tensors_in(folder: str) -> dict[str, tuple[str, int, int, tuple[int, ...], 
     return found
 
 
-def _spread(number: int, count: int, last: int) -> int:
+def _spread_position(number: int, count: int, last: int) -> int:
     """The place of one of ``count`` places that are spread evenly from 0 to ``last``."""
     return number * last // max(count - 1, 1)

@@ -53,7 +53,7 @@ def install(patches: Patches) -> None:
         patches.set(torch, name, replaced[-1][1])
     for name in _FACTORY_METHODS:
         patches.set(torch.Tensor, name, _accept_device_index(getattr(torch.Tensor, name)))
-    patches.everywhere(replaced, excluded_modules=[torch])
+    patches.replace_everywhere(replaced, excluded_modules=[torch])
     # Called by Module.to, and by libraries whose tensor containers have their own ``to`` (tensordict).
     patches.set(torch._C._nn, "_parse_to", _accept_device_index(torch._C._nn._parse_to, first_positional=True))
 

@@ -9,7 +9,7 @@ import torch
 
 from gonogo.virtual import private
 from gonogo.virtual.memory.tracking import Cell, DeviceRecord
-from gonogo.virtual.tensor import VirtualTensor, new_virtual, resolve
+from gonogo.virtual.tensor import VirtualTensor, new_virtual, resolve_device
 from gonogo.virtual.values import real
 
 VALUES_LIMIT_BYTES = 64 << 10
@@ -27,16 +27,16 @@ def nbytes_of(shape: Sequence[int], dtype: torch.dtype) -> int:
 
 def tensor_without_values(shape: Sequence[int], dtype: torch.dtype, device: object, *, mapped: bool) -> torch.Tensor:
     """A contiguous tensor of unknown values. ``mapped``: on the CPU it is memory-mapped and not counted."""
-    where = resolve(device)
+    where = resolve_device(device)
     if where.type == "meta":
-        with private.modes_off():
+        with private.without_dispatch_modes():
             return real.meta(tuple(shape), dtype=dtype)
     strides: list[int] = []
     step = 1
     for size in reversed(shape):
         strides.insert(0, step)
         step *= max(size, 1)
-    with private.modes_off():
+    with private.without_dispatch_modes():
         tensor = new_virtual(tuple(shape), tuple(strides), dtype, where)
     nbytes = nbytes_of(shape, dtype)
     is_mapped = mapped and where.type == "cpu"
@@ -46,10 +46,10 @@ def tensor_without_values(shape: Sequence[int], dtype: torch.dtype, device: obje
 
 def tensor_with_values(value: torch.Tensor, device: object, *, mapped: bool) -> torch.Tensor:
     """A tensor on ``device`` with the values of a real CPU tensor, which is copied; ``mapped`` as above."""
-    where = resolve(device)
+    where = resolve_device(device)
     if where.type == "meta":
         return tensor_without_values(value.shape, value.dtype, where, mapped=False)
-    with private.modes_off():
+    with private.without_dispatch_modes():
         copy = value.detach().clone(memory_format=torch.contiguous_format)
         tensor: VirtualTensor = VirtualTensor.virtual_mode.wrap_real(copy, where)
     if mapped and where.type == "cpu":

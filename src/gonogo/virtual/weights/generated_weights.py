@@ -18,7 +18,7 @@ from gonogo.virtual.origins import Origins
 
 @dataclass(frozen=True)
 class GeneratedWeights:
-    """Where weights are generated, and who is notified."""
+    """Generates the weights that a model's folder lacks, and reports what was generated."""
 
     scratch: str
     """A folder of gonogo's shared by the ranks."""
@@ -32,7 +32,7 @@ class GeneratedWeights:
         """True if an earlier life or stage of the run has written the folder."""
         return os.path.abspath(folder) in self.not_for
 
-    def once(self, path: str, make: Callable[[], str | None]) -> None:
+    def run_once(self, path: str, make: Callable[[], str | None]) -> None:
         """Run ``make`` in one of the processes that share the scratch folder, while the others wait for it.
 
         ``path`` identifies what is generated. ``make`` checks whether it exists, and returns a sentence about what it
@@ -51,7 +51,7 @@ class GeneratedWeights:
         if said:
             self.tell(said)
 
-    def writable(self, folder: str) -> str:
+    def writable_folder(self, folder: str) -> str:
         """The folder itself if it is writable, else a new folder with links to its contents."""
         if self._is_in_scratch(folder) or (self.in_place and _is_writable(folder)):
             return folder
@@ -62,8 +62,8 @@ class GeneratedWeights:
                 os.symlink(os.path.join(os.path.abspath(folder), name), os.path.join(copy, name))
         return copy
 
-    def place_of(self, folder: str) -> str:
-        """The folder that contains a model's weights now: its own, or the copy created by :meth:`writable`."""
+    def current_folder(self, folder: str) -> str:
+        """The folder that contains a model's weights now: its own, or the copy created by :meth:`writable_folder`."""
         copy = self._copy_folder(folder)
         if self._is_in_scratch(folder) or not os.path.isdir(copy):
             return folder

@@ -47,7 +47,7 @@ def _patch_pretrained_model(
         loaded, info = made if isinstance(made, tuple) else (made, {})
         if info.get("missing_keys"):
             source = args[0] if args else kwargs.get("pretrained_model_name_or_path", "")
-            drawn.add(loaded, sorted(map(str, info["missing_keys"])), str(source), SafeOpen.opened[before:])
+            drawn.record_missing(loaded, sorted(map(str, info["missing_keys"])), str(source), SafeOpen.opened[before:])
         spread = getattr(loaded, "hf_device_map", None)
         if spread:
             facts["device_map"] = {str(name): str(device) for name, device in spread.items()}

@@ -11,7 +11,7 @@ from gonogo.evidence.published.models import published_model
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.remedy import Reason, prepare_launch, run_command
-from gonogo.virtual.lookups.failed_lookups import is_folder_here, looked_for
+from gonogo.virtual.lookups.failed_lookups import is_folder_here, record_probe
 
 WEIGHT_FILE_NAMES = (
     "model.safetensors",
@@ -80,7 +80,7 @@ def find_model_folder(name: str, **where: Any) -> str | None:
             break
         if isinstance(found, str):
             return os.path.dirname(found)
-    looked_for(name)  # not found on the hub, so record it as a missing folder
+    record_probe(name)  # not found on the hub, so record it as a missing folder
     return None
 
 
@@ -102,7 +102,7 @@ def read_json(path: str) -> dict[str, Any]:
     return content
 
 
-def is_there(path: str) -> bool:
+def is_weight_file_present(path: str) -> bool:
     """True if the weight file exists and is not just a git-lfs pointer."""
     try:
         with open(path, "rb") as file:
@@ -113,21 +113,21 @@ def is_there(path: str) -> bool:
 
 def has_weights(folder: str, config: dict[str, Any], variant: str | None) -> bool:
     """True if all weights of a model are in its folder, including all shards."""
-    names = [with_variant(name, variant) for name in WEIGHT_FILE_NAMES]
+    names = [variant_file_name(name, variant) for name in WEIGHT_FILE_NAMES]
     explicit = config.get("transformers_weights")
     for name in [explicit, *names] if explicit else names:
         path = os.path.join(folder, name)
-        if not is_there(path):
+        if not is_weight_file_present(path):
             continue
         if not name.endswith(".index.json"):
             return True
         shards = set(read_json(path).get("weight_map", {}).values())
-        if all(is_there(os.path.join(folder, shard)) for shard in shards):
+        if all(is_weight_file_present(os.path.join(folder, shard)) for shard in shards):
             return True
     return False
 
 
-def with_variant(name: str, variant: str | None) -> str:
+def variant_file_name(name: str, variant: str | None) -> str:
     """The file name for ``variant=``; shards keep the name that is in the index."""
     if not variant or name not in WEIGHT_FILE_NAMES:
         return name

@@ -26,8 +26,8 @@ _folders_in_progress: set[str] = set()
 """Folders whose weights are being generated, during which transformers' own code calls the hub client."""
 
 
-def make(generated_weights: GeneratedWeights, name: str, folder: str, file: str) -> str:
-    """Generate a model's weights if ``file`` is one of them and the class in its config is known.
+def generate_if_weights_file(generated_weights: GeneratedWeights, name: str, folder: str, file: str) -> str:
+    """Generate a model's weights if ``file`` is one of its weight files.
 
     Returns the folder to look in: the model's own, or a copy of it. If they can't be generated, the file is not
     found, as before.
@@ -40,10 +40,10 @@ def make(generated_weights: GeneratedWeights, name: str, folder: str, file: str)
     _folders_in_progress.add(folder)
     try:
         what = os.path.join(folder, WEIGHT_FILE_NAMES[0])
-        generated_weights.once(what, lambda: make_weights(model_class, name, folder, {}, generated_weights))
-        place = generated_weights.place_of(folder)
+        generated_weights.run_once(what, lambda: make_weights(model_class, name, folder, {}, generated_weights))
+        place = generated_weights.current_folder(folder)
         if file == _PICKLED_FILE_NAME:
-            generated_weights.once(os.path.join(folder, file), functools.partial(_write_pickled, place))
+            generated_weights.run_once(os.path.join(folder, file), functools.partial(_write_pickled, place))
         return place
     except (MissingModelError, UserError, ImportError):
         return folder

@@ -26,7 +26,7 @@ from gonogo.virtual.weights.model_folders import (
     has_weights,
     missing_model_error,
     read_json,
-    with_variant,
+    variant_file_name,
 )
 from gonogo.virtual.weights.safetensors_files import SafeOpen
 
@@ -38,9 +38,9 @@ CANNOT_BUILD = translated(
 
 def install(patches: Patches, generated_weights: GeneratedWeights, opened_files: set[str]) -> None:
     """Patch every ``from_pretrained`` of transformers, including the auto classes."""
-    patches.item(os.environ, "HF_DEACTIVATE_ASYNC_LOAD", "1")  # loads in order, for reproducible records
+    patches.set_item(os.environ, "HF_DEACTIVATE_ASYNC_LOAD", "1")  # loads in order, for reproducible records
 
-    def follow_models(module: ModuleType) -> None:
+    def patch_models(module: ModuleType) -> None:
         owner: Any = module.PreTrainedModel
         original = owner.from_pretrained.__func__
 
@@ -70,7 +70,7 @@ def install(patches: Patches, generated_weights: GeneratedWeights, opened_files:
 
         patches.set(owner, "from_pretrained", classmethod(from_pretrained))
 
-    def follow_auto_classes(module: ModuleType) -> None:
+    def patch_auto_classes(module: ModuleType) -> None:
         owner: Any = module._BaseAutoModelClass
         original = owner.from_pretrained.__func__
 
@@ -81,8 +81,8 @@ def install(patches: Patches, generated_weights: GeneratedWeights, opened_files:
 
         patches.set(owner, "from_pretrained", classmethod(from_pretrained))
 
-    patches.on_undo(after_import("transformers.modeling_utils", follow_models))
-    patches.on_undo(after_import("transformers.models.auto.auto_factory", follow_auto_classes))
+    patches.on_undo(after_import("transformers.modeling_utils", patch_models))
+    patches.on_undo(after_import("transformers.models.auto.auto_factory", patch_auto_classes))
 
 
 def _only_first_rank_reads(module: ModuleType) -> bool:
@@ -141,9 +141,9 @@ def _ensure_weights(
         return None
     if generated_weights.belongs_to_run(folder):
         return None
-    what = os.path.join(folder, with_variant(WEIGHT_FILE_NAMES[0], kwargs.get("variant")))
-    generated_weights.once(what, lambda: make_weights(model_class, name, folder, kwargs, generated_weights))
-    place = generated_weights.place_of(folder)
+    what = os.path.join(folder, variant_file_name(WEIGHT_FILE_NAMES[0], kwargs.get("variant")))
+    generated_weights.run_once(what, lambda: make_weights(model_class, name, folder, kwargs, generated_weights))
+    place = generated_weights.current_folder(folder)
     return None if place == folder else place
 
 
@@ -161,31 +161,31 @@ def make_weights(
         with skeleton.isolated_model_build():
             trust = bool(kwargs.get("trust_remote_code")) or model_class.__module__.startswith("transformers_modules")
             stored_class, stored = skeleton.stored_class_and_config(model_class, folder, given, trust)
-            model = skeleton.build(stored_class, stored, folder)
+            model = skeleton.build_on_meta(stored_class, stored, folder)
     except (UserError, ImportError):  # a missing package, which real loading reports as well
         raise
     except Exception as error:
-        raise MissingModelError(_cannot_build(name, error)) from error
+        raise MissingModelError(_cannot_build_message(name, error)) from error
     try:
         with skeleton.isolated_model_build():
-            skeleton.write(model, staging)
+            skeleton.write_weights(model, staging)
     except Exception as error:
-        raise MissingModelError(_cannot_build(name, error)) from error
+        raise MissingModelError(_cannot_build_message(name, error)) from error
     files = [file for file in os.listdir(staging) if file.endswith((".safetensors", ".safetensors.index.json"))]
-    place = generated_weights.writable(folder)
-    _clear(place, files)
+    place = generated_weights.writable_folder(folder)
+    _delete_conflicting_files(place, files)
     for file in files:
-        os.replace(os.path.join(staging, file), os.path.join(place, with_variant(file, kwargs.get("variant"))))
+        os.replace(os.path.join(staging, file), os.path.join(place, variant_file_name(file, kwargs.get("variant"))))
     shutil.rmtree(staging, ignore_errors=True)
     return f"{name} has no weights here; its checkpoint is taken to be {stored_class.__name__}'s"
 
 
-def _cannot_build(name: str, error: Exception) -> Text:
+def _cannot_build_message(name: str, error: Exception) -> Text:
     why = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
     return CANNOT_BUILD.format(name=name, why=why)
 
 
-def _clear(folder: str, written_files: list[str]) -> None:
+def _delete_conflicting_files(folder: str, written_files: list[str]) -> None:
     """Delete files that would conflict with the generated checkpoint."""
     stale = ["model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"]
     paths = [os.path.join(folder, file) for file in stale]

@@ -1,7 +1,7 @@
 """Every private interface of torch's and safetensors' serialization that gonogo uses, in one place.
 
-Tested with torch 2.13.0 and safetensors 0.8.0. ``tests/virtual/test_weights.py`` calls :func:`check`, which names
-those that have changed.
+Tested with torch 2.13.0 and safetensors 0.8.0. ``tests/virtual/test_weights.py`` calls
+:func:`missing_interfaces`, which names those that have changed.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def rebuild_with_state(
     return tensor_module._rebuild_from_type_v2, (function, torch.Tensor, arguments, state)
 
 
-def check() -> list[str]:
+def missing_interfaces() -> list[str]:
     """The names of private interfaces that are missing; empty if there are none."""
     import safetensors.torch
 

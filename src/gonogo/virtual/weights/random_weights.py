@@ -12,7 +12,7 @@ import msgspec
 from gonogo.evidence.rehearsal.record import LoadedWeights
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.stack import frames_of_call
-from gonogo.virtual.weights.safetensors_files import names_in
+from gonogo.virtual.weights.safetensors_files import tensor_names_in
 
 
 class _RandomTensor(NamedTuple):
@@ -39,23 +39,23 @@ class RandomWeights:
             incompatible = original(module, state_dict, *args, **kwargs)
             if self._loads:
                 self._remove_initialized(
-                    {id(tensor) for name, tensor in _tensors(module).items() if name in state_dict}
+                    {id(tensor) for name, tensor in _tensors_by_name(module).items() if name in state_dict}
                 )
             return incompatible
 
         patches.set(module_class, "load_state_dict", load_state_dict)
 
     @property
-    def loads(self) -> list[LoadedWeights]:
+    def remaining_loads(self) -> list[LoadedWeights]:
         """The loads with weights that are still random, in order."""
         return [load for load, _ in self._loads]
 
-    def add(self, model: Any, missing_names: Sequence[str], source: str, files: Sequence[Any]) -> None:
+    def record_missing(self, model: Any, missing_names: Sequence[str], source: str, files: Sequence[Any]) -> None:
         """Record the weights that ``from_pretrained`` reported as randomly initialized, compared with the ``files``
         it read."""
-        stored = names_in(files)
+        stored = tensor_names_in(files)
         sizes = {name: _full_numel(parameter) for name, parameter in model.named_parameters()}
-        tensors = _tensors(model)
+        tensors = _tensors_by_name(model)
         drawn = {
             name: _RandomTensor(weakref.ref(tensors[name]), sizes.get(name, 0))
             for name in missing_names
@@ -97,7 +97,7 @@ def _remaining_load(
     )
 
 
-def _tensors(module: Any) -> dict[str, Any]:
+def _tensors_by_name(module: Any) -> dict[str, Any]:
     """Parameters and buffers by all of their names; tied ones have several."""
     return dict([*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)])
 

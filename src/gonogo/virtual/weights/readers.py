@@ -26,7 +26,7 @@ def install(generated_weights: GeneratedWeights) -> Patches:
     torch_files.install(patches, opened.add)
     pretrained.install(patches, generated_weights, opened)
     adapters.install(patches, generated_weights)
-    _follow_diffusers(patches, generated_weights.tell)
+    _patch_diffusers(patches, generated_weights.tell)
     return patches
 
 
@@ -34,7 +34,7 @@ _NO_WEIGHTS_FILE = ("no file named", "does not appear to have a file named diffu
 """What diffusers says of a folder without a file of weights, and of a repository of the hub without one."""
 
 
-def _follow_diffusers(patches: Patches, notify: Callable[[str], None]) -> None:
+def _patch_diffusers(patches: Patches, notify: Callable[[str], None]) -> None:
     """Generate diffusers models from their config if the weights are missing.
 
     Their ``from_pretrained`` looks for a single weight file, and fails if there is none.

@@ -19,7 +19,7 @@ from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.values import real
 from gonogo.virtual.weights.base_samples import tensor_sample
 from gonogo.virtual.weights.file_tensors import VALUES_LIMIT_BYTES, nbytes_of, tensor_with_values, tensor_without_values
-from gonogo.virtual.weights.safetensors_names import ORIGINS, UNREAD_KEY, known_dtype
+from gonogo.virtual.weights.safetensors_names import ORIGINS, UNREAD_KEY, torch_dtype_or_raise
 
 _TORCH_FRAMEWORK_NAMES = ("pt", "pytorch", "torch")
 
@@ -31,7 +31,7 @@ class Slice:
         self._opened, self._name, self._original = safe_file, name, original
 
     def get_shape(self) -> list[int]:
-        """Like safetensors'."""
+        """The tensor's shape, as in safetensors."""
         return list(self._original.get_shape())
 
     def get_dtype(self) -> str:
@@ -39,7 +39,7 @@ class Slice:
         return str(self._original.get_dtype())
 
     def __getitem__(self, index: Any) -> torch.Tensor:
-        return self._opened.part(self._name, self._original, index)
+        return self._opened.read_part(self._name, self._original, index)
 
 
 class SafeOpen:
@@ -78,7 +78,7 @@ class SafeOpen:
         return getattr(self._file, name)
 
     def keys(self) -> Any:
-        """Like safetensors'."""
+        """The names of all tensors, as in safetensors."""
         return self._file.keys()
 
     def metadata(self) -> dict[str, str] | None:
@@ -87,13 +87,13 @@ class SafeOpen:
         return metadata and {key: value for key, value in metadata.items() if key not in (UNREAD_KEY, ORIGINS)}
 
     def get_slice(self, name: str) -> Any:
-        """Like safetensors'."""
+        """A :class:`Slice` of a tensor, as in safetensors."""
         original = self._file.get_slice(name)
         return Slice(self, name, original) if self._torch else original
 
     def get_tensor(self, name: str) -> Any:
         """Like safetensors': the tensor on the device for which the file was opened."""
-        return self.part(name, self._file.get_slice(name), ...) if self._torch else self._file.get_tensor(name)
+        return self.read_part(name, self._file.get_slice(name), ...) if self._torch else self._file.get_tensor(name)
 
     def get_tensors(self) -> dict[str, Any]:
         """Like safetensors': all tensors by name."""
@@ -101,53 +101,53 @@ class SafeOpen:
 
     def _read(self, name: str, shape: list[int], dtype: torch.dtype) -> torch.Tensor:
         """Read a small tensor's real values."""
-        self._offsets = self._offsets or _offsets(self._path)
+        self._offsets = self._offsets or _byte_ranges(self._path)
         begin, end = self._offsets[name]
         with open(self._path, "rb") as file:
             file.seek(begin)
             data = bytearray(file.read(end - begin))
         return torch.frombuffer(data, dtype=dtype).reshape(shape) if data else real.empty(shape, dtype=dtype)
 
-    def part(self, name: str, original: Any, index: Any) -> torch.Tensor:
+    def read_part(self, name: str, original: Any, index: Any) -> torch.Tensor:
         """A tensor, or the part of it selected by ``index``."""
         tensor = self._slice_of_tensor(name, original, index)
         described = self._origins.get(name)
         record_read(tensor, described, str(self._path), name)
         if Origins.followed and described is None and self._unread == frozenset():
-            self._sample(name, original)
+            self._record_sample(name, original)
         return tensor
 
-    def _sample(self, name: str, original: Any) -> None:
+    def _record_sample(self, name: str, original: Any) -> None:
         """Read a few bytes of a tensor, by which it can be told from another file's."""
         if Origins.wants_sample(str(self._path), name):
-            self._offsets = self._offsets or _offsets(self._path)
+            self._offsets = self._offsets or _byte_ranges(self._path)
             begin, end = self._offsets[name]
             code, shape = original.get_dtype(), tuple(original.get_shape())
-            with private.modes_off():
-                sample = tensor_sample(self._path, begin, end, shape, known_dtype(code))
+            with private.without_dispatch_modes():
+                sample = tensor_sample(self._path, begin, end, shape, torch_dtype_or_raise(code))
             Origins.on_sampled(str(self._path), name, sample)
 
     def _slice_of_tensor(self, name: str, original: Any, index: Any) -> torch.Tensor:
-        shape, dtype = original.get_shape(), known_dtype(original.get_dtype())
+        shape, dtype = original.get_shape(), torch_dtype_or_raise(original.get_dtype())
         if dtype is getattr(torch, "float4_e2m1fn_x2", None):  # two numbers per byte
             shape = [*shape[:-1], shape[-1] // 2]
         known = self._unread is not None and name not in self._unread and nbytes_of(shape, dtype) <= VALUES_LIMIT_BYTES
         if known:
-            with private.modes_off():
+            with private.without_dispatch_modes():
                 value = self._read(name, shape, dtype)[index]
             return tensor_with_values(value, self._device, mapped=self._mapped)
         if index is not ...:
-            with private.modes_off():
+            with private.without_dispatch_modes():
                 shape = real.meta(shape, dtype=dtype)[index].shape
         return tensor_without_values(shape, dtype, self._device, mapped=self._mapped)
 
 
-def names_in(paths: Iterable[Any]) -> set[str]:
+def tensor_names_in(paths: Iterable[Any]) -> set[str]:
     """The names of all tensors in several files."""
-    return {name for path in set(paths) for name in _offsets(path)}
+    return {name for path in set(paths) for name in _byte_ranges(path)}
 
 
-def _offsets(path: Any) -> dict[str, tuple[int, int]]:
+def _byte_ranges(path: Any) -> dict[str, tuple[int, int]]:
     """The byte range of each tensor in the file."""
     with open(path, "rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -168,4 +168,4 @@ def install(patches: Patches, on_open: Callable[[str], None]) -> None:
     opened.on_open = staticmethod(on_open)  # type: ignore[attr-defined]
     opened.__module__ = "safetensors"
     patches.set(safetensors, "safe_open", opened)
-    patches.everywhere([(original, opened)], excluded_modules=[safetensors])
+    patches.replace_everywhere([(original, opened)], excluded_modules=[safetensors])

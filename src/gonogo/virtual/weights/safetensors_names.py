@@ -25,8 +25,8 @@ def torch_dtype(code: str) -> torch.dtype | None:
     return dtype if isinstance(dtype, torch.dtype) else None
 
 
-def known_dtype(code: str) -> torch.dtype:
-    """The same. Raises ValueError if this torch has none."""
+def torch_dtype_or_raise(code: str) -> torch.dtype:
+    """torch's dtype of a safetensors code. Raises ValueError if this torch has none."""
     if (dtype := torch_dtype(code)) is None:
         raise ValueError(f"safetensors dtype {code} is not known to this torch")
     return dtype

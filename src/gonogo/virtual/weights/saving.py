@@ -33,7 +33,7 @@ from gonogo.virtual.weights.file_tensors import tensor_without_values
 from gonogo.virtual.weights.saving_safetensors import replace_writers
 from gonogo.virtual.weights.torch_archive import (
     UNREAD_LOCATION_PREFIX,
-    Record,
+    ArchiveRecord,
     archive_records,
     names_in_archive,
     write_archive,
@@ -59,10 +59,10 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
     original = torch.save
 
     @functools.cache
-    def record_names() -> frozenset[str]:
-        """What this torch writes into an archive."""
+    def archive_record_names() -> frozenset[str]:
+        """Names of the records that this torch writes into an archive."""
         written = io.BytesIO()
-        with private.modes_off():
+        with private.without_dispatch_modes():
             original({}, written)
         return names_in_archive(written)
 
@@ -80,7 +80,7 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
         if Origins.followed:
             _name_tensors(obj, "", stored.names)
         data = _pickle_object(obj, stored, pickle_module, pickle_protocol)
-        records = archive_records(data, stored.records(), record_names())
+        records = archive_records(data, stored.records(), archive_record_names())
         if isinstance(f, str | os.PathLike):
             path = os.fspath(f)
             with open(path, "wb") as file:
@@ -88,20 +88,20 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
             report_write(str(path), length, stored.tensors)
             if Origins.followed:
                 Origins.on_omitted(-stored.label_bytes)
-            stored.tell(os.fsdecode(path))
+            stored.report_saved(os.fsdecode(path))
         else:
             length = write_archive(f, "archive", records, sparse=False)
             if hasattr(f, "flush"):
                 f.flush()
             omitted = sum(record.nbytes for record in records if record.data is None)
-            streamed_to = _file_of(f)
+            streamed_to = _stream_path(f)
             report_write(streamed_to or "a stream", length + omitted, stored.tensors)
             if Origins.followed and not isinstance(f, io.BytesIO):
                 Origins.on_omitted(omitted - stored.label_bytes)
-            stored.tell(streamed_to)
+            stored.report_saved(streamed_to)
 
     patches.set(torch, "save", save)
-    patches.everywhere([(original, save)], excluded_modules=[torch])
+    patches.replace_everywhere([(original, save)], excluded_modules=[torch])
 
     def replace_safetensors_writers(module: ModuleType) -> None:
         replace_writers(patches, module, report_write)
@@ -110,7 +110,7 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
     return patches
 
 
-def _file_of(stream: Any) -> str:
+def _stream_path(stream: Any) -> str:
     """The file that a stream writes to, also through others, as torch.distributed.checkpoint does; empty if unknown."""
     for _ in range(_MAX_WRAPPED_STREAMS):
         name = getattr(stream, "name", None)
@@ -144,7 +144,7 @@ class _Storages:
         known = self._by_identity.setdefault(identity, (len(self._by_identity), owner))
         return str(known[0])
 
-    def of_virtual(self, tensor: VirtualTensor) -> _StorageStub:
+    def stub_for(self, tensor: VirtualTensor) -> _StorageStub:
         """The stub for a virtual tensor's storage."""
         self.tensors += 1
         dtype, cell = tensor.dtype, tensor.cell
@@ -152,7 +152,7 @@ class _Storages:
         itemsize = dtype.itemsize if kind is not None else 1
         location = (
             str(tensor.device)
-            if _content(cell, self._limit) is not None
+            if _known_bytes(cell, self._limit) is not None
             else f"{UNREAD_LOCATION_PREFIX}{tensor.device}"
         )
         key = self._storage_key(cell, id(cell))
@@ -173,7 +173,7 @@ class _Storages:
         self.tensors += 1
         cell, device = getattr(untyped, "virtual", (None, None))
         if cell is not None:  # a virtual tensor's own storage
-            where = str(device) if _content(cell, self._limit) is not None else f"{UNREAD_LOCATION_PREFIX}{device}"
+            where = str(device) if _known_bytes(cell, self._limit) is not None else f"{UNREAD_LOCATION_PREFIX}{device}"
             where = self._embed_origin(where, cell) if Origins.followed else where
             return ("storage", kind, self._storage_key(cell, id(cell)), where, count)
         location = "cpu" if untyped.device.type == "cpu" else f"{UNREAD_LOCATION_PREFIX}cpu"
@@ -184,20 +184,20 @@ class _Storages:
         self.label_bytes += len(labelled.encode()) - len(location.encode())
         return labelled
 
-    def tell(self, file: str) -> None:
+    def report_saved(self, file: str) -> None:
         """Report the tensors saved to the file, if origins are tracked."""
         if Origins.followed and not InternalWork.now:
             Origins.on_saved(file, self._described)
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[ArchiveRecord]:
         """The records of all storages, with holes for those without values."""
         found = []
         for number, owner in self._by_identity.values():
-            data = _content(owner, self._limit) if isinstance(owner, Cell) else _bytes_of(owner)
+            data = _known_bytes(owner, self._limit) if isinstance(owner, Cell) else _storage_contents(owner)
             nbytes = owner.nbytes if isinstance(owner, Cell) else owner.nbytes()
             if isinstance(owner, Cell) and owner.freed_by.name != "cpu":  # torch copies storages one at a time
                 tensor_without_values((nbytes,), torch.uint8, "cpu", mapped=False)
-            found.append(Record(f"data/{number}", nbytes, data))
+            found.append(ArchiveRecord(f"data/{number}", nbytes, data))
         return found
 
 
@@ -212,19 +212,19 @@ def _name_tensors(value: Any, name: str, names: dict[int, str]) -> None:
         _name_tensors(item, f"{name}.{key}" if name else str(key), names)
 
 
-def _content(cell: Cell, limit: int) -> bytes | None:
+def _known_bytes(cell: Cell, limit: int) -> bytes | None:
     """The bytes of a virtual storage, or None if they are unknown or too many."""
     if cell.values is None or cell.nbytes > limit:
         return None
-    with private.modes_off():
+    with private.without_dispatch_modes():
         held = cell.values
-        if isinstance(held, contents.Uniform):
+        if isinstance(held, contents.UniformValues):
             scalar = held.scalar.reshape(1)
             held = scalar.expand(cell.nbytes // scalar.element_size()).clone().untyped_storage()
-        return _bytes_of(held, cell.nbytes)
+        return _storage_contents(held, cell.nbytes)
 
 
-def _bytes_of(storage: Any, nbytes: int | None = None) -> bytes | None:
+def _storage_contents(storage: Any, nbytes: int | None = None) -> bytes | None:
     if storage.device.type != "cpu":
         return None
     length = storage.nbytes() if nbytes is None else min(nbytes, storage.nbytes())
@@ -256,7 +256,7 @@ def _reduce_tensor(tensor: VirtualTensor, storages: _Storages) -> Any:
         state.pop("_is_param", None)
         return private_serialization.rebuild_parameter(_detach_parameter(tensor), tensor.requires_grad, hooks, state)
     function, arguments = private_serialization.rebuild_arguments(
-        tensor.dtype, storages.of_virtual(tensor), tensor.storage_offset(), tensor.shape, tensor.stride(),
+        tensor.dtype, storages.stub_for(tensor), tensor.storage_offset(), tensor.shape, tensor.stride(),
         tensor.requires_grad, hooks,
     )  # fmt: skip
     return private_serialization.rebuild_with_state(function, arguments, state) if state else (function, arguments)

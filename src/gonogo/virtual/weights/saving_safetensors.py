@@ -17,7 +17,7 @@ import torch
 
 from gonogo.finding import Text
 from gonogo.virtual import private
-from gonogo.virtual.origins import Described, Origins, as_json, pieces_in
+from gonogo.virtual.origins import Described, Origins, pieces_in, pieces_to_json
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.reentrancy import InternalWork
 from gonogo.virtual.tensor import VirtualTensor
@@ -49,7 +49,7 @@ class _TensorBytes:
         """``array.ctypes.data``."""
         return self
 
-    def known(self) -> bytes | None:
+    def known_bytes(self) -> bytes | None:
         """The bytes if they are known and few, else None."""
         tensor = self.tensor
         if isinstance(tensor, VirtualTensor):
@@ -61,7 +61,7 @@ class _TensorBytes:
             tensor = value
         elif tensor.device.type == "meta":
             return None
-        with private.modes_off():
+        with private.without_dispatch_modes():
             tensor = tensor.detach().contiguous()
             return ctypes.string_at(tensor.data_ptr(), self.nbytes) if self.nbytes else b""
 
@@ -110,7 +110,7 @@ def replace_writers(patches: Patches, module: ModuleType, on_write: Callable[[st
         patches.set(module, "_tobytes", tobytes)
 
     def serialize_file(tensor_dict: dict[str, Any], filename: Any, metadata: dict[str, str] | None = None) -> None:
-        tensors = _laid_out(tensor_dict)
+        tensors = _ordered_layouts(tensor_dict)
         described = _describe_tensors(tensor_dict) if Origins.followed else []
         header = _encode_header(tensors, _add_origins(metadata, described))
         with open(filename, "wb") as file:
@@ -128,7 +128,7 @@ def replace_writers(patches: Patches, module: ModuleType, on_write: Callable[[st
             Origins.on_saved(str(filename), described)
 
     def serialize(tensor_dict: dict[str, Any], metadata: dict[str, str] | None = None) -> bytes:
-        tensors = _laid_out(tensor_dict)
+        tensors = _ordered_layouts(tensor_dict)
         header = _encode_header(
             tensors, _add_origins(metadata, _describe_tensors(tensor_dict) if Origins.followed else [])
         )
@@ -166,11 +166,11 @@ def _describe_tensors(tensor_dict: dict[str, Any]) -> list[Described]:
 def _add_origins(metadata: dict[str, str] | None, tensor_origins: list[Described]) -> dict[str, str] | None:
     if not tensor_origins:
         return metadata
-    told = {name: as_json(name, pieces) for name, _, _, pieces in tensor_origins}
+    told = {name: pieces_to_json(name, pieces) for name, _, _, pieces in tensor_origins}
     return {**(metadata or {}), ORIGINS: json.dumps(told)}
 
 
-def _laid_out(tensor_dict: dict[str, Any]) -> list[_TensorLayout]:
+def _ordered_layouts(tensor_dict: dict[str, Any]) -> list[_TensorLayout]:
     """Tensors in safetensors' order: larger dtypes first, then by name."""
     found = []
     for name, spec in tensor_dict.items():
@@ -179,7 +179,7 @@ def _laid_out(tensor_dict: dict[str, Any]) -> list[_TensorLayout]:
         else:
             dtype, shape, data, length = spec["dtype"], list(spec["shape"]), spec["data"], len(spec["data"])
         if isinstance(data, _TensorBytes):
-            content = data.known()
+            content = data.known_bytes()
         elif isinstance(data, int):
             content = ctypes.string_at(data, length) if length else b""
         else:

@@ -42,7 +42,7 @@ def isolated_model_build() -> Iterator[None]:
             if hasattr(module, "is_deepspeed_zero3_enabled"):  # axolotl's always returns True
                 stack.enter_context(mock.patch.object(module, "is_deepspeed_zero3_enabled", return_value=False))
         stack.enter_context(_quiet_transformers_logging())
-        stack.enter_context(private.modes_off())
+        stack.enter_context(private.without_dispatch_modes())
         stack.enter_context(torch.no_grad())
         InternalWork.now = True
         try:
@@ -119,7 +119,7 @@ def _remote_class(raw: dict[str, Any], name: str, folder: str) -> Any:
     return None
 
 
-def build(model_class: Any, config: Any, folder: str) -> Any:
+def build_on_meta(model_class: Any, config: Any, folder: str) -> Any:
     """Build the model on the meta device, with tied weights. Call inside :func:`isolated_model_build`."""
     dtype = _dtype_of(config)
     context = _init_contexts(model_class, dtype)
@@ -171,7 +171,7 @@ def _quantize(model: Any, quantization: Any) -> None:
     quantizer.preprocess_model(model=model, device_map=None, keep_in_fp32_modules=[], checkpoint_files=[])
 
 
-def write(model: Any, folder: str) -> None:
+def write_weights(model: Any, folder: str) -> None:
     """Write the model's weights to ``folder``. Call inside :func:`isolated_model_build`, with virtual writers
     installed."""
     import transformers.modeling_utils as modeling

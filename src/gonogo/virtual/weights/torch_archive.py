@@ -2,7 +2,7 @@
 
 An uncompressed zip file, in which each storage is a record aligned to 64 bytes. A storage with unknown values is a
 hole: the file has its full length but takes no space on disk. In a stream, which can't have holes, such records are
-omitted and listed in a separate record, and :func:`expand` restores them.
+omitted and listed in a separate record, and :func:`restore_holes` restores them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _AFTER_STORAGES = (("version", b"3\n"), (".data/serialization_id", b"0" * 40))
 _ZIP64_LIMIT = 0xFFFFFFFF
 
 
-class Record(NamedTuple):
+class ArchiveRecord(NamedTuple):
     """One record of an archive; ``data`` is None for a hole of ``nbytes``."""
 
     name: str
@@ -31,11 +31,11 @@ class Record(NamedTuple):
     data: bytes | None
 
 
-def archive_records(pickled: bytes, storages: Iterable[Record], names: frozenset[str]) -> list[Record]:
+def archive_records(pickled: bytes, storages: Iterable[ArchiveRecord], names: frozenset[str]) -> list[ArchiveRecord]:
     """All records of an archive, in torch's order; ``names`` are those that this torch writes."""
-    before = [Record(name, len(data), data) for name, data in _BEFORE_STORAGES if name in names]
-    after = [Record(name, len(data), data) for name, data in _AFTER_STORAGES if name in names]
-    return [Record("data.pkl", len(pickled), pickled), *before, *storages, *after]
+    before = [ArchiveRecord(name, len(data), data) for name, data in _BEFORE_STORAGES if name in names]
+    after = [ArchiveRecord(name, len(data), data) for name, data in _AFTER_STORAGES if name in names]
+    return [ArchiveRecord("data.pkl", len(pickled), pickled), *before, *storages, *after]
 
 
 def names_in_archive(archive: Any) -> frozenset[str]:
@@ -59,7 +59,7 @@ def _local_header(name: bytes, nbytes: int, crc: int, offset: int) -> bytes:
     )
 
 
-def _descriptor(nbytes: int, crc: int) -> bytes:
+def _data_descriptor(nbytes: int, crc: int) -> bytes:
     """What torch writes after the data of each record."""
     return struct.pack("<IIQQ" if nbytes >= _ZIP64_LIMIT else "<IIII", 0x08074B50, crc, nbytes, nbytes)
 
@@ -84,7 +84,7 @@ def _directory_entry(name: bytes, nbytes: int, crc: int, header_offset: int) -> 
     )  # fmt: skip
 
 
-def write_archive(file: Any, prefix: str, records: Iterable[Record], *, sparse: bool) -> int:
+def write_archive(file: Any, prefix: str, records: Iterable[ArchiveRecord], *, sparse: bool) -> int:
     """Write the records to a binary file; returns the archive's length, which with ``sparse`` is mostly holes.
 
     Without ``sparse`` (a stream), records without data are omitted and listed.
@@ -95,7 +95,7 @@ def write_archive(file: Any, prefix: str, records: Iterable[Record], *, sparse: 
         records = [record for record in records if record.data is not None]
         if left_out:
             listed = json.dumps(left_out).encode()
-            records.append(Record(_OMITTED_RECORD, len(listed), listed))
+            records.append(ArchiveRecord(_OMITTED_RECORD, len(listed), listed))
     start = file.tell() if sparse else 0
     at = 0
     directory = []
@@ -112,7 +112,7 @@ def write_archive(file: Any, prefix: str, records: Iterable[Record], *, sparse: 
         else:
             file.write(record.data)
             at += len(record.data)
-        descriptor = _descriptor(record.nbytes, crc)
+        descriptor = _data_descriptor(record.nbytes, crc)
         file.write(descriptor)
         at += len(descriptor)
     entries = b"".join(directory)
@@ -135,14 +135,14 @@ def omitted_records(source: Any) -> dict[str, int]:
         return {} if listed is None else dict(json.loads(archive.read(listed)))
 
 
-def expand(source: Any, target: str, omitted_sizes: dict[str, int]) -> None:
+def restore_holes(source: Any, target: str, omitted_sizes: dict[str, int]) -> None:
     """Rewrite an archive to the path ``target``, with the omitted records as holes."""
     with zipfile.ZipFile(source) as archive:
         names = [name for name in archive.namelist() if not name.endswith("/" + _OMITTED_RECORD)]
         prefix = names[0].partition("/")[0]
         records = [
-            Record(name.partition("/")[2], archive.getinfo(name).file_size, archive.read(name)) for name in names
+            ArchiveRecord(name.partition("/")[2], archive.getinfo(name).file_size, archive.read(name)) for name in names
         ]
-    records += [Record(name, nbytes, None) for name, nbytes in omitted_sizes.items()]
+    records += [ArchiveRecord(name, nbytes, None) for name, nbytes in omitted_sizes.items()]
     with open(target, "wb") as file:
         write_archive(file, prefix, records, sparse=True)

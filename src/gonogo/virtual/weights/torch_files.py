@@ -25,7 +25,7 @@ from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.weights import private_serialization
 from gonogo.virtual.weights.file_tensors import VALUES_LIMIT_BYTES, tensor_with_values, tensor_without_values
-from gonogo.virtual.weights.torch_archive import UNREAD_LOCATION_PREFIX, expand, omitted_records
+from gonogo.virtual.weights.torch_archive import UNREAD_LOCATION_PREFIX, omitted_records, restore_holes
 
 
 class _MappedFileStorage:
@@ -44,7 +44,7 @@ class _MappedFileStorage:
             storage.gonogo_place = place
         return storage
 
-    def read(self, storage: Any) -> torch.Tensor:
+    def read_slice(self, storage: Any) -> torch.Tensor:
         """Read the bytes of a slice."""
         place = storage.gonogo_place
         with open(self.path, "rb") as file:
@@ -65,7 +65,7 @@ class _LoadState:
         self.bases: dict[int, torch.Tensor] = {}
         self.origins: dict[int, str | None] = {}
 
-    def note(self, storage: Any, location: Any) -> Any:
+    def record_location(self, storage: Any, location: Any) -> Any:
         """Passed to torch as ``map_location``: records the storage's target device, and returns it unchanged."""
         location, self.origins[storage._cdata] = split_location(location)
         unread = location.startswith(UNREAD_LOCATION_PREFIX)
@@ -86,7 +86,7 @@ class _LoadState:
             private_serialization.check_cuda_location(str(location))
         return location
 
-    def tensor(self, storage: Any, offset: int, size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
+    def make_tensor(self, storage: Any, offset: int, size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
         """A tensor on a storage; tensors on the same storage share memory."""
         untyped = getattr(storage, "_untyped_storage", storage)
         _, device, unread = self.places.get(untyped._cdata, (None, "cpu", False))
@@ -95,7 +95,7 @@ class _LoadState:
             base = self.bases[untyped._cdata] = self._storage_tensor(untyped, device, dtype, unread)
             record_read(base, self.origins.get(untyped._cdata), self.path)
         if base.device.type == "meta":
-            with private.modes_off():
+            with private.without_dispatch_modes():
                 return torch.empty_strided(size, stride, dtype=dtype, device="meta")
         with VirtualTensor.virtual_mode, torch.no_grad():
             if base.dtype != dtype:
@@ -107,9 +107,9 @@ class _LoadState:
         in_file = self.file is not None and hasattr(untyped_storage, "gonogo_place")
         if is_unread or nbytes > VALUES_LIMIT_BYTES or (untyped_storage.device.type == "meta" and not in_file):
             return tensor_without_values((nbytes // dtype.itemsize,), dtype, device, mapped=self.mapped)
-        with private.modes_off():
+        with private.without_dispatch_modes():
             if in_file and self.file is not None:
-                value = self.file.read(untyped_storage).view(dtype)
+                value = self.file.read_slice(untyped_storage).view(dtype)
             else:
                 value = torch.empty(0, dtype=dtype, device="cpu").set_(untyped_storage)
         return tensor_with_values(value, device, mapped=self.mapped)
@@ -167,9 +167,14 @@ def install(patches: Patches, on_open: Callable[[str], None]) -> None:
             before = getattr(_current_load, "loading", None)
             _current_load.loading = loading
             try:
-                with private.modes_off():
+                with private.without_dispatch_modes():
                     result = original(
-                        source, loading.note, pickle_module, weights_only=weights_only, mmap=use_map, **arguments
+                        source,
+                        loading.record_location,
+                        pickle_module,
+                        weights_only=weights_only,
+                        mmap=use_map,
+                        **arguments,
                     )
             except FileNotFoundError as error:
                 error.filename = f
@@ -185,7 +190,7 @@ def install(patches: Patches, on_open: Callable[[str], None]) -> None:
         if loading is None:
             plain: torch.Tensor = rebuild(storage, storage_offset, size, stride)
             return plain
-        return loading.tensor(storage, storage_offset, size, stride, storage.dtype)
+        return loading.make_tensor(storage, storage_offset, size, stride, storage.dtype)
 
     def rebuild_tensor_v3(
         storage: Any, storage_offset: int, size: Any, stride: Any, requires_grad: bool, hooks: Any, dtype: Any,
@@ -197,7 +202,7 @@ def install(patches: Patches, on_open: Callable[[str], None]) -> None:
                 storage, storage_offset, size, stride, requires_grad, hooks, dtype, metadata
             )
             return plain
-        return loading.tensor(storage, storage_offset, size, stride, dtype).requires_grad_(requires_grad)
+        return loading.make_tensor(storage, storage_offset, size, stride, dtype).requires_grad_(requires_grad)
 
     from_file = torch.UntypedStorage.from_file
 
@@ -224,7 +229,7 @@ def install(patches: Patches, on_open: Callable[[str], None]) -> None:
         set_state(new_state)
 
     patches.set(torch.random, "set_rng_state", set_rng_state)
-    patches.everywhere([(original, load), (set_state, set_rng_state)], excluded_modules=[torch.random])
+    patches.replace_everywhere([(original, load), (set_state, set_rng_state)], excluded_modules=[torch.random])
 
 
 def _path_of(f: Any) -> str | None:
@@ -270,7 +275,7 @@ def _open_with_holes(f: Any, path: str | None) -> Iterator[tuple[Any, bool]]:
     descriptor, expanded = tempfile.mkstemp(suffix=".pt")
     os.close(descriptor)
     try:
-        expand(source, expanded, omitted)
+        restore_holes(source, expanded, omitted)
         yield expanded, True
     finally:
         os.unlink(expanded)

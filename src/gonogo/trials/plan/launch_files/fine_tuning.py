@@ -12,7 +12,7 @@ from gonogo.evidence.published.swift_kind import SwiftKind, swift_kind
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.launch_files.arguments import CONFIG, SWIFT_CONFIG, options
 from gonogo.trials.plan.request import PlanRequest
-from gonogo.virtual.measuring.jobs import Facts
+from gonogo.virtual.measuring.jobs import ModelFacts
 
 _SWIFT_TUNER_TYPES = {"full": "full", "lora": "lora", "qlora": "lora", "freeze-vision": "full"}
 _DATASET_INFO = {
@@ -27,7 +27,7 @@ _DATASET_INFO = {
 _LLAMAFACTORY_FINETUNING_TYPES = {"full": "full", "lora": "lora", "qlora": "lora", "freeze-vision": "full"}
 
 
-def launch_files(choice: Choice, request: PlanRequest, facts: Facts, arguments: dict[str, Any]) -> dict[str, str]:
+def launch_files(choice: Choice, request: PlanRequest, facts: ModelFacts, arguments: dict[str, Any]) -> dict[str, str]:
     """(name: text) of each file. ``arguments``: transformers' TrainingArguments."""
     program = [*_training_command(request), *options(arguments)]
     return {
@@ -183,7 +183,7 @@ def swift_environment(request: PlanRequest) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def swift_model_options(request: PlanRequest, facts: Facts) -> list[str]:
+def swift_model_options(request: PlanRequest, facts: ModelFacts) -> list[str]:
     """ms-swift's model options, with the type and template if it can't infer them from the folder."""
     return ["--model", "$MODEL", *swift_kind_options(swift_kind(request.name, request.model, facts.model_class))]
 

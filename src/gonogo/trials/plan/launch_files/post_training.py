@@ -24,7 +24,7 @@ from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.task.rollout import SERVER_MEMORY_SHARE
 from gonogo.trials.plan.task.script import SCRIPT, lines_of
 from gonogo.trials.plan.task.settings import TaskSettings
-from gonogo.virtual.measuring.jobs import Facts
+from gonogo.virtual.measuring.jobs import ModelFacts
 
 SERVER = "launch_server.sh"
 _SWIFT_RLHF_TYPES = {"rloo": "grpo"}
@@ -38,7 +38,7 @@ _SWIFT_DATA_EXAMPLES = {
 }
 
 
-def task_files(choice: Choice, request: PlanRequest, facts: Facts, arguments: dict[str, Any]) -> dict[str, str]:
+def task_files(choice: Choice, request: PlanRequest, facts: ModelFacts, arguments: dict[str, Any]) -> dict[str, str]:
     """(name: text) of each file. ``arguments``: transformers' TrainingArguments; ``request``: for all GPUs."""
     task, strategy = request.task, choice.strategy
     assert task is not None

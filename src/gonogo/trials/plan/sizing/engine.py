@@ -8,7 +8,7 @@ from gonogo.trials.plan.roofline import LINK_SHARE, MEMORY_SHARE, NETWORK_BYTES_
 from gonogo.trials.plan.sizing.engine_layouts import served
 from gonogo.trials.plan.strategy import Strategy
 from gonogo.trials.plan.task.rollout import EngineMemory, memory_of
-from gonogo.virtual.measuring.jobs import EngineFacts, Facts
+from gonogo.virtual.measuring.jobs import EngineFacts, ModelFacts
 from gonogo.virtual.tracing.operator_time import LAUNCH_SECONDS
 
 _KERNELS_PER_LAYER = 10
@@ -19,14 +19,14 @@ _ALL_REDUCES_PER_LAYER = 2
 """Tensor parallelism needs an all-reduce after attention and one after the MLP (Megatron-LM, §3)."""
 
 
-def facts_of(facts: Facts, strategy: Strategy) -> EngineFacts | None:
+def facts_of(facts: ModelFacts, strategy: Strategy) -> EngineFacts | None:
     """The engine's figures at the strategy's tensor-parallel size; None if there is no engine."""
     if strategy.rollout.engine not in ("colocate", "server"):
         return None
     return next((one for one in facts.engine if one.tp == strategy.rollout.tp), None)
 
 
-def beside(request: PlanRequest, facts: Facts, strategy: Strategy) -> EngineMemory | None:
+def beside(request: PlanRequest, facts: ModelFacts, strategy: Strategy) -> EngineMemory | None:
     """The engine's memory on the trainer's GPUs; None if it isn't colocated."""
     known = facts_of(facts, strategy)
     if known is None or strategy.rollout.engine != "colocate":
@@ -36,7 +36,7 @@ def beside(request: PlanRequest, facts: Facts, strategy: Strategy) -> EngineMemo
     return memory_of(known, strategy.rollout, sequences, request.machine.accelerator.total_bytes)
 
 
-def margin(request: PlanRequest, facts: Facts, strategy: Strategy, held: float) -> float | None:
+def margin(request: PlanRequest, facts: ModelFacts, strategy: Strategy, held: float) -> float | None:
     """Spare bytes when the engine starts beside ``held`` bytes of the trainer; negative if it may not start."""
     engine, known = beside(request, facts, strategy), facts_of(facts, strategy)
     if engine is None or known is None:
@@ -46,7 +46,7 @@ def margin(request: PlanRequest, facts: Facts, strategy: Strategy, held: float) 
     return engine.margin(longest, held, accelerator.total_bytes, accelerator.allowance_bytes)
 
 
-def seconds(request: PlanRequest, facts: Facts, strategy: Strategy) -> float:
+def seconds(request: PlanRequest, facts: ModelFacts, strategy: Strategy) -> float:
     """Time to generate a step's completions, including the weight sync. ``request``: for the trainer's GPUs."""
     known, task = facts_of(facts, strategy), request.task
     speed = request.machine.accelerator.speed
@@ -70,8 +70,8 @@ def seconds(request: PlanRequest, facts: Facts, strategy: Strategy) -> float:
 
 
 def generation_seconds(
-    facts: Facts, engine: EngineFacts, speed: Speed, *, cache: float, completions: int, generations: int, prompt: int,
-    completion_tokens: int,
+    facts: ModelFacts, engine: EngineFacts, speed: Speed, *, cache: float, completions: int, generations: int,
+    prompt: int, completion_tokens: int,
 ) -> float:  # fmt: skip
     """Time for ``engine.tp`` GPUs to generate the completions, ``generations`` per prompt, to their maximum length.
 

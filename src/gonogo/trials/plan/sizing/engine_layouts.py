@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.sizing.batches import global_batch
 from gonogo.trials.plan.task.rollout import SERVER_MEMORY_SHARE, EngineMemory, RolloutChoice, Where, memory_of, shares
-from gonogo.virtual.measuring.jobs import EngineFacts, Facts
+from gonogo.virtual.measuring.jobs import EngineFacts, ModelFacts
 
 _MAX_CONCURRENT_SEQUENCES = 256
 """Concurrent sequences of a server: vLLM's default ``max_num_seqs`` on GPUs below 70 GiB, sufficient for any."""
 
 
-def engines(request: PlanRequest, facts: Facts) -> Iterator[tuple[Where, int]]:
+def engines(request: PlanRequest, facts: ModelFacts) -> Iterator[tuple[Where, int]]:
     """The engines, each with the number of GPUs, over all nodes, that it occupies exclusively."""
     assert request.task is not None
     for engine in request.task.engines:
@@ -33,7 +33,7 @@ def _server_gpu_counts(request: PlanRequest) -> Iterator[int]:
             yield gpus
 
 
-def serving(request: PlanRequest, facts: Facts, gpus: int) -> list[EngineFacts]:
+def serving(request: PlanRequest, facts: ModelFacts, gpus: int) -> list[EngineFacts]:
     """The tensor-parallel sizes at which a server with that many GPUs has room for the model and a cache."""
     return [
         one
@@ -55,7 +55,7 @@ def served(request: PlanRequest, engine: EngineFacts) -> EngineMemory:
 
 
 def rollouts(
-    request: PlanRequest, facts: Facts, engine: Where, gpus: int, samples: int
+    request: PlanRequest, facts: ModelFacts, engine: Where, gpus: int, samples: int
 ) -> Iterator[list[RolloutChoice]]:
     """Choices of an engine for ``samples`` completions per trainer GPU: a list per layout, by rising memory share."""
     if engine == "server":
@@ -71,7 +71,7 @@ def rollouts(
             yield [RolloutChoice(engine, one.tp, share, sleep) for share in rising]
 
 
-def holding(request: PlanRequest, facts: Facts, samples: int) -> RolloutChoice | None:
+def holding(request: PlanRequest, facts: ModelFacts, samples: int) -> RolloutChoice | None:
     """The smallest colocated engine with sleep mode whose cache holds all of a step's completions."""
     total = request.machine.accelerator.total_bytes
     found = []
@@ -86,7 +86,7 @@ def holding(request: PlanRequest, facts: Facts, samples: int) -> RolloutChoice |
     return min(found, key=lambda one: (one.share, one.tp), default=None)
 
 
-def smallest_rollout(request: PlanRequest, facts: Facts, engine: Where, gpus: int, samples: int) -> RolloutChoice:
+def smallest_rollout(request: PlanRequest, facts: ModelFacts, engine: Where, gpus: int, samples: int) -> RolloutChoice:
     """The choice of :func:`rollouts` with the least memory beside the trainer."""
     if engine not in ("colocate", "server"):
         return RolloutChoice(engine)

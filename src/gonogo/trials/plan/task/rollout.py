@@ -98,7 +98,7 @@ class EngineMemory(msgspec.Struct, frozen=True):
 
 def memory_of(facts: EngineFacts, rollout: RolloutChoice, num_sequences: int, total: float) -> EngineMemory:
     """An engine's memory on a GPU of ``total`` bytes, with ``num_sequences`` at once (vLLM's gpu_worker.py)."""
-    profiled = facts.profiled(num_sequences)
+    profiled = facts.profiled_bytes(num_sequences)
     asked = rollout.share * total
     cache = asked - facts.weights - profiled - (facts.graphs if facts.graphs_in_share else 0)
     block = max(facts.cache_of_token * BLOCK, 1)
@@ -115,7 +115,7 @@ def memory_of(facts: EngineFacts, rollout: RolloutChoice, num_sequences: int, to
 
 def shares(facts: EngineFacts, num_sequences: int, tokens: int, total: float) -> list[float]:
     """Memory shares to try, smallest first: from one for a few sequences to one whose cache holds a whole batch."""
-    fixed = facts.weights + facts.profiled(num_sequences) * (1 + PEAK_UNCERTAINTY) + 2 * facts.graphs
+    fixed = facts.weights + facts.profiled_bytes(num_sequences) * (1 + PEAK_UNCERTAINTY) + 2 * facts.graphs
     grid = [round(_MIN_SHARE + 0.05 * step, 2) for step in range(_STEPS + 1)]
     least = (fixed + 2 * tokens * facts.cache_of_token) / total
     most = (fixed + (num_sequences + 1) * tokens * facts.cache_of_token) / total

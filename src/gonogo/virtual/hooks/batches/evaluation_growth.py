@@ -26,24 +26,24 @@ _MEMORY_GROWTH_ASSUMPTION = translated(
 
 
 class EvaluationGrowth:
-    """The memory that one evaluation pass keeps per batch."""
+    """Measures how much memory an evaluation pass keeps per batch."""
 
     def __init__(self, lifecycle: Lifecycle) -> None:
         self._life = lifecycle
         self._seen: dict[str, list[int]] = {}
         self._kept: list[torch.Tensor] = []
 
-    def note(self) -> None:
+    def record_memory(self) -> None:
         """Note the memory in use before the next batch is read."""
         for device, record in self._life.memory.devices.items():
             if device != CPU:
                 self._seen.setdefault(str(device), []).append(record.live)
 
-    def goes_on(self, batch_count: int) -> bool:
+    def should_read_more(self, batch_count: int) -> bool:
         """Whether to read one more batch to see whether memory keeps growing; all ranks decide together."""
         if batch_count > EVALUATION_BATCHES:
             return False
-        self.note()
+        self.record_memory()
         wants = bool(self._growth_per_batch(1))
         for seen in self._seen.values():
             seen.pop()
@@ -59,17 +59,17 @@ class EvaluationGrowth:
                 found[device] = min(steps[-batch_count:])
         return found
 
-    def extend(self, left: int | None) -> None:
-        """Allocate what the ``left`` remaining batches would keep, when the evaluation is ended here."""
-        self.note()
+    def allocate_remaining(self, left: int | None) -> None:
+        """Allocate what the ``left`` remaining batches would keep, when the evaluation is ended early."""
+        self.record_memory()
         for device, each in self._growth_per_batch(_MIN_GROWTH_STEPS).items() if left else ():
             record = self._life.memory.device(torch.device(device))
             if record.allocator is not None and record.shortage is None:
                 self._life.ledger.assume(_MEMORY_GROWTH_ASSUMPTION)
-                self._take(record, torch.device(device), each, left or 0)
+                self._allocate_batches(record, torch.device(device), each, left or 0)
         self._kept.clear()
 
-    def _take(self, record: DeviceRecord, device: torch.device, bytes_per_batch: int, count: int) -> None:
+    def _allocate_batches(self, record: DeviceRecord, device: torch.device, bytes_per_batch: int, count: int) -> None:
         """Allocate batch by batch, as the program would; several at once while there is plenty of room."""
         allocator = record.allocator
         assert allocator is not None

@@ -17,8 +17,8 @@ from gonogo.virtual.patching.patches import Patches
 _WRAPPERS = ("DataLoaderShard", "DataLoaderDispatcher")
 
 
-def follow_wrappers(patches: Patches, lifecycle: Lifecycle) -> None:
-    """Let the wrappers hand out nothing in a pass in which the rehearsal gives no batch."""
+def patch_loader_wrappers(patches: Patches, lifecycle: Lifecycle) -> None:
+    """Make wrappers of data loaders yield nothing in a pass for which the rehearsal reads no batch."""
 
     def patch_wrapper_classes(module: Any) -> None:
         for name in _WRAPPERS:
@@ -37,16 +37,16 @@ def _skip_empty_passes(
         before = lifecycle.end.empty_passes
         batches = original(loader)
         try:
-            with lifecycle.reading_at_once(_batches_at_once(loader)):
+            with lifecycle.reading_several_batches(_batches_read_per_step(loader)):
                 first = next(batches)
         except StopIteration:
             return
         except Exception:
             # Ranks that don't read are told by the one that does, whose own failure says if there is no data at all.
-            if lifecycle.end.empty_passes == before and (_reads(loader) or not lifecycle.enough):
+            if lifecycle.end.empty_passes == before and (_reads_data_itself(loader) or not lifecycle.has_made_steps):
                 raise
             first = None
-        if first is None and (lifecycle.end.empty_passes > before or not _reads(loader)):
+        if first is None and (lifecycle.end.empty_passes > before or not _reads_data_itself(loader)):
             batches.close()  # type: ignore[attr-defined]
             loader.end()
             return
@@ -56,13 +56,13 @@ def _skip_empty_passes(
     return iterate_batches
 
 
-def _reads(loader: Any) -> bool:
+def _reads_data_itself(loader: Any) -> bool:
     """Whether this rank reads the data itself."""
     return not hasattr(loader, "split_batches") or loader.state.process_index == 0
 
 
-def _batches_at_once(loader: Any) -> int:
-    """How many batches a wrapper reads for one that it hands out."""
+def _batches_read_per_step(loader: Any) -> int:
+    """How many batches of its loader a wrapper reads for each batch that it yields."""
     if not hasattr(loader, "split_batches") or loader.split_batches or getattr(loader, "submesh_tp", None):
         return 1
     return int(loader.state.num_processes)

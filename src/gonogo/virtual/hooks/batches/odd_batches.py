@@ -19,10 +19,10 @@ _MAX_TENSORS = 64
 Measure = tuple[str, str]
 
 
-def measures_of(batch: Any) -> dict[Measure, int]:
-    """By tensor and kind: maximum and minimum number of elements, and the largest and smallest integer."""
+def measure_batch(batch: Any) -> dict[Measure, int]:
+    """By tensor: the number of elements, and the largest and smallest integer."""
     found: dict[Measure, int] = {}
-    for place, (name, tensor) in enumerate(_tensors_in(batch, "")):
+    for place, (name, tensor) in enumerate(_named_tensors(batch, "")):
         if place >= _MAX_TENSORS:
             break
         found[name, "most"], found[name, "fewest"] = tensor.numel(), -tensor.numel()
@@ -32,34 +32,34 @@ def measures_of(batch: Any) -> dict[Measure, int]:
     return found
 
 
-def _tensors_in(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
+def _named_tensors(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
     if isinstance(value, torch.Tensor):
         if type(value) is torch.Tensor and value.device.type == "cpu" and value.layout == torch.strided:
             yield name, value
     elif isinstance(value, Mapping):
         for key, one in value.items():
-            yield from _tensors_in(one, f"{name}.{key}")
+            yield from _named_tensors(one, f"{name}.{key}")
     elif isinstance(value, list | tuple):
         for place, one in enumerate(value):
-            yield from _tensors_in(one, f"{name}.{place}")
+            yield from _named_tensors(one, f"{name}.{place}")
 
 
 class OddBatches:
-    """Measures of the batches that the program has seen, and a search for later batches that exceed them."""
+    """Finds batches whose sizes or values exceed those of all batches that the program has seen."""
 
     def __init__(self) -> None:
         self._most: dict[Measure, int] = {}
 
-    def saw(self, batch: Any) -> None:
+    def record_seen(self, batch: Any) -> None:
         """Note a batch that the program has seen."""
-        for measure, value in measures_of(batch).items():
+        for measure, value in measure_batch(batch).items():
             self._most[measure] = max(value, self._most.get(measure, value))
 
-    def among(self, batches: Iterable[Any]) -> list[int]:
-        """The indices of the odd batches, beginning with those that are odd in most measures."""
+    def find_odd_indices(self, batches: Iterable[Any]) -> list[int]:
+        """The indices of batches that exceed those seen, beginning with those that do so in most measures."""
         holders: dict[Measure, int] = {}
         for place, batch in enumerate(batches):
-            for measure, value in measures_of(batch).items():
+            for measure, value in measure_batch(batch).items():
                 if value > self._most.get(measure, value - 1):
                     self._most[measure], holders[measure] = value, place
         counted = Counter(holders.values())

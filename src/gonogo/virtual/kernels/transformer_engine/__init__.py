@@ -26,7 +26,7 @@ import torch
 from gonogo.virtual.kernels.flops import Computed, ignore_flops
 from gonogo.virtual.kernels.transformer_engine.compiled_functions import ASSUMED
 from gonogo.virtual.kernels.transformer_engine.module import NAME, make_module
-from gonogo.virtual.kernels.transformer_engine.quantized import memory_of
+from gonogo.virtual.kernels.transformer_engine.quantized import stored_tensors
 from gonogo.virtual.patching.after_import import after_import, import_within
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor, meta_device
@@ -57,7 +57,7 @@ def install(
             if framework != "torch":
                 raise FileNotFoundError(f"Could not find shared object file for Transformer Engine {framework} lib.")
             assume(ASSUMED)
-            patches.item(sys.modules, NAME, module)
+            patches.set_item(sys.modules, NAME, module)
 
         patches.set(common, "load_framework_extension", load_framework_extension)
 
@@ -81,7 +81,7 @@ def _use_meta_device(patches: Patches, module: ModuleType) -> None:
         return new(cls, *args, device=asked if on_host else meta_device(asked), **kwargs)
 
     def data_buffer_property(name: str) -> property:
-        return property(lambda tensor: getattr(memory_of(tensor)[0], name))
+        return property(lambda tensor: getattr(stored_tensors(tensor)[0], name))
 
     patches.set(kind, "__new__", staticmethod(new_on_meta_device))
     for name in ("device", "is_cuda"):  # newer releases define these, which would take precedence

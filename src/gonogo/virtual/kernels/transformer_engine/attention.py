@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from gonogo.virtual.kernels.checks import check
-from gonogo.virtual.kernels.flops import CAUSAL_SHARE, attention_flops, lengths_by_sequence
+from gonogo.virtual.kernels.flops import CAUSAL_SHARE, attention_flops, sequence_lengths
 from gonogo.virtual.kernels.transformer_engine.compiled_functions import (
     ATTENTION_ASSUMPTION,
     CUDNN_VERSION,
@@ -97,25 +97,25 @@ class Attention(CompiledFunctions):
         length_q = arguments[0]
         layout = _argument_of_type(arguments, QkvLayout).name
         formats = [value for value in arguments if isinstance(value, QkvFormat)]
-        start = _first_tensor(arguments)
+        start = _first_tensor_index(arguments)
         lengths_q, lengths_kv, q, k, v = arguments[start : start + 5]
         _refuse_quantized(arguments[start + 5 :])
-        self._takes(lengths_q, lengths_kv, q, k, v)
+        self._require_plain_tensors(lengths_q, lengths_kv, q, k, v)
         check(q.dtype in _HALF_DTYPES, "Fused attention only supports FP8 and BF16/FP16 data types.")
         format_q = _query_format(layout)
         format_out = formats[0].name.removeprefix("NVTE_") if formats else format_q
         dimensions = dict(zip(format_q, q.shape, strict=True)) | {"D": v.shape[-1]}
-        out = self._new([dimensions[letter] for letter in format_out], q.dtype, q)
+        out = self._allocate_like([dimensions[letter] for letter in format_out], q.dtype, q)
         heads = dimensions["H"]
         batch = lengths_q.numel() - 1
         packed = "T" in format_q and self._capability[0] in (9, 10)
         self._count_attention_flops(lengths_q, lengths_kv, arguments, heads, (q, k, v, out))
         rows = (dimensions["T"], heads, 1) if packed else (batch, heads, length_q, 1)
-        found = [out, self._new(rows, torch.float32, q)]
+        found = [out, self._allocate_like(rows, torch.float32, q)]
         after_generator = max(place for place, value in enumerate(arguments) if type(value) is int)
         if any(arguments[after_generator + 1 : after_generator + 2]):  # return_max_logit
-            found.append(self._new(rows, torch.float32, q))
-        found.append(self._new((2,), torch.int64, q))
+            found.append(self._allocate_like(rows, torch.float32, q))
+        found.append(self._allocate_like((2,), torch.int64, q))
         bias = _argument_of_type(arguments, BiasType).name
         extra = [value for value in arguments[start + 5 : after_generator] if isinstance(value, torch.Tensor)]
         if bias == "NVTE_POST_SCALE_BIAS":
@@ -129,11 +129,11 @@ class Attention(CompiledFunctions):
         """[dq, dk, dv, bias gradient, softmax offset gradient]."""
         length_q, length_kv = arguments[:2]
         layouts = [value.name for value in arguments if isinstance(value, QkvLayout)]
-        start = _first_tensor(arguments)
+        start = _first_tensor_index(arguments)
         lengths_q, lengths_kv, q, k, v, out, dout = arguments[start : start + 7]
         kept = next(value for value in arguments[start:] if isinstance(value, list | tuple))
         _refuse_quantized(arguments[start + 7 :])
-        self._takes(lengths_q, lengths_kv, q, k, v, out, dout)
+        self._require_plain_tensors(lengths_q, lengths_kv, q, k, v, out, dout)
         deterministic = arguments[start - 1] is True
         format_q, format_kv = _query_format(layouts[0]), _key_format(layouts[0])
         of_gradients = layouts[-1]
@@ -156,10 +156,10 @@ class Attention(CompiledFunctions):
         torch.empty(workspace, dtype=torch.uint8, device=q.device)
         of_bias = None
         if bias == "NVTE_POST_SCALE_BIAS":
-            of_bias = self._new(kept[-1].shape, q.dtype, q)
+            of_bias = self._allocate_like(kept[-1].shape, q.dtype, q)
         softmax = next((value for value in arguments if isinstance(value, SoftmaxType)), None)
         learned = softmax is not None and softmax.name != "NVTE_VANILLA_SOFTMAX"
-        return [dq, dk, dv, of_bias, self._new((1, heads, 1, 1), torch.float32, q) if learned else None]
+        return [dq, dk, dv, of_bias, self._allocate_like((1, heads, 1, 1), torch.float32, q) if learned else None]
 
     def _count_attention_flops(
         self,
@@ -170,7 +170,7 @@ class Attention(CompiledFunctions):
         moved: Sequence[torch.Tensor],
         backward: bool = False,
     ) -> None:
-        lengths = lengths_by_sequence(cu_seqlens_q, cu_seqlens_kv, *arguments[:2])
+        lengths = sequence_lengths(cu_seqlens_q, cu_seqlens_kv, *arguments[:2])
         flops = attention_flops(num_heads, lengths, moved[0].shape[-1], moved[2].shape[-1], backward=backward)
         done = CAUSAL_SHARE if "CAUSAL" in _argument_of_type(arguments, MaskType).name else 1.0
         self._computed(flops, *moved, kind="attention", done=done)
@@ -187,27 +187,27 @@ class Attention(CompiledFunctions):
         name = layout.removeprefix("NVTE_").removeprefix("Paged_KV_")
         if "3" in name:
             place = -3 if "3HD" in name else -2
-            whole = self._new(_with(shape_q, place, 3), q.dtype, q)
+            whole = self._allocate_like(_insert_dimension(shape_q, place, 3), q.dtype, q)
             return tuple(whole.select(place, number) for number in range(3))
-        dq = self._new(shape_q, q.dtype, q)
+        dq = self._allocate_like(shape_q, q.dtype, q)
         if "2" in name:
             place = -3 if "2HD" in name else -2
-            both = self._new(_with(shape_k, place, 2), k.dtype, k)
+            both = self._allocate_like(_insert_dimension(shape_k, place, 2), k.dtype, k)
             return dq, both.select(place, 0), both.select(place, 1)
-        return dq, self._new(shape_k, k.dtype, k), self._new(shape_v, v.dtype, v)
+        return dq, self._allocate_like(shape_k, k.dtype, k), self._allocate_like(shape_v, v.dtype, v)
 
     def fa_prepare_fwd(self, qkvi: torch.Tensor) -> Any:
         """From [length, batch, heads, 3 * size] to [3, batch, length, heads, size]."""
-        self._takes(qkvi)
+        self._require_plain_tensors(qkvi)
         check(qkvi.dim() == 4, "Expected 4-dim tensor.")
         length, batch, heads, size = qkvi.shape
-        return self._new((3, batch, length, heads, size), qkvi.dtype, qkvi)
+        return self._allocate_like((3, batch, length, heads, size), qkvi.dtype, qkvi)
 
     def fa_prepare_bwd(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Any:
         """From three tensors [batch, length, heads, size] to one with three times the size."""
-        self._takes(q, k, v)
+        self._require_plain_tensors(q, k, v)
         first, second, heads, size = q.shape
-        return self._new((second, first, heads, 3 * size), q.dtype, q)
+        return self._allocate_like((second, first, heads, 3 * size), q.dtype, q)
 
     def multi_tensor_transpose_to_bhsd(
         self, inputs: Sequence[torch.Tensor | None], original_format: str, outputs: Sequence[Any] = ()
@@ -218,35 +218,35 @@ class Attention(CompiledFunctions):
             if tensor is None:
                 found.append(None)
                 continue
-            self._takes(tensor)
+            self._require_plain_tensors(tensor)
             shape = _permute_shape(tensor.contiguous().shape, original_format.upper(), "BHSD")
             given = outputs[number] if outputs else None
-            found.append(self._new(shape, tensor.dtype, tensor) if given is None else given)
+            found.append(self._allocate_like(shape, tensor.dtype, tensor) if given is None else given)
         return found
 
     def multi_tensor_pad_last_dim(self, inputs: Sequence[torch.Tensor], alignment: int) -> list[torch.Tensor]:
         """Each tensor with its last dimension padded to a multiple of ``alignment``."""
         padded = [(tensor, -(-tensor.shape[-1] // alignment) * alignment) for tensor in inputs]
         return [
-            tensor if size == tensor.shape[-1] else self._new((tensor.shape[0], size), tensor.dtype, tensor)
+            tensor if size == tensor.shape[-1] else self._allocate_like((tensor.shape[0], size), tensor.dtype, tensor)
             for tensor, size in padded
         ]
 
     def convert_thd_to_bshd(self, tensor: torch.Tensor, cu_seqlens: torch.Tensor, b: int, max_seq_len: int) -> Any:
         """Convert packed sequences to a padded batch."""
-        self._takes(tensor, cu_seqlens)
-        return self._new((b, max_seq_len, *tensor.shape[1:]), tensor.dtype, tensor)
+        self._require_plain_tensors(tensor, cu_seqlens)
+        return self._allocate_like((b, max_seq_len, *tensor.shape[1:]), tensor.dtype, tensor)
 
     def convert_bshd_to_thd(self, tensor: torch.Tensor, cu_seqlens: torch.Tensor, t: int) -> Any:
         """Convert a padded batch to packed sequences."""
-        self._takes(tensor, cu_seqlens)
-        return self._new((t, *tensor.shape[2:]), tensor.dtype, tensor)
+        self._require_plain_tensors(tensor, cu_seqlens)
+        return self._allocate_like((t, *tensor.shape[2:]), tensor.dtype, tensor)
 
     def copy_to_kv_cache(
         self, new_k: torch.Tensor, new_v: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, *rest: Any
     ) -> None:
         """Write new keys and values into the caches."""
-        self._takes(new_k, new_v, k_cache, v_cache)
+        self._require_plain_tensors(new_k, new_v, k_cache, v_cache)
         self._written(k_cache)
         self._written(v_cache)
 
@@ -259,7 +259,7 @@ def _is_dtype(value: Any) -> bool:
     return type(value).__name__ == "DType"
 
 
-def _first_tensor(arguments: Sequence[Any]) -> int:
+def _first_tensor_index(arguments: Sequence[Any]) -> int:
     return next(place for place, value in enumerate(arguments) if isinstance(value, torch.Tensor))
 
 
@@ -287,7 +287,7 @@ def _permute_shape(shape: Sequence[int], letters: str, target_format: str) -> tu
     return tuple(sizes[letter] for letter in target_format)
 
 
-def _with(shape: Sequence[int], place: int, size: int) -> list[int]:
+def _insert_dimension(shape: Sequence[int], place: int, size: int) -> list[int]:
     """The shape with an inserted dimension, at a position counted from the end of the result."""
     found = list(shape)
     found.insert(len(found) + 1 + place, size)

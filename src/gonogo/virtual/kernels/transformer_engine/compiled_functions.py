@@ -14,9 +14,9 @@ from gonogo.virtual.kernels.transformer_engine.quantized import (
     NOT_COVERED,
     fill_quantized,
     is_quantized,
-    kind_of,
     make_quantized,
-    memory_of,
+    recipe_name,
+    stored_tensors,
 )
 from gonogo.virtual.unsupported import UnsupportedOperator
 from gonogo.virtual.values.assumptions import Assume
@@ -42,13 +42,15 @@ class CompiledFunctions:
         self._capability = compute_capability
         self._computed = count_flops
 
-    def _new(self, shape: Sequence[int], dtype: torch.dtype, like: torch.Tensor) -> Any:
+    def _allocate_like(self, shape: Sequence[int], dtype: torch.dtype, like: torch.Tensor) -> Any:
         """Uninitialised memory on the device of ``like``."""
         made = torch.empty(tuple(shape), dtype=dtype, device=like.device)
         self._written(made)
         return made
 
-    def _on(self, device: Any, pin_memory: bool = False) -> Callable[[Sequence[int], torch.dtype], torch.Tensor]:
+    def _allocator_on(
+        self, device: Any, pin_memory: bool = False
+    ) -> Callable[[Sequence[int], torch.dtype], torch.Tensor]:
         """A function that allocates uninitialised memory on a device."""
 
         def allocate_tensor(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
@@ -58,7 +60,7 @@ class CompiledFunctions:
 
         return allocate_tensor
 
-    def _output(
+    def _allocate_output(
         self, shape: Sequence[int], dtype: torch.dtype, like: Any, quantizer: Any, fused: Collection[str] = ()
     ) -> Any:
         """The output of a kernel: a plain tensor, or FP8 if there is a quantizer.
@@ -66,17 +68,17 @@ class CompiledFunctions:
         If the kernel doesn't write FP8 itself (``fused``: the recipes for which it does), a temporary plain result is
         quantized afterwards.
         """
-        new = self._on(like.device)
+        new = self._allocator_on(like.device)
         if quantizer is None:
             return new(shape, dtype)
         out = make_quantized(quantizer, shape, dtype, self._capability, new)
-        if kind_of(quantizer) not in fused:
+        if recipe_name(quantizer) not in fused:
             between = new(shape, dtype)
             fill_quantized(quantizer, new)
-            self._computed(0, between, *memory_of(out))
+            self._computed(0, between, *stored_tensors(out))
         return out
 
-    def _takes(self, *operands: Any) -> None:
+    def _require_plain_tensors(self, *operands: Any) -> None:
         """Check that all operands are plain tensors on the accelerator."""
         self._assume(ASSUMED)
         for operand in operands:
@@ -86,13 +88,13 @@ class CompiledFunctions:
                 raise UnsupportedOperator(type(operand).__name__, NOT_COVERED)
             check(on_accelerator(operand), f"Expected a CUDA tensor, but got a tensor on {operand.device}")
 
-    def _takes_any(self, *operands: Any) -> None:
-        """Like :meth:`_takes`, but also accepts FP8 tensors."""
+    def _require_tensors(self, *operands: Any) -> None:
+        """Like :meth:`_require_plain_tensors`, but also accepts FP8 tensors."""
         for operand in operands:
-            self._takes(*(memory_of(operand) if is_quantized(operand) else [operand]))
+            self._require_plain_tensors(*(stored_tensors(operand) if is_quantized(operand) else [operand]))
 
 
-def two_dimensional(shape: Sequence[int]) -> tuple[int, int]:
+def flatten_to_2d(shape: Sequence[int]) -> tuple[int, int]:
     """``get_2d_dims``: the product of all dimensions but the last, and the last."""
     rows = 1
     for size in shape[:-1]:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from gonogo.virtual.kernels.checks import check, on_accelerator
-from gonogo.virtual.kernels.flops import known_numbers
+from gonogo.virtual.kernels.flops import known_integers
 from gonogo.virtual.kernels.transformer_engine.compiled_functions import CompiledFunctions
 from gonogo.virtual.kernels.transformer_engine.quantized import NOT_COVERED
 from gonogo.virtual.unsupported import UnsupportedOperator
@@ -23,7 +23,7 @@ class GroupedTensors(CompiledFunctions):
 
     def splits_to_offsets(self, first_dims: torch.Tensor, logical_last_dim: int) -> torch.Tensor:
         """Offset of each matrix, and the end of the last one: int64 of shape ``(len(first_dims) + 1,)``."""
-        self._takes(first_dims)
+        self._require_plain_tensors(first_dims)
         check(first_dims.dtype == torch.int64, "first_dims must have dtype int64.")
         check(first_dims.dim() == 1, "first_dims must be a 1D tensor.")
         check(logical_last_dim > 0, "logical_last_dim must be greater than 0.")
@@ -35,14 +35,14 @@ class GroupedTensors(CompiledFunctions):
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:  # fmt: skip
         """The sizes as int64 on ``device``, and one tensor of offsets per stride."""
         sizes = split_sizes.to(device=device, dtype=torch.int64)
-        self._takes(sizes)
+        self._require_plain_tensors(sizes)
         kinds = zip(strides, include_leading_zero, dtypes, strict=True)
         return sizes, [self._cumulative_offsets(sizes, stride, zero=zero, dtype=dtype) for stride, zero, dtype in kinds]
 
     def _cumulative_offsets(self, sizes: torch.Tensor, stride: int, *, zero: bool, dtype: torch.dtype) -> torch.Tensor:
-        known = known_numbers(sizes)
+        known = known_integers(sizes)
         if known is None:
-            return self._new((sizes.numel() + zero,), dtype, sizes)  # type: ignore[no-any-return]
+            return self._allocate_like((sizes.numel() + zero,), dtype, sizes)  # type: ignore[no-any-return]
         sums = [stride * end for end in itertools.accumulate(known)]
         return torch.tensor([0, *sums] if zero else sums, dtype=dtype, device=sizes.device)
 
@@ -75,7 +75,7 @@ class GroupedTensors(CompiledFunctions):
         """A grouped GEMM written into ``D``: a grouped tensor, or a list of matrices."""
         for operand in (A, B):
             self._check_operand(operand)
-        for tensor in _memory_of(D):
+        for tensor in _stored_tensors(D):
             self._written(tensor)
         return D
 
@@ -84,14 +84,14 @@ class GroupedTensors(CompiledFunctions):
 
     def _check_operand(self, group: Any) -> None:
         quantizer = getattr(group, "quantizer", None)
-        members = _memory_of(group)
+        members = _stored_tensors(group)
         if quantizer is not None:
             raise UnsupportedOperator(f"grouped {type(quantizer).__name__}", NOT_COVERED)
-        self._takes(*members)
+        self._require_plain_tensors(*members)
         check(all(on_accelerator(tensor) for tensor in members), "Expected a CUDA tensor")
 
 
-def _memory_of(group: Any) -> list[torch.Tensor]:
+def _stored_tensors(group: Any) -> list[torch.Tensor]:
     if isinstance(group, list | tuple):
         return list(group)
     found = [getattr(group, name, None) for name in _DATA_ATTRIBUTES]

@@ -16,7 +16,7 @@ from gonogo.virtual.kernels.transformer_engine.elementwise import Activations, D
 from gonogo.virtual.kernels.transformer_engine.experts import Permutation, Router
 from gonogo.virtual.kernels.transformer_engine.grouped_tensors import GroupedTensors
 from gonogo.virtual.kernels.transformer_engine.optimizers import Optimizers
-from gonogo.virtual.kernels.transformer_engine.products import Products
+from gonogo.virtual.kernels.transformer_engine.products import Gemms
 from gonogo.virtual.kernels.transformer_engine.quantized import NOT_COVERED
 from gonogo.virtual.kernels.transformer_engine.recipes import Recipes
 from gonogo.virtual.kernels.transformer_engine.sequences import Sequences
@@ -25,7 +25,7 @@ from gonogo.virtual.values.assumptions import Assume
 
 NAME = "transformer_engine_torch"
 _MODULE_PARTS = (
-    *(Products, GroupedTensors, Norms, Activations, Rotary, Softmax, Dropout, Attention, Router, Permutation),
+    *(Gemms, GroupedTensors, Norms, Activations, Rotary, Softmax, Dropout, Attention, Router, Permutation),
     *(Optimizers, Sequences, Recipes),
 )
 _QUANTIZATION_FUNCTIONS = """
@@ -67,24 +67,24 @@ def make_module(
 ) -> ModuleType:
     """Build the module for devices of one compute capability."""
     module = ModuleType(NAME, __doc__)
-    names: dict[str, Any] = {**ENUMERATIONS, "FP8TensorMeta": _FP8TensorMeta, **_machine_queries()}
+    names: dict[str, Any] = {**ENUMERATIONS, "FP8TensorMeta": _FP8TensorMeta, **_device_query_functions()}
     names |= {
         name: _unsupported_function(name) for name in (*_QUANTIZATION_FUNCTIONS.split(), *_OTHER_FUNCTIONS.split())
     }
     names |= {name: type(name, (_UnsupportedClass,), {}) for name in _COMM_OVERLAP_CLASSES.split()}
     for part in _MODULE_PARTS:
-        names |= _functions_of(part(mark_written, assume, compute_capability, count_flops))
+        names |= _public_functions(part(mark_written, assume, compute_capability, count_flops))
     for name, value in names.items():
         setattr(module, name, value)
     return module
 
 
-def _functions_of(part: CompiledFunctions) -> dict[str, Callable[..., Any]]:
+def _public_functions(part: CompiledFunctions) -> dict[str, Callable[..., Any]]:
     found = {name: getattr(part, name) for name in vars(type(part)) if not name.startswith("_") and name != "functions"}
     return found | (part.functions() if hasattr(part, "functions") else {})
 
 
-def _machine_queries() -> dict[str, Callable[..., Any]]:
+def _device_query_functions() -> dict[str, Callable[..., Any]]:
     return {
         "device_supports_multicast": lambda device=-1: False,
         "ubuf_built_with_mpi": lambda: False,

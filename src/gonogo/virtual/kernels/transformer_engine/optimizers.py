@@ -46,24 +46,24 @@ class Optimizers(CompiledFunctions):
         """The norm of all tensors, and the norm of each."""
         self._check_tensor_lists(noop_flag, tensor_lists)
         first = tensor_lists[0]
-        self._new((_BLOCKS,), torch.float32, first[0])
-        norm = self._new((1,), torch.float32, first[0])
+        self._allocate_like((_BLOCKS,), torch.float32, first[0])
+        norm = self._allocate_like((1,), torch.float32, first[0])
         if not per_tensor:
-            return norm, self._new((0,), torch.float32, first[0])
+            return norm, self._allocate_like((0,), torch.float32, first[0])
         chunks = max(-(-tensor.numel() // chunk_size) for tensor in first)
-        self._new((len(first) * chunks,), torch.float32, first[0])
-        return norm, self._new((len(first),), torch.float32, first[0])
+        self._allocate_like((len(first) * chunks,), torch.float32, first[0])
+        return norm, self._allocate_like((len(first),), torch.float32, first[0])
 
     def multi_tensor_unscale_l2norm(
         self, chunk_size: int, noop_flag: torch.Tensor, tensor_lists: Sequence[Sequence[torch.Tensor]],
         inv_scale: torch.Tensor, per_tensor: bool | None = None,
     ) -> tuple[Any, Any]:  # fmt: skip
         """Like :meth:`multi_tensor_l2norm`, for the unscaled tensors."""
-        self._takes(inv_scale)
+        self._require_plain_tensors(inv_scale)
         return self.multi_tensor_l2norm(chunk_size, noop_flag, tensor_lists, per_tensor)
 
     def _check_tensor_lists(self, noop_flag: torch.Tensor, tensor_lists: Sequence[Sequence[torch.Tensor]]) -> None:
-        self._takes(noop_flag, *(tensor for tensors in tensor_lists for tensor in tensors))
+        self._require_plain_tensors(noop_flag, *(tensor for tensors in tensor_lists for tensor in tensors))
         check(len(tensor_lists) > 0 and len(tensor_lists[0]) > 0, "tensor_lists[0].size() is not > 0")
         for tensors in tensor_lists:
             check(len(tensors) == len(tensor_lists[0]), "Size mismatch among tensor lists")

@@ -9,23 +9,23 @@ import torch
 
 from gonogo.virtual.kernels.checks import check
 from gonogo.virtual.kernels.flops import product_flops
-from gonogo.virtual.kernels.transformer_engine.compiled_functions import CompiledFunctions, two_dimensional
+from gonogo.virtual.kernels.transformer_engine.compiled_functions import CompiledFunctions, flatten_to_2d
 from gonogo.virtual.kernels.transformer_engine.constants import torch_dtype
 from gonogo.virtual.kernels.transformer_engine.quantized import (
     DELAYED,
     NOT_COVERED,
     is_quantized,
-    memory_of,
-    scales_of,
-    shape_of,
+    scale_tensors,
+    stored_tensors,
     supports_non_tn_fp8,
+    tensor_shape,
 )
 from gonogo.virtual.unsupported import UnsupportedOperator
 
 _POINTERS, _ALIGNMENT = 16, 256
 
 
-class Products(CompiledFunctions):
+class Gemms(CompiledFunctions):
     """``generic_gemm`` and the grouped GEMMs."""
 
     def generic_gemm(
@@ -56,10 +56,10 @@ class Products(CompiledFunctions):
         """Returns ``[D, bias gradient, GELU input, extra output]``."""
         check(A is not None, "Tensor A has not been provided")
         check(B is not None, "Tensor B has not been provided")
-        self._takes_any(A, B, workspace)
+        self._require_tensors(A, B, workspace)
         if comm_overlap is not None:
             raise UnsupportedOperator("generic_gemm with comm_overlap", NOT_COVERED)
-        shape = _output_shape(shape_of(A), transA, shape_of(B), transB)
+        shape = _output_shape(tensor_shape(A), transA, tensor_shape(B), transB)
         self._check_layouts(A, not transA, "A")
         self._check_layouts(B, transB, "B")
         check(accumulate or not beta, "Trying to use non-zero beta while not accumulating into D tensor.")
@@ -67,7 +67,7 @@ class Products(CompiledFunctions):
         # With per-tensor scales the GEMM writes FP8 directly if the output's scale is known in advance.
         one_scale = any(hasattr(operand, "_transpose") for operand in (A, B))
         if D is None:
-            D = self._output(shape, dtype, A, quantizer, (DELAYED,) if one_scale else ())
+            D = self._allocate_output(shape, dtype, A, quantizer, (DELAYED,) if one_scale else ())
         else:
             check(tuple(D.shape) == shape, f"GEMM output has invalid dims (expected {shape}, got {tuple(D.shape)})")
             self._written(D)
@@ -75,11 +75,11 @@ class Products(CompiledFunctions):
         self._count_product_flops(A, transA, shape, (A, B, D))
         gradient = None
         if bias is not None and grad:
-            gradient = self._new((shape_of(B)[-1],), dtype, A)
+            gradient = self._allocate_like((tensor_shape(B)[-1],), dtype, A)
         elif bias is not None and not bias.is_contiguous():
             bias.contiguous()
         of_gelu = torch_dtype(bias_type) if is_quantized(A) or is_quantized(B) else dtype
-        before_gelu = self._new(shape, of_gelu, A) if gelu and not grad else None
+        before_gelu = self._allocate_like(shape, of_gelu, A) if gelu and not grad else None
         return [D, gradient, before_gelu, extra_output]
 
     def te_general_grouped_gemm(
@@ -103,15 +103,15 @@ class Products(CompiledFunctions):
         math_sm_count: int,
     ) -> list[torch.Tensor]:
         """One GEMM per expert, written into ``D``; returns the biases or their gradients."""
-        self._takes_any(*A, *B, *workspace)
+        self._require_tensors(*A, *B, *workspace)
         check(not single_output or D is not None, "not implemented, D should be allocated for single output case.")
         for number, (a, b) in enumerate(zip(A, B, strict=True)):
-            shape = _output_shape(shape_of(a), transa, shape_of(b), transb)
+            shape = _output_shape(tensor_shape(a), transa, tensor_shape(b), transb)
             self._check_layouts(a, not transa, "A")
             self._check_layouts(b, transb, "B")
             self._count_product_flops(a, transa, shape, (a, b))
             if D is None:
-                self._new(shape, torch_dtype(D_type), a)
+                self._allocate_like(shape, torch_dtype(D_type), a)
             elif not single_output:
                 check(tuple(D[number].shape) == shape, f"GEMM output has invalid dims (expected {shape})")
         for output in (*(D or ()), *(bias if grad else ()), *(() if grad else pre_gelu_out)):
@@ -136,11 +136,11 @@ class Products(CompiledFunctions):
 
     def swap_first_dims(self, tensor: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
         """A copy with the first two dimensions swapped."""
-        self._takes(tensor)
+        self._require_plain_tensors(tensor)
         check(tensor.dim() >= 2, "Invalid input for swap_first_dims operation.")
         first, second, *rest = tensor.shape
         if out is None:
-            return self._new((second, first, *rest), tensor.dtype, tensor)  # type: ignore[no-any-return]
+            return self._allocate_like((second, first, *rest), tensor.dtype, tensor)  # type: ignore[no-any-return]
         self._written(out)
         return out
 
@@ -158,24 +158,24 @@ class Products(CompiledFunctions):
         """Allocate the scales in the GEMM's swizzled layout, next to the originals: for MXFP8, and on Blackwell for
         blocks."""
         for operand in operands:
-            for scales in scales_of(operand)[:1]:
+            for scales in scale_tensors(operand)[:1]:
                 if scales.dtype == torch.uint8 and not getattr(operand, "_with_gemm_swizzled_scales", False):
-                    self._new(scales.shape, torch.uint8, scales)
+                    self._allocate_like(scales.shape, torch.uint8, scales)
                 elif scales.dim() == 2 and scales.dtype == torch.float32 and self._capability >= (10, 0):
-                    rows, columns = two_dimensional(shape_of(operand))
-                    self._new((-(-rows // 128) * 128, -(-columns // 128) * 4), torch.uint8, scales)
+                    rows, columns = flatten_to_2d(tensor_shape(operand))
+                    self._allocate_like((-(-rows // 128) * 128, -(-columns // 128) * 4), torch.uint8, scales)
 
     def _count_product_flops(self, A: Any, transa: bool, shape: Sequence[int], operands: Sequence[Any]) -> None:
-        rows, columns = two_dimensional(shape)
-        inner = two_dimensional(shape_of(A))[1 if transa else 0]
-        moved = [part for one in operands for part in (memory_of(one) or [one])]
+        rows, columns = flatten_to_2d(shape)
+        inner = flatten_to_2d(tensor_shape(A))[1 if transa else 0]
+        moved = [part for one in operands for part in (stored_tensors(one) or [one])]
         self._computed(product_flops(rows, inner, columns), *moved, kind="product")
 
 
 def _output_shape(a: Sequence[int], transa: bool, b: Sequence[int], transb: bool) -> tuple[int, ...]:
     """``getGemmOutputShape``: the column-major product of A and B, as a row-major shape."""
-    a_rows, a_last = two_dimensional(a)
-    b_rows, b_last = two_dimensional(b)
+    a_rows, a_last = flatten_to_2d(a)
+    b_rows, b_last = flatten_to_2d(b)
     check(
         (a_last if transa else a_rows) == (b_rows if transb else b_last),
         f"Invalid matrix dimensions for GEMM (A=({a_rows},{a_last}), transa={int(transa)}, "

@@ -35,7 +35,7 @@ AllocateFunction = Callable[[Sequence[int], torch.dtype], torch.Tensor]
 """Allocates uninitialized memory on the device."""
 
 
-def kind_of(quantizer: Any) -> str:
+def recipe_name(quantizer: Any) -> str:
     """The recipe, by the name of the quantizer's class. Raises UnsupportedOperator if it isn't covered."""
     for one in type(quantizer).__mro__:
         if one.__name__ in _TENSORS and one.__module__.startswith("transformer_engine."):
@@ -49,13 +49,13 @@ def is_quantized(value: Any) -> bool:
     return not names.isdisjoint(_TENSORS.values())
 
 
-def memory_of(tensor: Any) -> list[torch.Tensor]:
+def stored_tensors(tensor: Any) -> list[torch.Tensor]:
     """The data and scale tensors of an FP8 tensor."""
     found = [getattr(tensor, name, None) for name in (*_DATA, *_SCALE_ATTRIBUTES)]
     return [one for one in found if isinstance(one, torch.Tensor)]
 
 
-def shape_of(tensor: Any) -> tuple[int, ...]:
+def tensor_shape(tensor: Any) -> tuple[int, ...]:
     """The shape of any tensor; for an FP8 tensor with columnwise data only, derived from its transpose."""
     if not is_quantized(tensor):
         return tuple(tensor.shape)
@@ -68,7 +68,7 @@ def shape_of(tensor: Any) -> tuple[int, ...]:
     return tuple(by_columns.shape) if is_mxfp8 else (*by_columns.shape[1:], by_columns.shape[0])
 
 
-def scales_of(tensor: Any) -> list[torch.Tensor]:
+def scale_tensors(tensor: Any) -> list[torch.Tensor]:
     """The scale tensors of an FP8 tensor."""
     found = [getattr(tensor, name, None) for name in _SCALE_ATTRIBUTES]
     return [one for one in found if isinstance(one, torch.Tensor)]
@@ -84,7 +84,7 @@ def make_quantized(
 ) -> Any:
     """``create_tensor``: a tensor of the quantizer's class (the storage only if ``quantizer.internal``), posing as
     ``dtype``."""
-    kind = kind_of(quantizer)
+    kind = recipe_name(quantizer)
     by_rows, by_columns = _rowwise_columnwise_usage(quantizer, kind, capability)
     parts: dict[str, Any] = {"fp8_dtype": quantizer.dtype, "quantizer": quantizer}
     if kind in (DELAYED, CURRENT):
@@ -113,8 +113,8 @@ def make_quantized(
 
 def update_quantized(quantizer: Any, tensor: Any, capability: tuple[int, int], allocate: AllocateFunction) -> None:
     """``convert_and_update_tensor``: allocate the layouts that the quantizer needs, and free the others."""
-    kind = kind_of(quantizer)
-    shape = shape_of(tensor)
+    kind = recipe_name(quantizer)
+    shape = tensor_shape(tensor)
     by_rows, by_columns = _rowwise_columnwise_usage(quantizer, kind, capability)
     check(by_rows or by_columns, f"Invalid usages for {kind}.")
     if kind in (DELAYED, CURRENT):
@@ -135,7 +135,7 @@ def update_quantized(quantizer: Any, tensor: Any, capability: tuple[int, int], a
 
 def fill_quantized(quantizer: Any, allocate: AllocateFunction) -> None:
     """``quantize``: the temporary buffer for the amax of current scaling, and its all-reduce between ranks."""
-    if kind_of(quantizer) != CURRENT:
+    if recipe_name(quantizer) != CURRENT:
         return
     largest = allocate((2,), torch.float32)[:1]
     if getattr(quantizer, "with_amax_reduction", False):

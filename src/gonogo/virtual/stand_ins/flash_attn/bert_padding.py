@@ -37,13 +37,13 @@ def unpad_input(hidden_states: Any, attention_mask: Any, unused_mask: Any = None
 
 
 def pad_input(hidden_states: Any, indices: Any, batch: int, seqlen: int) -> Any:
-    """The padded batch again."""
+    """Pad the tokens of :func:`unpad_input` back to a batch."""
     output = index_put_first_axis(hidden_states, indices, batch * seqlen)
     return output.reshape(batch, seqlen, *hidden_states.shape[1:])
 
 
 def index_first_axis_residual(tensor: Any, indices: Any) -> Any:
-    """The rows, and the whole without its gradient."""
+    """The indexed rows, and the tensor itself, detached."""
     return index_first_axis(tensor, indices), tensor.detach()
 
 
@@ -59,18 +59,18 @@ def unpad_input_for_concatenated_sequences(hidden_states: Any, attention_mask_in
 
 
 class IndexFirstAxis:
-    """:func:`index_first_axis` by the name of its autograd function."""
+    """Replaces the autograd function of :func:`index_first_axis`."""
 
     apply = staticmethod(index_first_axis)
 
 
 class IndexPutFirstAxis:
-    """:func:`index_put_first_axis`, likewise."""
+    """Replaces the autograd function of :func:`index_put_first_axis`."""
 
     apply = staticmethod(index_put_first_axis)
 
 
 class IndexFirstAxisResidual:
-    """:func:`index_first_axis_residual`, likewise."""
+    """Replaces the autograd function of :func:`index_first_axis_residual`."""
 
     apply = staticmethod(index_first_axis_residual)

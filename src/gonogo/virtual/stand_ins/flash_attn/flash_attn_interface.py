@@ -21,12 +21,14 @@ def _contiguous(tensor: Any) -> Any:
     return tensor.contiguous() if tensor is not None and tensor.stride(-1) != 1 else tensor
 
 
-def _padded(tensor: Any) -> Any:
+def _pad_head_dim(tensor: Any) -> Any:
     missing = -tensor.shape[-1] % 8
     return F.pad(tensor, [0, missing]) if missing else tensor
 
 
 class _Settings(NamedTuple):
+    """The options of one attention call, as the kernels take them."""
+
     lengths: Any
     """None, or (cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k) of a packed batch."""
     dropout_p: float
@@ -40,17 +42,19 @@ class _Settings(NamedTuple):
     table: Any = None
 
 
-def _parts(tensors: Any) -> list[Any]:
+def _split_qkv(tensors: Any) -> list[Any]:
     """Queries, keys and values: given apart, or some of them stacked in the third last dimension."""
     first, last = tensors[:-1], tensors[-1]
     return list(tensors) if len(tensors) == 3 else [*first, *last.unbind(-3)]
 
 
 class _Attention(torch.autograd.Function):
+    """Attention by flash-attn's kernels, forward and backward."""
+
     @staticmethod
-    def forward(ctx: Any, settings: _Settings, keeps: bool, *tensors: Any) -> Any:
+    def forward(ctx: Any, settings: _Settings, saves_for_backward: bool, *tensors: Any) -> Any:
         size = tensors[0].shape[-1]
-        q, k, v = (_contiguous(_padded(part.detach())) for part in _parts(tensors))
+        q, k, v = (_contiguous(_pad_head_dim(part.detach())) for part in _split_qkv(tensors))
         numbers = (settings.dropout_p, size**-0.5 if settings.scale is None else settings.scale)
         masks = (settings.causal, *settings.window, settings.softcap)
         rest = (*masks, settings.return_softmax and settings.dropout_p > 0, None)
@@ -60,7 +64,7 @@ class _Attention(torch.autograd.Function):
             of_q, of_k, *longest = settings.lengths
             given = (q, k, v, None, of_q, of_k, None, None, settings.table, settings.alibi, *longest)
             out, lse, p, state = kernels.varlen_fwd(*given, *numbers, False, *rest)
-        if keeps:
+        if saves_for_backward:
             lengths = settings.lengths or ()
             ctx.save_for_backward(q, k, v, out, lse, state, *lengths[:2])
             ctx.longest, ctx.count, ctx.alibi = lengths[2:], len(tensors), settings.alibi
@@ -77,7 +81,7 @@ class _Attention(torch.autograd.Function):
         if ctx.count < 3:
             *batch, heads, width = k.shape
             gradients.append(torch.empty((*batch, 4 - ctx.count, heads, width), dtype=k.dtype, device=k.device))
-        given = (_contiguous(_padded(dout)), q, k, v, out, lse, *_parts(gradients))
+        given = (_contiguous(_pad_head_dim(dout)), q, k, v, out, lse, *_split_qkv(gradients))
         if lengths:
             kernels.varlen_bwd(*given, *lengths, ctx.alibi, *ctx.longest, *ctx.numbers, False, *ctx.rest, state)
         else:
@@ -85,9 +89,10 @@ class _Attention(torch.autograd.Function):
         return (None, None, *(gradient[..., :size] for gradient in gradients))
 
 
-def _attend(tensors: tuple[Any, ...], *settings: Any) -> Any:
-    keeps = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-    return _Attention.apply(_Settings(*settings), keeps, *tensors)  # type: ignore[no-untyped-call]
+def _apply_attention(tensors: tuple[Any, ...], *settings: Any) -> Any:
+    """Apply the autograd function of attention with these settings."""
+    saves_for_backward = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    return _Attention.apply(_Settings(*settings), saves_for_backward, *tensors)  # type: ignore[no-untyped-call]
 
 
 def flash_attn_func(
@@ -96,7 +101,7 @@ def flash_attn_func(
     return_attn_probs: bool = False,
 ) -> Any:  # fmt: skip
     """(batch, length, heads, size) each; keys and values may have fewer heads."""
-    return _attend((q, k, v), None, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes,
+    return _apply_attention((q, k, v), None, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes,
                    deterministic, return_attn_probs)  # fmt: skip
 
 
@@ -106,7 +111,7 @@ def flash_attn_kvpacked_func(
     return_attn_probs: bool = False,
 ) -> Any:  # fmt: skip
     """Keys and values stacked in the third dimension."""
-    return _attend((q, kv), None, dropout_p, softmax_scale, causal, window_size, softcap,
+    return _apply_attention((q, kv), None, dropout_p, softmax_scale, causal, window_size, softcap,
                    alibi_slopes, deterministic, return_attn_probs)  # fmt: skip
 
 
@@ -116,7 +121,7 @@ def flash_attn_qkvpacked_func(
     return_attn_probs: bool = False,
 ) -> Any:  # fmt: skip
     """Queries, keys and values stacked in the third dimension."""
-    return _attend((qkv,), None, dropout_p, softmax_scale, causal, window_size,
+    return _apply_attention((qkv,), None, dropout_p, softmax_scale, causal, window_size,
                    softcap, alibi_slopes, deterministic, return_attn_probs)  # fmt: skip
 
 
@@ -128,7 +133,7 @@ def flash_attn_varlen_func(
 ) -> Any:  # fmt: skip
     """(all tokens, heads, size) each; ``cu_seqlens`` say where each sequence begins."""
     lengths = (cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
-    return _attend((q, k, v), lengths, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes,
+    return _apply_attention((q, k, v), lengths, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes,
                    deterministic, return_attn_probs, block_table)  # fmt: skip
 
 
@@ -139,7 +144,7 @@ def flash_attn_varlen_kvpacked_func(
 ) -> Any:  # fmt: skip
     """As :func:`flash_attn_varlen_func`, keys and values stacked in the second dimension."""
     lengths = (cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
-    return _attend((q, kv), lengths, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes,
+    return _apply_attention((q, kv), lengths, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes,
                    deterministic, return_attn_probs)  # fmt: skip
 
 
@@ -150,7 +155,7 @@ def flash_attn_varlen_qkvpacked_func(
 ) -> Any:  # fmt: skip
     """As :func:`flash_attn_varlen_func`, queries, keys and values stacked in the second dimension."""
     lengths = (cu_seqlens, cu_seqlens, max_seqlen, max_seqlen)
-    return _attend((qkv,), lengths, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes,
+    return _apply_attention((qkv,), lengths, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes,
                    deterministic, return_attn_probs)  # fmt: skip
 
 

@@ -13,7 +13,7 @@ __getattr__ = module_getattr(__name__)
 
 
 class ApplyRotaryEmb(torch.autograd.Function):
-    """Keeps the cosines and sines, not the input."""
+    """Rotary embedding; saves the cosines and sines for the backward, not the input."""
 
     @staticmethod
     def forward(
@@ -50,7 +50,7 @@ apply_rotary_emb_func = apply_rotary_emb
 
 
 class _InPlace(torch.autograd.Function):
-    """Queries and keys rotated where they lie; the cosines and sines are kept."""
+    """In-place rotary embedding of queries and keys; saves the cosines and sines for the backward."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, cos: Any, sin: Any) -> Any:

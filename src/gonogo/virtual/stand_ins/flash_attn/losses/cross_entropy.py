@@ -13,7 +13,7 @@ __getattr__ = module_getattr(__name__)
 
 
 class CrossEntropyLoss(nn.Module):
-    """As ``nn.CrossEntropyLoss``, by flash-attn's kernel."""
+    """Like ``nn.CrossEntropyLoss``, computed by flash-attn's kernel."""
 
     def __init__(
         self, ignore_index: int = -100, reduction: str = "mean", label_smoothing: float = 0.0, logit_scale: float = 1.0,

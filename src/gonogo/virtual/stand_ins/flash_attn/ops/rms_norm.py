@@ -14,12 +14,12 @@ __getattr__ = module_getattr(__name__)
 
 
 def rms_norm(x: Any, weight: Any, epsilon: float) -> Any:
-    """The norm of the last dimension."""
+    """RMSNorm over the last dimension."""
     return rms_norm_fn(x, weight, None, eps=epsilon)
 
 
 class RMSNorm(nn.Module):
-    """The norm as a module."""
+    """RMSNorm over the last dimension, as a module."""
 
     def __init__(self, hidden_size: int, eps: float = 1e-5, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class RMSNorm(nn.Module):
         self.register_parameter("bias", None)
 
     def reset_parameters(self) -> None:
-        """Ones."""
+        """Set the weight to ones."""
         nn.init.ones_(self.weight)
 
     def forward(self, x: Any) -> Any:

@@ -13,14 +13,14 @@ __getattr__ = module_getattr(__name__)
 
 
 def all_gather_raw(input_: Any, process_group: Any, async_op: bool = False) -> Any:
-    """(all ranks' tensors one after another, the handle)."""
+    """All ranks' tensors concatenated, and the handle of the collective."""
     rows, *rest = input_.shape
     output = input_.new_empty((dist.get_world_size(process_group) * rows, *rest))
     return output, dist.all_gather_into_tensor(output, input_.contiguous(), group=process_group, async_op=async_op)
 
 
 def reduce_scatter_raw(input_: Any, process_group: Any, async_op: bool = False) -> Any:
-    """(this rank's rows of the sum, the handle)."""
+    """This rank's rows of the sum, and the handle of the collective."""
     size = dist.get_world_size(process_group)
     rows, *rest = input_.shape
     assert rows % size == 0
@@ -29,13 +29,13 @@ def reduce_scatter_raw(input_: Any, process_group: Any, async_op: bool = False) 
 
 
 def all_reduce_raw(input_: Any, process_group: Any, async_op: bool = False) -> Any:
-    """(the sum, the handle)."""
+    """The sum over ranks, and the handle of the collective."""
     input_ = input_.contiguous()
     return input_, dist.all_reduce(input_, group=process_group, async_op=async_op)
 
 
 class AllGatherFunc(torch.autograd.Function):
-    """Gathers; its gradient is summed and scattered."""
+    """An all-gather whose backward is a reduce-scatter."""
 
     @staticmethod
     def forward(ctx: Any, input_: Any, process_group: Any) -> Any:
@@ -50,7 +50,7 @@ class AllGatherFunc(torch.autograd.Function):
 
 
 class ReduceScatterFunc(torch.autograd.Function):
-    """Sums and scatters; its gradient is gathered."""
+    """A reduce-scatter whose backward is an all-gather."""
 
     @staticmethod
     def forward(ctx: Any, input_: Any, process_group: Any) -> Any:
@@ -65,7 +65,7 @@ class ReduceScatterFunc(torch.autograd.Function):
 
 
 class AllReduceFunc(torch.autograd.Function):
-    """Sums; its gradient passes."""
+    """An all-reduce whose backward passes the gradient on unchanged."""
 
     @staticmethod
     def forward(ctx: Any, input_: Any, process_group: Any) -> Any:

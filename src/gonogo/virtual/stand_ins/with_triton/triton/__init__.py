@@ -21,10 +21,10 @@ __getattr__ = _rest.module_getattr(__name__)
 
 
 def cdiv(x: int, y: int) -> int:
-    """How many pieces of ``y`` hold ``x``."""
+    """``x`` divided by ``y``, rounded up."""
     return (x + y - 1) // y
 
 
 def next_power_of_2(n: int) -> int:
-    """The smallest power of 2 that is not below ``n``."""
+    """The smallest power of 2 that is at least ``n``."""
     return 1 << max(n - 1, 0).bit_length() if n > 0 else 0

@@ -12,7 +12,7 @@ _ERROR_MODULES = ("triton.errors", "triton.compiler.errors", "triton.runtime.err
 
 
 class _Value:
-    """A dtype or a setting: named in kernels, kept in tables, and passed to launches."""
+    """A dtype or setting of ``triton.language``: kernels name it, and pass it to launches."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -29,13 +29,15 @@ class _Constant:
 
 
 class _LanguageClass(UnimplementedClass):
-    """A class of ``triton.language``: kernels' signatures and constants construct some, as ``tl.pointer_type``."""
+    """A class of ``triton.language`` that kernels' signatures may construct, such as ``tl.pointer_type``."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         return _Value(f"{cls.__module__}.{cls.__name__}")
 
 
-class _Names(NamesOnlyFinder):
+class _TritonNames(NamesOnlyFinder):
+    """Finds Triton's modules and names that the stand-in does not implement."""
+
     def make_class(self, module: str, name: str, metaclass: type[UnimplementedClass] = UnimplementedClass) -> Any:
         if module in _ERROR_MODULES or name == "constexpr":
             base = _Constant if name == "constexpr" else Exception
@@ -46,7 +48,7 @@ class _Names(NamesOnlyFinder):
         return _Value(f"{module}.{name}")
 
 
-_REST = _Names(
+_REST = _TritonNames(
     Path(__file__).with_name("names.json"),
     translated(
         "Triton is not installed here, and gonogo's stand-in for it has only this name, without an implementation"

@@ -13,20 +13,20 @@ _WHY = translated(
 )
 
 
-def lacking(module: str, names: Iterable[str]) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a module that is written out in part."""
+def missing_name_getattr(module: str, names: Iterable[str]) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a module of which the stand-in implements only some names."""
     known = frozenset(names)
 
     def __getattr__(name: str) -> Any:
         if name not in known:
             raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
-        return _Unwritten(name, (), {"__module__": module})
+        return _UnimplementedName(name, (), {"__module__": module})
 
     return __getattr__
 
 
-class _Unwritten(type):
-    """A class, or a function, whose name is all there is."""
+class _UnimplementedName(type):
+    """A class or function of xFormers that exists by name only."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         raise UnsupportedOperator(f"{cls.__module__}.{cls.__name__}", _WHY)

@@ -12,7 +12,7 @@ __getattr__ = module_getattr(__name__)
 
 
 class CrossEntropyLoss(torch.autograd.Function):
-    """Keeps the logits, their logsumexp and the labels."""
+    """Cross entropy; saves the logits, their logsumexp and the labels for the backward."""
 
     @staticmethod
     def forward(ctx: Any, logits: Any, labels: Any, precomputed_lse: Any, inplace_backward: bool) -> Any:

@@ -13,12 +13,16 @@ __getattr__ = module_getattr(__name__)
 
 
 class _Norm(torch.autograd.Function):
+    """LayerNorm or RMSNorm, optionally with a residual added first."""
+
     @staticmethod
-    def forward(ctx: Any, x: Any, weight: Any, bias: Any, residual: Any, prenorm: bool, fp32: bool, of: Any) -> Any:
+    def forward(
+        ctx: Any, x: Any, weight: Any, bias: Any, residual: Any, prenorm: bool, fp32: bool, out_dtype: Any
+    ) -> Any:
         if residual is not None:
             assert residual.shape == x.shape
         kind = torch.float32 if fp32 else residual.dtype if residual is not None else x.dtype
-        out = torch.empty_like(x, dtype=of or x.dtype)
+        out = torch.empty_like(x, dtype=out_dtype or x.dtype)
         summed = torch.empty_like(x, dtype=kind) if residual is not None or kind != x.dtype else x
         rows = x.numel() // x.shape[-1]
         ctx.save_for_backward(summed, weight, bias, torch.empty(rows, dtype=torch.float32, device=x.device))
@@ -64,7 +68,7 @@ def rms_norm_fn(
 
 
 class RMSNorm(nn.Module):
-    """The norm as a module."""
+    """RMSNorm as a module, optionally with dropout and a zero-centered weight."""
 
     def __init__(
         self, hidden_size: int, eps: float = 1e-5, dropout_p: float = 0.0, zero_centered_weight: bool = False,
@@ -78,7 +82,7 @@ class RMSNorm(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Ones; zeros, where the weight is around zero."""
+        """Set the weight to ones, or to zeros if it is zero-centered."""
         (nn.init.zeros_ if self.zero_centered_weight else nn.init.ones_)(self.weight)
 
     def forward(self, x: Any, residual: Any = None, prenorm: bool = False, residual_in_fp32: bool = False) -> Any:

@@ -9,13 +9,13 @@ import torch
 
 
 class FusedLayerNormAffineFunction(torch.autograd.Function):
-    """Keeps the input with its statistics, or the output where memory is to be saved."""
+    """Saves the input with its statistics for the backward, or the output if ``memory_efficient``."""
 
     @staticmethod
     def forward(
         ctx: Any, input: Any, weight: Any, bias: Any, normalized_shape: Any, eps: float, memory_efficient: bool = False
     ) -> Any:
-        """As the real one."""
+        """The normalized input, as Apex's kernel allocates it."""
         input, weight, bias = input.contiguous(), weight.contiguous(), bias.contiguous()
         out, mean, deviation = fused_layer_norm_cuda.forward_affine(input, normalized_shape, weight, bias, eps)
         ctx.settings = (normalized_shape, eps, memory_efficient)

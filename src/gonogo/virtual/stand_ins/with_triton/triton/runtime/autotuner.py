@@ -13,7 +13,7 @@ _OPTIONS = ("num_warps", "num_ctas", "num_stages", "maxnreg")
 
 
 class Config:
-    """Settings to try."""
+    """One configuration of the autotuner: block sizes, warps and stages."""
 
     def __init__(
         self,
@@ -31,22 +31,24 @@ class Config:
         self.pre_hook, self.ir_override, self.options = pre_hook, ir_override, options
 
     def all_kwargs(self) -> dict[str, Any]:
-        """All that the kernel is given of it."""
+        """All settings, as keyword arguments of the kernel."""
         options = {name: value for name in _OPTIONS if (value := getattr(self, name)) is not None}
         return {**self.kwargs, **options}
 
 
-class _Around(KernelInterface[Any]):  # type: ignore[misc]
+class _KernelWrapper(KernelInterface[Any]):  # type: ignore[misc]
+    """A decorator's result around a kernel."""
+
     def __init__(self, fn: Any, arg_names: Sequence[str]) -> None:
         self.fn, self.arg_names = fn, list(arg_names)
         base = fn
-        while isinstance(base, _Around):
+        while isinstance(base, _KernelWrapper):
             base = base.fn
         self.base_fn = getattr(base, "fn", base)
         self.__name__ = getattr(self.base_fn, "__name__", "kernel")
 
 
-class Autotuner(_Around):
+class Autotuner(_KernelWrapper):
     """A kernel with several settings; gonogo takes the first."""
 
     def __init__(self, fn: Any, arg_names: Sequence[str], configs: list[Config], **options: Any) -> None:
@@ -56,7 +58,7 @@ class Autotuner(_Around):
         self.cache: dict[Any, Config] = {}
 
 
-class Heuristics(_Around):
+class Heuristics(_KernelWrapper):
     """A kernel some of whose settings are functions of its arguments."""
 
     def __init__(self, fn: Any, arg_names: Sequence[str], values: dict[str, Callable[..., Any]]) -> None:
@@ -64,17 +66,17 @@ class Heuristics(_Around):
         self.values = values
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        """Launch it with them."""
+        """Launch the kernel with the computed settings."""
         for name, value in self.values.items():
             kwargs[name] = value({**dict(zip(self.arg_names, args, strict=False)), **kwargs})
         return self.fn.run(*args, **kwargs)
 
 
 def autotune(configs: list[Config], key: Sequence[str] = (), **options: Any) -> Callable[[Any], Autotuner]:
-    """Try settings of a kernel."""
+    """Decorate a kernel to be autotuned over ``configs``."""
     return lambda fn: Autotuner(fn, fn.arg_names, configs, key=key, **options)
 
 
 def heuristics(values: dict[str, Callable[..., Any]]) -> Callable[[Any], Heuristics]:
-    """Have functions decide settings of a kernel."""
+    """Decorate a kernel whose settings are computed from its arguments."""
     return lambda fn: Heuristics(fn, fn.arg_names, values)

@@ -6,14 +6,14 @@ from typing import Any
 
 
 class DriverConfig:
-    """Holds the driver in use."""
+    """Holds Triton's active driver."""
 
     def __init__(self) -> None:
         self._active: Any = None
 
     @property
     def active(self) -> Any:
-        """It."""
+        """The active driver."""
         return self._active
 
 

@@ -17,19 +17,19 @@ class KernelInterface(Generic[T]):
     """``kernel[grid](…)`` is ``kernel.run(…, grid=grid)``."""
 
     def run(self, *args: Any, grid: Any = None, warmup: bool = False, **kwargs: Any) -> Any:
-        """Launch it; gonogo puts its own in place of a kernel's."""
+        """Launch the kernel; gonogo replaces this method of kernels."""
         raise NotImplementedError
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         return lambda *args, **kwargs: self.run(*args, grid=grid, warmup=False, **kwargs)
 
     def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> Any:
-        """Compile it."""
+        """Compile the kernel without launching it."""
         return self.run(*args, grid=grid, warmup=True, **kwargs)
 
 
 class JITFunction(KernelInterface[T]):
-    """A kernel."""
+    """A function that is compiled as a Triton kernel."""
 
     def __init__(self, fn: Callable[..., Any], **options: Any) -> None:
         self.fn = fn
@@ -46,12 +46,12 @@ class JITFunction(KernelInterface[T]):
 
 
 def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Make a function a kernel."""
+    """Decorate a function as a Triton kernel."""
     if fn is None:
         return lambda given: JITFunction(given, **options)
     return JITFunction(fn, **options)
 
 
 def constexpr_function(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Have kernels call a function of constants as they are compiled."""
+    """Decorate a function that kernels call with constants at compile time."""
     return fn

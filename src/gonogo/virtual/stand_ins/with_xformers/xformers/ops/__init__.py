@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from xformers._rest import lacking
+from xformers._rest import missing_name_getattr
 from xformers.ops import fmha
 from xformers.ops.fmha import (
     AttentionBias,
@@ -24,7 +24,7 @@ __all__ = [
     "MemoryEfficientAttentionFlashAttentionOp", "RMSNorm", "SwiGLU", "fmha", "memory_efficient_attention",
     "memory_efficient_attention_forward", "rms_norm", "swiglu", "unbind",
 ]  # fmt: skip
-__getattr__ = lacking(
+__getattr__ = missing_name_getattr(
     __name__,
     (
         *("AttentionOp", "AttentionOpBase", "AttentionOpDispatch", "memory_efficient_attention_backward"),
@@ -43,12 +43,12 @@ def unbind(x: torch.Tensor, dim: int) -> tuple[torch.Tensor, ...]:
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor | None, eps: float = 1e-6) -> torch.Tensor:
-    """The norm by the root mean square over the last dimension."""
+    """RMSNorm over the last dimension."""
     return F.rms_norm(x, (x.shape[-1],), weight, eps)
 
 
 class RMSNorm(torch.nn.Module):
-    """The norm with a weight."""
+    """RMSNorm with a weight, as a module."""
 
     def __init__(self, dim: int, include_weight: bool = True, eps: float = 1e-6) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ def swiglu(x: torch.Tensor, w1: Any, b1: Any, w2: Any, b2: Any, w3: Any, b3: Any
 
 
 class SwiGLU(torch.nn.Module):
-    """The layer, its first two weights in one as DINOv2's checkpoints have them."""
+    """The SwiGLU layer, its first two weights stored as one, as in DINOv2's checkpoints."""
 
     def __init__(
         self,

@@ -9,11 +9,11 @@ import torch
 
 
 class FastLayerNormFN(torch.autograd.Function):
-    """Keeps the input with its statistics, or the output where memory is to be saved."""
+    """Saves the input with its statistics for the backward, or the output if ``memory_efficient``."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, gamma: Any, beta: Any, epsilon: float, memory_efficient: bool = False) -> Any:
-        """As the real one."""
+        """The normalized input, as Apex's kernel allocates it."""
         x, gamma, beta = x.contiguous(), gamma.contiguous(), beta.contiguous()
         rows = x.view((-1, gamma.numel()))
         out, mean, deviation = fast_layer_norm.ln_fwd(rows, gamma, beta, epsilon)

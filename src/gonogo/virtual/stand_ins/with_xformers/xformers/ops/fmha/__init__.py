@@ -12,13 +12,13 @@ from typing import Any
 import torch
 
 from xformers import _C_flashattention as kernels
-from xformers._rest import lacking
+from xformers._rest import missing_name_getattr
 from xformers.ops.fmha import attn_bias
 from xformers.ops.fmha.attn_bias import AttentionBias, BlockDiagonalMask, LowerTriangularMask
 
 __all__ = ["AttentionBias", "BlockDiagonalMask", "LowerTriangularMask", "attn_bias", "cutlass", "flash",
            "memory_efficient_attention", "memory_efficient_attention_forward"]  # fmt: skip
-__getattr__ = lacking(
+__getattr__ = missing_name_getattr(
     __name__,
     (
         *("AttentionOp", "AttentionBwOpBase", "AttentionFwOpBase", "Inputs", "memory_efficient_attention_partial"),
@@ -33,7 +33,7 @@ _LARGEST_HEAD = 256
 
 
 class _Operator:
-    """The name of a kernel, which a caller may choose."""
+    """An attention kernel by name, which callers may choose with ``op=``."""
 
     def __init__(self, name: str) -> None:
         self.NAME = name
@@ -64,7 +64,7 @@ def memory_efficient_attention(
 ) -> torch.Tensor:  # fmt: skip
     """(batch, length, heads, size) each, or without heads, or with groups of heads before them."""
     shape = (*query.shape[:-1], value.shape[-1])
-    _check(query, key, value, attn_bias)
+    _check_inputs(query, key, value, attn_bias)
     q, k, v = (_with_heads(tensor) for tensor in (query, key, value))
     if not math.isfinite(p) or not 0 <= p < 1:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
@@ -80,7 +80,7 @@ def memory_efficient_attention_forward(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_bias: Any = None, p: float = 0.0,
     scale: float | None = None, *, op: Any = None, output_dtype: Any = None,
 ) -> torch.Tensor:  # fmt: skip
-    """The forward alone."""
+    """Attention without a backward."""
     with torch.no_grad():
         return memory_efficient_attention(query, key, value, attn_bias, p, scale, op=op, output_dtype=output_dtype)
 
@@ -91,8 +91,8 @@ def _with_heads(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.flatten(2, 3) if tensor.ndim == 5 else tensor
 
 
-def _check(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: Any) -> None:
-    """What ``Inputs.validate_inputs`` and the dispatcher refuse, in their words."""
+def _check_inputs(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: Any) -> None:
+    """Raise the errors of xFormers' ``Inputs.validate_inputs`` and of its dispatcher."""
     operands = {"query": query, "key": key, "value": value}
     shapes = "".join(f"\n  {name}.shape: {tensor.shape}" for name, tensor in operands.items())
     if query.ndim not in (3, 4, 5) or any(tensor.ndim != query.ndim for tensor in operands.values()):
@@ -101,11 +101,11 @@ def _check(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: An
             f"K], [batch, seqlen, num_heads, K], or [batch, seqlen, K].{shapes}"
         )
     if any(tensor.device != query.device for tensor in operands.values()):
-        raise ValueError("Query/Key/Value should all be on the same device" + _each(operands, "device"))
+        raise ValueError("Query/Key/Value should all be on the same device" + _format_attribute(operands, "device"))
     if any(tensor.dtype != query.dtype for tensor in operands.values()):
         raise ValueError(
             "Query/Key/Value should either all have the same dtype, or (in the quantized case) Key/Value should have "
-            "dtype torch.int32" + _each(operands, "dtype")
+            "dtype torch.int32" + _format_attribute(operands, "dtype")
         )
     heads = query.shape[2:-1]
     alike = key.shape[:2] == value.shape[:2] and key.shape[2:-1] == heads == value.shape[2:-1]
@@ -125,12 +125,12 @@ def _check(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: An
         )
 
 
-def _each(operands: dict[str, torch.Tensor], what: str) -> str:
+def _format_attribute(operands: dict[str, torch.Tensor], what: str) -> str:
     return "".join(f"\n  {name}.{what}: {getattr(tensor, what)}" for name, tensor in operands.items())
 
 
 class _Attention(torch.autograd.Function):
-    """One attention over queries, keys and values of as many heads each."""
+    """Attention of queries, keys and values that have equally many heads."""
 
     @staticmethod
     def forward(ctx: Any, given: Any, *operands: torch.Tensor) -> Any:

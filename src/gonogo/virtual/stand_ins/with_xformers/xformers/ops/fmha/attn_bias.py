@@ -7,9 +7,9 @@ from typing import Any, ClassVar, TypeVar
 
 import torch
 
-from xformers._rest import lacking
+from xformers._rest import missing_name_getattr
 
-__getattr__ = lacking(
+__getattr__ = missing_name_getattr(
     __name__,
     (
         *(
@@ -31,7 +31,7 @@ _Blocks = TypeVar("_Blocks", bound="BlockDiagonalMask")
 
 
 class AttentionBias:
-    """What queries attend to, in the kernels' words."""
+    """Base class of attention masks that the kernels implement."""
 
     causal: bool = False
     window: Window = _WHOLE
@@ -52,25 +52,25 @@ class AttentionBias:
 
 
 class LowerTriangularMask(AttentionBias):
-    """Each query attends to its place and those before it."""
+    """A causal mask, aligned so that the first query attends to the first key."""
 
     causal = True
 
     def add_bias(self, bias: torch.Tensor) -> LowerTriangularMaskWithTensorBias:
-        """The same with a tensor of biases."""
+        """The same mask with a tensor of biases that is added to the scores."""
         return LowerTriangularMaskWithTensorBias(bias)
 
     def make_local_attention(self, window_size: int) -> LowerTriangularFromBottomRightLocalAttentionMask:
-        """The same, of the last so many places."""
+        """The same mask, limited to a sliding window."""
         return LowerTriangularFromBottomRightLocalAttentionMask(window_size)
 
 
 class LowerTriangularFromBottomRightMask(LowerTriangularMask):
-    """The same, where the last query stands at the last key."""
+    """A causal mask, aligned so that the last query attends up to the last key."""
 
 
 class LowerTriangularMaskWithTensorBias(LowerTriangularMask):
-    """The same, with a tensor that is added."""
+    """A causal mask with a tensor of biases that is added to the scores."""
 
     has_tensor = True
 
@@ -79,14 +79,14 @@ class LowerTriangularMaskWithTensorBias(LowerTriangularMask):
 
 
 class LocalAttentionFromBottomRightMask(AttentionBias):
-    """Each query attends to so many places on each side of it."""
+    """Each query attends to a window of keys around its position, aligned at the last key."""
 
     def __init__(self, window_left: int, window_right: int) -> None:
         self.window = (window_left, window_right)
 
 
 class LowerTriangularFromBottomRightLocalAttentionMask(LowerTriangularFromBottomRightMask):
-    """Each query attends to so many places, its own the last."""
+    """A causal mask with a sliding window, aligned at the last key."""
 
     def __init__(self, _window_size: int) -> None:
         if _window_size < 1:
@@ -95,7 +95,7 @@ class LowerTriangularFromBottomRightLocalAttentionMask(LowerTriangularFromBottom
 
 
 class BlockDiagonalMask(AttentionBias):
-    """Sequences one behind the other in a batch of one, each attending to itself."""
+    """Sequences packed into a batch of one, each attending only to itself."""
 
     def __init__(self, q_seqlens: Sequence[int], kv_seqlens: Sequence[int], window: Window = _WHOLE) -> None:
         self.q_seqlens, self.kv_seqlens, self.window = list(q_seqlens), list(kv_seqlens), window
@@ -106,21 +106,21 @@ class BlockDiagonalMask(AttentionBias):
     def from_seqlens(
         cls: type[_Blocks], q_seqlen: Sequence[int], kv_seqlen: Sequence[int] | None = None, *, device: Any = None
     ) -> _Blocks:
-        """By the lengths of the sequences."""
+        """The mask for sequences of these lengths."""
         if kv_seqlen is not None and len(kv_seqlen) != len(q_seqlen):
             raise AssertionError
         return cls(list(q_seqlen), list(kv_seqlen if kv_seqlen is not None else q_seqlen))
 
     @classmethod
     def from_tensor_list(cls: type[_Blocks], tensors: Sequence[torch.Tensor]) -> tuple[_Blocks, torch.Tensor]:
-        """By tensors of (batch, length, …), which become one behind the other."""
+        """The mask for tensors of shape (batch, length, …), and the tensors packed into one."""
         lengths = [tensor.shape[1] for tensor in tensors for _ in range(tensor.shape[0])]
         mask = cls.from_seqlens(lengths)
         mask._batch_sizes = [tensor.shape[0] for tensor in tensors]
         return mask, torch.cat([tensor.reshape(1, -1, *tensor.shape[2:]) for tensor in tensors], dim=1)
 
     def split(self, tensor: torch.Tensor) -> list[torch.Tensor]:
-        """The tensors again of which one was made."""
+        """Split a packed tensor into the tensors that :meth:`from_tensor_list` packed."""
         if self._batch_sizes is None:
             return list(tensor.split(self.q_seqlens, dim=1))  # type: ignore[no-untyped-call]
         pieces, first = [], 0
@@ -133,27 +133,27 @@ class BlockDiagonalMask(AttentionBias):
         return [part.reshape(count, -1, *part.shape[2:]) for part, count in sizes]
 
     def lengths(self, device: Any) -> tuple[torch.Tensor, torch.Tensor, int, int]:
-        """Where each sequence begins, on the device, and the longest: of queries and keys."""
+        """(query offsets, key offsets, longest query sequence, longest key sequence), the offsets on ``device``."""
         of_q = self.q_seqinfo.seqstart.to(device)
         of_k = of_q if self.q_seqlens == self.kv_seqlens else self.k_seqinfo.seqstart.to(device)
         return of_q, of_k, self.q_seqinfo.max_seqlen, self.k_seqinfo.max_seqlen
 
     def make_causal(self) -> BlockDiagonalCausalMask:
-        """The same, each query attending to no later place."""
+        """The same mask, causal within each sequence."""
         return BlockDiagonalCausalMask(self.q_seqlens, self.kv_seqlens)
 
     def make_causal_from_bottomright(self) -> BlockDiagonalCausalFromBottomRightMask:
-        """The same, the last query of each sequence standing at its last key."""
+        """The same mask, causal within each sequence and aligned at its last key."""
         return BlockDiagonalCausalFromBottomRightMask(self.q_seqlens, self.kv_seqlens)
 
     def make_local_attention(self, window_size: int) -> BlockDiagonalCausalLocalAttentionMask:
-        """Causal, over the last so many places."""
+        """The same mask, causal within each sequence, with a sliding window."""
         return BlockDiagonalCausalLocalAttentionMask(self.q_seqlens, self.kv_seqlens, (window_size - 1, 0))
 
     def make_local_attention_from_bottomright(
         self, window_size: int
     ) -> BlockDiagonalCausalLocalAttentionFromBottomRightMask:
-        """The same, the last query of each sequence standing at its last key."""
+        """The same mask, causal with a sliding window, aligned at each sequence's last key."""
         kind = BlockDiagonalCausalLocalAttentionFromBottomRightMask
         return kind(self.q_seqlens, self.kv_seqlens, (window_size - 1, 0))
 
@@ -169,25 +169,25 @@ class BlockDiagonalMask(AttentionBias):
 
 
 class BlockDiagonalCausalMask(BlockDiagonalMask):
-    """The same, each query attending to no later place."""
+    """Packed sequences with a causal mask within each."""
 
     causal = True
 
 
 class BlockDiagonalCausalFromBottomRightMask(BlockDiagonalCausalMask):
-    """The same, the last query of each sequence standing at its last key."""
+    """Packed sequences with a causal mask within each, aligned at its last key."""
 
 
 class BlockDiagonalCausalLocalAttentionMask(BlockDiagonalCausalMask):
-    """Causal, over the last so many places."""
+    """Packed sequences with a causal mask and a sliding window within each."""
 
 
 class BlockDiagonalCausalLocalAttentionFromBottomRightMask(BlockDiagonalCausalFromBottomRightMask):
-    """Causal, over the last so many places, the last query standing at the last key."""
+    """Packed sequences with a causal mask and a sliding window within each, aligned at its last key."""
 
 
 class _SeqLenInfo:
-    """Lengths, and where each sequence begins."""
+    """The lengths of packed sequences, and the offset at which each begins."""
 
     def __init__(self, seqlens: Iterable[int]) -> None:
         lengths = [int(length) for length in seqlens]
@@ -197,9 +197,9 @@ class _SeqLenInfo:
 
     @classmethod
     def from_seqlens(cls, seqlens: Iterable[int]) -> _SeqLenInfo:
-        """By lengths."""
+        """Create it from the sequences' lengths."""
         return cls(seqlens)
 
     def intervals(self) -> Iterable[tuple[int, int]]:
-        """Where each sequence begins and ends."""
+        """(begin, end) of each sequence."""
         yield from zip(self.seqstart_py, self.seqstart_py[1:], strict=False)
