@@ -242,7 +242,7 @@ def test_this_interpreter_is_seen_at_once() -> None:
     best = 1.0
     for _ in range(5):
         start = time.process_time()
-        this_machine.this_machine()
+        this_machine.inspect_this_machine()
         best = min(best, time.process_time() - start)
     assert best < 0.1  # 5 ms where nothing else runs
 

@@ -11,7 +11,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from gonogo.evidence.config.accelerate import AccelerateConfig
-from gonogo.evidence.environment.own_package import own_package
+from gonogo.evidence.environment.own_package import project_package
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.paths import is_file, iter_parent_folders
 from gonogo.evidence.run import ImportOutsideSysPath
@@ -41,7 +41,7 @@ def python_path_of(launch: Launch, program: Path | None, accelerate: AccelerateC
     with_deepspeed = _starts_deepspeed(launch, accelerate) if launch.launcher == "accelerate" else False
     if with_deepspeed:
         entries.append(cwd)  # accelerate's prepare_deepspeed_cmd_env
-    owned = (own_package(folder) for folder in _ancestor_folders(launch, program))
+    owned = (project_package(folder) for folder in _ancestor_folders(launch, program))
     installed = tuple(dict.fromkeys(os.path.realpath(each.source) for each in owned if each is not None))
     complete = launch.python_path_complete and with_deepspeed is not None
     return PythonPath(tuple(dict.fromkeys((first, *entries))), installed, cwd, complete)
@@ -53,7 +53,7 @@ def _starts_deepspeed(launch: Launch, accelerate: AccelerateConfig | None) -> bo
         return True
     if any(name in launch.launcher_options for name in _OTHER_DISTRIBUTED_MODES):
         return False  # the config's distributed_type only applies if the command line sets none
-    return accelerate.deepspeed_on if accelerate is not None else None
+    return accelerate.enables_deepspeed if accelerate is not None else None
 
 
 def project_root(launch: Launch, program: Path) -> Path:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from gonogo.evidence.config.accelerate import AccelerateConfig, is_accelerate_config, read_accelerate_config
 from gonogo.evidence.config.deepspeed import (
     DeepSpeedConfig,
-    deepspeed_config_of,
+    deepspeed_config_from_tree,
     is_deepspeed_config,
     read_deepspeed_config,
 )
 from gonogo.evidence.config.deepspeed_auto import AutoValues
-from gonogo.evidence.config.model import ModelConfig, read_model
+from gonogo.evidence.config.model import ModelConfig, read_model_config
 from gonogo.evidence.document.tree import Member, TreeNode
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.field import Field
@@ -242,7 +242,7 @@ class RunMaker:
         found = self._config_in(run.scripts, run, launch.cwd)
         if found is not None:
             return Field.of(found.name), found
-        if run.accelerate is not None and run.accelerate.deepspeed_on:
+        if run.accelerate is not None and run.accelerate.enables_deepspeed:
             return Field.of(run.accelerate.source.path), config_of_accelerate(run.accelerate)
         handed = any(True for script in run.scripts for _ in _config_arguments(script))
         surely_none = not handed and (bool(run.scripts) or launch.framework is not None) and run.arguments.complete
@@ -289,7 +289,9 @@ class RunMaker:
                     place = script.place(found)
                     name = f"{script.source.path}:{place.line}"
                     auto = AutoValues(run.arguments, world_size=world, hidden_size=hidden)
-                    return deepspeed_config_of(dict_to_tree(script, found), name=name, source=script.source, auto=auto)
+                    return deepspeed_config_from_tree(
+                        dict_to_tree(script, found), name=name, source=script.source, auto=auto
+                    )
                 path = field.string
                 if path and path.endswith(".json"):
                     for folder in dict.fromkeys((cwd or Path.cwd(), Path(script.source.path).parent)):
@@ -329,12 +331,12 @@ def _training_arguments_in(scripts: Sequence[Script]) -> tuple[dict[str, Field],
 def _loaded_model(arguments: Arguments, scripts: Sequence[Script], folder: Path) -> ModelConfig | None:
     """The model that the run loads: from its arguments, or else from a script's call of ``from_pretrained``."""
     if text := arguments.model.string:
-        return read_model(text, folder)
+        return read_model_config(text, folder)
     for script in scripts:
         for call in script.calls("*Model*.from_pretrained", "*For*.from_pretrained"):
             text = call.argument(0).string or call.keyword("pretrained_model_name_or_path").string
             if text:
-                return read_model(text, folder)
+                return read_model_config(text, folder)
     return None
 
 
@@ -356,7 +358,7 @@ def _involves_deepspeed(launch: Launch, run: Run) -> bool:
     """Whether a run may use DeepSpeed, by its launcher, script, program or config."""
     if launch.launcher == "deepspeed" or launch.framework is not None or b"deepspeed" in launch.source.data.lower():
         return True
-    if run.accelerate is not None and run.accelerate.deepspeed_on is not False:
+    if run.accelerate is not None and run.accelerate.enables_deepspeed is not False:
         return True
     if launch.launcher == "python":
         return False
@@ -391,7 +393,7 @@ def config_of_accelerate(accelerate: AccelerateConfig) -> DeepSpeedConfig:
     precision = accelerate.get("mixed_precision")
     if precision.value in ("fp16", "bf16"):
         _set_member(root, (precision.value, "enabled"), Field.of(True, precision.place), accelerate)
-    return deepspeed_config_of(_object_node(root), name=accelerate.source.path, source=accelerate.source)
+    return deepspeed_config_from_tree(_object_node(root), name=accelerate.source.path, source=accelerate.source)
 
 
 def _set_member(members: dict[str, Member], keys: tuple[str, ...], field: Field, accelerate: AccelerateConfig) -> None:

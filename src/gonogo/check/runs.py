@@ -19,7 +19,7 @@ from gonogo.evidence.document.json_file import read_json
 from gonogo.evidence.document.json_problems import ConfigProblem
 from gonogo.evidence.document.yaml_file import read_yaml
 from gonogo.evidence.environment.environment import Environment, Package
-from gonogo.evidence.environment.own_package import own_console_script
+from gonogo.evidence.environment.own_package import project_console_script
 from gonogo.evidence.field import Field
 from gonogo.evidence.files import LOCK_FILES, FileKind, Files, environment_files, kind_of, walk
 from gonogo.evidence.launch.command_words import SHELLS
@@ -130,7 +130,7 @@ class _Gatherer:
 
         given = self._variables_taken_by(command)
         launches = launches_of_command(command, self.files.base, given)
-        if not launches and (own := own_console_script(command[0], self.files.base)) is not None:
+        if not launches and (own := project_console_script(command[0], self.files.base)) is not None:
             words = ["python", "-m", own.partition(":")[0], *command[1:]]
             launches = launches_of_command(words, self.files.base, given)
         if not launches and Path(command[0]).name in SHELLS:
@@ -371,7 +371,7 @@ class _Gatherer:
         declared = self._declared_environment(path) if path is not None else Environment.unknown()
         if path is not None and self._is_requested_environment(path) and self.laid_over is None:
             return declared  # a file that describes another machine: the packages installed here don't matter
-        found = declared.over(self._machine_environment) if self.use_installed else declared
+        found = declared.merged_over(self._machine_environment) if self.use_installed else declared
         if self.use_installed and not self.typed:
             found = msgspec.structs.replace(found, declared=declared)
         if path is not None:
@@ -404,16 +404,18 @@ class _Gatherer:
 
     @cached_property
     def _machine_environment(self) -> Environment:
-        from gonogo.evidence.environment.this_machine import this_machine
+        from gonogo.evidence.environment.this_machine import inspect_this_machine
 
-        return this_machine()
+        return inspect_this_machine()
 
     @cached_property
     def _laid_over(self) -> dict[str, Package]:
-        from gonogo.evidence.environment.this_machine import interpreter
+        from gonogo.evidence.environment.this_machine import interpreter_description
 
         wanted = self.laid_over or {}
-        return {name: Package(name, f"=={version}", source=interpreter()) for name, version in wanted.items()}
+        return {
+            name: Package(name, f"=={version}", source=interpreter_description()) for name, version in wanted.items()
+        }
 
 
 def _unreadable_reason(path: Path) -> Text | None:

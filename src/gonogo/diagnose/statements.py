@@ -28,7 +28,7 @@ from gonogo.evidence.failure.api_mismatch import (
     trainer_config_class,
 )
 from gonogo.evidence.failure.failure_facts import is_raised_in_user_code
-from gonogo.evidence.failure.native import readable
+from gonogo.evidence.failure.native import demangled_name
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import CodePlace, FailureFacts, Message, RaisedException
@@ -188,7 +188,7 @@ def _explain_by_form(exception: RaisedException) -> Explanation:
         package = library_package(message.subject)
         return (
             translated("{package} was compiled for a different build: its library can't find {symbol}").format(
-                package=package, symbol=readable(message.names[0])
+                package=package, symbol=demangled_name(message.names[0])
             ),
             translated(
                 "reinstall or rebuild {package} for the installed torch (a wheel for its version, CUDA and C++ ABI)"
@@ -609,8 +609,8 @@ def _missing_attribute_text(api_mismatch: ApiMismatch) -> Text:
         return Text(f"{subject} has no {names[0]}", f"{subject} 中没有 {names[0]}")
     if api_mismatch.form == "undefined_symbol":
         return Text(
-            f"its library misses {readable(names[0])}, since it was compiled for another build of torch",
-            f"其库找不到 {readable(names[0])}，因为它是针对另一构建的 torch 编译的",
+            f"its library misses {demangled_name(names[0])}, since it was compiled for another build of torch",
+            f"其库找不到 {demangled_name(names[0])}，因为它是针对另一构建的 torch 编译的",
         )
     top = subject.partition(".")[0]
     if top != subject:

@@ -14,7 +14,7 @@ from gonogo.finding.errors import UserError
 
 
 class FileKind(str, Enum):
-    """What a file may contain, by its name."""
+    """What a file may contain, judged by its name."""
 
     PYTHON = "python"
     SHELL = "shell"

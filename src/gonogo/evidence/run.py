@@ -106,7 +106,7 @@ class Run:
         if self.config is not None:
             return True
         if self.accelerate is not None:
-            return self.accelerate.deepspeed_on
+            return self.accelerate.enables_deepspeed
         if self.config_field.known:
             return True
         return False if self.config_field.absent and self.launch is not None else None

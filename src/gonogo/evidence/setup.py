@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.paths import opened
 from gonogo.evidence.patterns import Pattern, lazy_compile
@@ -41,11 +41,11 @@ class Setup(msgspec.Struct, frozen=True):
 
     def version(self, package: str) -> Version | None:
         """The version of a package, or None if it isn't stated or isn't exact."""
-        return parse_version(self.version_texts.get(canonical(package), ""))
+        return parse_version(self.version_texts.get(canonical_package_name(package), ""))
 
     def release(self, package: str) -> tuple[int, ...] | None:
         """A package's version as numbers, as far as stated: (0, 14) for "0.14.*"; None if not stated."""
-        found = re.match(r"v?(\d{1,6}(?:\.\d{1,6}){0,4})", self.version_texts.get(canonical(package), ""))
+        found = re.match(r"v?(\d{1,6}(?:\.\d{1,6}){0,4})", self.version_texts.get(canonical_package_name(package), ""))
         return tuple(int(part) for part in found.group(1).split(".")) if found else None
 
     def config(self, *keys: str) -> Any:

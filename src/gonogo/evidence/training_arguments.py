@@ -138,7 +138,7 @@ def _arguments_from_file(launch: Launch) -> tuple[dict[str, Field], bool]:
     for keys, value in config.entries():
         if len(keys) == 1 and value.value is not None:
             fields[keys[0]] = value
-    return fields, config.readable
+    return fields, config.is_readable
 
 
 __all__ = ["ARGUMENT_CLASSES", "TRAINER_CLASSES", "Arguments", "option_fields", "read_arguments"]

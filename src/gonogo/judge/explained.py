@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 
-from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.rank_ends import RankFailure
 from gonogo.evidence.rehearsal.chain import ChainedException, package_of
 from gonogo.evidence.rehearsal.failures import is_stdlib_frame
@@ -156,9 +156,9 @@ class FindingPlaces:
 
     def _count_packages_at_interface(self, finding: Finding, failure: RankFailure) -> int:
         """How many of the finding's packages are at the interface that failed: two (or the only one), else 0."""
-        told_of = {canonical(name) for name in _NAME_BEFORE_VERSION_PATTERN.findall(finding.cause.en)} & set(
-            self._packages
-        )
+        told_of = {
+            canonical_package_name(name) for name in _NAME_BEFORE_VERSION_PATTERN.findall(finding.cause.en)
+        } & set(self._packages)
         wanted = min(len(told_of), 2)
         found = [len(told_of & set(_packages_at_raise(told))) for told in failure.chain if _is_interface_error(told)]
         return wanted if wanted and max(found, default=0) >= wanted else 0
@@ -178,7 +178,7 @@ def _is_interface_error(exception: ChainedException) -> bool:
 def _packages_at_raise(exception: ChainedException) -> Iterator[str]:
     """The packages between which an exception was raised: those in its message, and the stack's two innermost."""
     for word in _MESSAGE_WORD_PATTERN.findall(exception.message):
-        yield canonical(re.split(r"[.:]", word)[0])
+        yield canonical_package_name(re.split(r"[.:]", word)[0])
     found: list[str] = []
     for frame in reversed(exception.frames):
         if is_stdlib_frame(frame):

@@ -17,10 +17,10 @@ from gonogo.check.settings import CheckSettings, read_settings
 from gonogo.evidence.environment.own_package import (
     CONSOLE_SCRIPT_PATTERN,
     NON_PACKAGE_FOLDERS,
-    OwnPackage,
-    packages_in_folder,
+    ProjectPackage,
+    python_packages_in_folder,
 )
-from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.prepared import FOLDER, Prepared, is_data_file_url, parent_of_prepared, read_prepared
 from gonogo.evidence.published.datasets import published_dataset
 from gonogo.evidence.published.models import published_model
@@ -501,14 +501,14 @@ def _merge_inputs(
     return [*kept, *discovered]
 
 
-def link_own_modules(own_package: OwnPackage, is_taken: Callable[[str], bool]) -> dict[str, bytes]:
+def link_own_modules(own_package: ProjectPackage, is_taken: Callable[[str], bool]) -> dict[str, bytes]:
     """Stand-ins for the modules of the project's own package, if its folder also has names that are ``is_taken``.
 
     An editable install comes last on the path, whereas ``PYTHONPATH`` precedes installed packages and would hide
     them.
     """
-    modules = packages_in_folder(own_package.source)
-    hidden = {name for name in modules if canonical(name) != own_package.name and is_taken(name)}
+    modules = python_packages_in_folder(own_package.source)
+    hidden = {name for name in modules if canonical_package_name(name) != own_package.name and is_taken(name)}
     if not hidden:
         return {}
     return {
@@ -519,7 +519,7 @@ def link_own_modules(own_package: OwnPackage, is_taken: Callable[[str], bool]) -
     }
 
 
-def distribution_files(own_package: OwnPackage) -> dict[str, bytes]:
+def distribution_files(own_package: ProjectPackage) -> dict[str, bytes]:
     """What an installed package has besides its code: commands, and metadata for ``importlib.metadata``."""
     files: dict[str, bytes] = {}
     for name, target in own_package.scripts.items():

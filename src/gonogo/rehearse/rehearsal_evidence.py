@@ -9,7 +9,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from gonogo.check.static_findings import StaticFindings
-from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.rehearsal.conditions import guards_of
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Span, translated
@@ -42,7 +42,7 @@ class RehearsalEvidence:
         self._other_versions = {
             name: version
             for name, version in versions.items()
-            if not _satisfies_specifier(version, files.pinned.get(canonical(name)))
+            if not _satisfies_specifier(version, files.pinned.get(canonical_package_name(name)))
         }
 
     def downgrade(self, finding: Finding) -> Finding:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from gonogo.confinement.confinement import Confinement
 from gonogo.confinement.world import World
-from gonogo.evidence.environment.own_package import own_console_script
+from gonogo.evidence.environment.own_package import project_console_script
 from gonogo.evidence.launch.command_words import SHELLS, is_python, python_command, shortened, strip_prefix
 from gonogo.evidence.launch.launchers import find_called_launcher
 from gonogo.evidence.launch.launchers.runners import ray_job
@@ -116,7 +116,7 @@ def resolve(command: Sequence[str], situation: Situation) -> ResolvedCommand:
     if situation.in_script is None and (_starts_one_process(words) or ray_job(words) is not None):
         # As in a script: what stands in for these programs hands their command on.
         return _resolve_script(["bash", "-c", shlex.join(words)], situation)
-    if (own := own_console_script(words[0], Path(cwd))) is not None:
+    if (own := project_console_script(words[0], Path(cwd))) is not None:
         path = _find_project_command(words[0], own, environment.get("PATH", os.defpath))
         if path is None:
             raise UserError(_PROJECT_NOT_INSTALLED.format(name=words[0]))

@@ -19,8 +19,8 @@ from gonogo.check.settings import read_settings
 from gonogo.cli.explain import find_hazard, page_of
 from gonogo.cli.lsp.config_at import completions_at, cursor_at, is_deepspeed, key_documentation, word_at
 from gonogo.cli.lsp.diagnostics import PlacedFinding, position_at, to_code_action, to_diagnostic
-from gonogo.evidence.config.deepspeed_keys import releases
-from gonogo.evidence.config.deepspeed_schema import release_of
+from gonogo.evidence.config.deepspeed_keys import sampled_releases
+from gonogo.evidence.config.deepspeed_schema import validate_deepspeed_version
 from gonogo.evidence.files import kind_of
 from gonogo.evidence.paths import EDITOR_BUFFERS, resolved
 from gonogo.finding.errors import UserError
@@ -40,7 +40,7 @@ class Server(LanguageServer):
         self.asked = language
         self.language = language or "en"
         self.root = Path.cwd()
-        self.release = releases()[-1]
+        self.release = sampled_releases()[-1]
         self.shown: dict[str, list[PlacedFinding]] = {}
         self._open: dict[str, str] = {}
         self._worker = ThreadPoolExecutor(1)  # one check at a time, since checks share cached files
@@ -114,7 +114,7 @@ class Server(LanguageServer):
         for run in checked.gathered.runs:
             with contextlib.suppress(UserError):
                 version = run.environment.version("deepspeed")
-                self.release = release_of(None if version is None else str(version))
+                self.release = validate_deepspeed_version(None if version is None else str(version))
                 break
         found: dict[str, list[PlacedFinding]] = {}
         for finding in checked.report.findings:

@@ -8,7 +8,7 @@ from gonogo.diagnose.explanations.attributes import is_unset_own_attribute, is_w
 from gonogo.evidence.environment.compatibility import requirements_of_release
 from gonogo.evidence.environment.version_range import parse_specifier, parse_version
 from gonogo.evidence.failure.api_mismatch import ApiMismatch, find_api_mismatch, library_package
-from gonogo.evidence.failure.native import readable, string_abi
+from gonogo.evidence.failure.native import cxx11_string_abi, demangled_name
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
@@ -80,7 +80,7 @@ def _requirement_clues(log: FailureLog, api_mismatch: ApiMismatch, place: CluePl
         for requirement in requirements_of_release(package, version) if package and version else ():
             for name, specifier in requirement.requires.items():
                 there, allowed = parse_version(versions.get(name, "")), parse_specifier(specifier)
-                if there is not None and allowed is not None and allowed.has(there) is False:
+                if there is not None and allowed is not None and allowed.contains(there) is False:
                     yield Clue(
                         translated("{package} {version} requires {name}{specifier}, but {there} is installed").format(
                             package=package, version=version, name=name, specifier=specifier, there=there
@@ -116,11 +116,11 @@ def _cuda_version_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
 
 
 def _abi_clue(log: FailureLog, library: str, symbol: str, place: CluePlace) -> Clue:
-    name = readable(symbol)
+    name = demangled_name(symbol)
     package = library_package(library)
     of_torch = name.startswith(("c10", "at::", "torch"))
     torch = log.setup.version_texts.get("torch", "")
-    abi = string_abi(symbol)
+    abi = cxx11_string_abi(symbol)
     return Clue(
         translated(
             "{library} ({package}) looks for {name}, which the loaded {where} does not export: it was compiled "

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 
 from gonogo.diagnose.explanations.explanation import Explanation, code_of, first_explanation, innermost, release_of
-from gonogo.evidence.failure.message import sizes_in
+from gonogo.evidence.failure.message import parse_shape_sizes
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import RaisedException
@@ -252,7 +252,7 @@ def _explain_reshape(exception: RaisedException) -> Explanation:
     found = _RESHAPE_PATTERN.search(exception.message.text[:1000])
     if found is None:
         return None, None
-    shape = sizes_in(found.group(1))
+    shape = parse_shape_sizes(found.group(1))
     count = int(found.group(2))
     at = innermost(exception)
     code = code_of(at)

@@ -13,7 +13,7 @@ from gonogo.check.static_findings import StaticFindings
 from gonogo.diagnose.pack.pack import ReaderPack
 from gonogo.diagnose.reader.arithmetic import computed
 from gonogo.diagnose.reader.model_answer import ClaimedPlace, ModelAnswer, NumberClaim, VersionClaim
-from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding import Text, translated
 from gonogo.finding.second_opinion.model_reading import CheckedClaim
@@ -139,7 +139,7 @@ def _check_version(claim: VersionClaim, evidence: _PrivateEvidence) -> CheckedCl
     def rejected_claim(reason: Text) -> CheckedClaim:
         return CheckedClaim("version", said[:200], False, reason)
 
-    name, has = canonical(claim.package), claim.has.strip().lstrip("v=")
+    name, has = canonical_package_name(claim.package), claim.has.strip().lstrip("v=")
     try:
         version = Version(has)
     except InvalidVersion:

@@ -22,7 +22,7 @@ _TRL_CONFIGS = frozenset({"fsdp1", "fsdp2", "multi_gpu", "single_gpu", "zero1", 
 
 
 class AccelerateConfig(YamlFile):
-    """A config of accelerate."""
+    """A config file of Hugging Face accelerate."""
 
     @property
     def distributed_type(self) -> Field:
@@ -30,7 +30,7 @@ class AccelerateConfig(YamlFile):
         return self.get("distributed_type")
 
     @property
-    def deepspeed_on(self) -> bool | None:
+    def enables_deepspeed(self) -> bool | None:
         """Whether it enables DeepSpeed; None if unknown."""
         kind = self.distributed_type
         if kind.known:

@@ -50,8 +50,8 @@ class ModelConfig(msgspec.Struct, frozen=True):
         found = self.config.get("architectures") if self.config is not None else None
         return tuple(one for one in found if isinstance(one, str)) if isinstance(found, list) else ()
 
-    def value(self, *names: str) -> Any:
-        """The first of these keys that the config or its language part (of a multimodal model) has, or None."""
+    def first_value(self, *names: str) -> Any:
+        """The first of these keys that config.json, or its text_config in a multimodal model, has; or None."""
         for part in self._config_and_subconfigs():
             for name in names:
                 if part.get(name) is not None:
@@ -63,8 +63,8 @@ class ModelConfig(msgspec.Struct, frozen=True):
         """The hidden size from which DeepSpeed's "auto" sizes are computed; None if unknown."""
         # transformers reads config.hidden_size, then max(config.hidden_sizes), then the text config
         # (integrations/deepspeed.py, trainer_config_finalize).
-        size = self.value("hidden_size", "d_model", "n_embd")
-        if size is None and isinstance(several := self.value("hidden_sizes"), list):
+        size = self.first_value("hidden_size", "d_model", "n_embd")
+        if size is None and isinstance(several := self.first_value("hidden_sizes"), list):
             size = max((one for one in several if isinstance(one, int)), default=None)
         return size if isinstance(size, int) and not isinstance(size, bool) else None
 
@@ -85,11 +85,11 @@ class ModelConfig(msgspec.Struct, frozen=True):
         """Whether it is a mixture-of-experts model; None if unknown."""
         if self.config is None:
             return True if _NAME_PATTERNS["experts"].search(self.name) else None
-        count = self.value(*_EXPERT_COUNT_KEYS)
+        count = self.first_value(*_EXPERT_COUNT_KEYS)
         return isinstance(count, int) and count > 1
 
-    def perceives(self, modality: str) -> bool | None:
-        """Whether it has a part for ``"vision"``, ``"audio"`` or ``"speech"`` (speech output); None if unknown."""
+    def supports_modality(self, modality: str) -> bool | None:
+        """Whether it handles ``"vision"``, ``"audio"`` or ``"speech"`` (speech output); None if unknown."""
         if self.config is None:
             return True if _NAME_PATTERNS[modality].search(self.name) else None
         words = {"vision": ("vision", "visual", "image"), "audio": ("audio",), "speech": ("talker", "token2wav", "tts")}
@@ -112,7 +112,7 @@ class ModelConfig(msgspec.Struct, frozen=True):
                     yield inner
 
 
-def read_model(name: str, folder: Path) -> ModelConfig:
+def read_model_config(name: str, folder: Path) -> ModelConfig:
     """Read the model with that name or path (relative to ``folder``), from its config.json there or in the hub cache.
 
     Never raises: if the config can't be read, only the name is known.

@@ -15,8 +15,8 @@ import msgspec
 
 from gonogo.evidence.document.json_problems import ConfigProblem
 from gonogo.evidence.document.tree import Member, TreeNode
-from gonogo.evidence.document.yaml_edit import Layout, YamlEditor
-from gonogo.evidence.document.yaml_scalars import scalar_value
+from gonogo.evidence.document.yaml_edit import MappingLayout, YamlEditor
+from gonogo.evidence.document.yaml_scalars import parse_yaml_scalar
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Edit, Text, translated
@@ -60,7 +60,7 @@ class YamlFile:
     def __init__(self, source: SourceFile) -> None:
         self.source = source
         self._problems: list[ConfigProblem] = []
-        self._layouts: dict[int, Layout] = {}
+        self._layouts: dict[int, MappingLayout] = {}
         self._kept: list[TreeNode] = []
         self.root = self._parse_tree()
 
@@ -75,7 +75,7 @@ class YamlFile:
         return tuple(problem for problem in self._problems if problem.kind in ("syntax", "encoding"))[:1]
 
     @property
-    def readable(self) -> bool:
+    def is_readable(self) -> bool:
         """Whether PyYAML can parse the file and it contains a mapping."""
         return not any(problem.kind in ("syntax", "encoding", "not-an-object") for problem in self._problems)
 
@@ -92,7 +92,7 @@ class YamlFile:
             parent = member.node
         if parent.field.unknown:
             return Field.not_known(parent.field.place, parent.field.reason)
-        if not self.readable:
+        if not self.is_readable:
             problem = self._problems[0]
             return Field.not_known(problem.place, problem.message)
         return Field.missing()
@@ -106,20 +106,20 @@ class YamlFile:
         """All values with their nested keys, mappings before their entries."""
         return self.root.entries()
 
-    def names(self) -> tuple[str, ...]:
+    def top_level_keys(self) -> tuple[str, ...]:
         """The top-level keys."""
         return tuple(self.root.members or ())
 
     def replacing(self, *keys: str, value: Any) -> Edit:
-        """Replace the value of a key. Raises KeyError if it has no place of its own."""
+        """An edit that replaces the value of a key. Raises KeyError if it has no place of its own."""
         return self._editor.replacing(keys, value)
 
     def removing(self, *keys: str) -> Edit:
-        """Remove a key with its value and line. Raises KeyError if it has no place of its own."""
+        """An edit that removes a key with its value and line. Raises KeyError if it has no place of its own."""
         return self._editor.removing(keys)
 
     def inserting(self, *keys: str, value: Any) -> Edit:
-        """Add a key after its neighbours, or replace its value."""
+        """An edit that adds a key after its neighbours, or replaces its value."""
         return self._editor.inserting(keys, value)
 
     @property
@@ -166,7 +166,7 @@ class YamlFile:
         reading = _TreeBuilder(self)
         try:
             for event in yaml.parse(self._decoded_text, Loader=loader):
-                if not reading.take(event):
+                if not reading.process_event(event):
                     break
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
@@ -176,7 +176,7 @@ class YamlFile:
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             why = str(error).splitlines()[0] if str(error) else type(error).__name__
             self._add_problem("syntax", self.source.start, self.source.start, _INVALID_YAML.format(why=why))
-        root = reading.finished()
+        root = reading.build()
         if root is None or root.members is None:
             if self._decoded_text.strip() and not self._problems:
                 self._add_problem("not-an-object", self.source.start, self.source.start, _NOT_AN_OBJECT)
@@ -185,7 +185,7 @@ class YamlFile:
 
 
 class _TreeBuilder:
-    """Builds a tree from YAML events."""
+    """Builds a tree of values from PyYAML's parsing events."""
 
     def __init__(self, file: YamlFile) -> None:
         self._file = file
@@ -196,7 +196,7 @@ class _TreeBuilder:
         self._documents = 0
         self._events = 0
 
-    def take(self, event: Any) -> bool:
+    def process_event(self, event: Any) -> bool:
         """Process an event; False to stop parsing."""
         import yaml
 
@@ -228,7 +228,7 @@ class _TreeBuilder:
             self._add_alias(event)
         return True
 
-    def finished(self) -> TreeNode | None:
+    def build(self) -> TreeNode | None:
         """The tree, even if the file ends within it."""
         while self._open:
             self._close_collection(self._open[-1].end)
@@ -238,7 +238,7 @@ class _TreeBuilder:
         file = self._file
         start, end = file._byte_offset(event.start_mark), file._byte_offset(event.end_mark)
         place = file.source.place(start, end)
-        value, known = scalar_value(event.value, event.tag, plain=bool(event.implicit[0]))
+        value, known = parse_yaml_scalar(event.value, event.tag, plain=bool(event.implicit[0]))
         field = Field.of(value, place) if known else Field.not_known(place, _TAGGED.format(tag=str(event.tag)[:60]))
         node = TreeNode(field)
         if event.anchor:
@@ -265,6 +265,7 @@ class _TreeBuilder:
         )
 
     def _expects_key(self) -> bool:
+        """Whether the next scalar is a key of the innermost mapping."""
         return bool(self._open) and self._open[-1].mapping and self._open[-1].key is None
 
     def _close_collection(self, end: int) -> None:
@@ -279,7 +280,7 @@ class _TreeBuilder:
         node = TreeNode(Field.of(opened.value, self._file.source.place(opened.start, end)), members)
         if opened.mapping:
             self._file._kept.append(node)
-            self._file._layouts[id(node)] = Layout(opened.flow, opened.start, end, tuple(opened.entries))
+            self._file._layouts[id(node)] = MappingLayout(opened.flow, opened.start, end, tuple(opened.entries))
         if opened.anchor:
             self._anchors[opened.anchor] = (node, opened.size)
         if self._expects_key():

@@ -12,7 +12,7 @@ from gonogo.evidence.environment.versions.dockerfile import read_dockerfile
 from gonogo.evidence.environment.versions.json_listing import read_json
 from gonogo.evidence.environment.versions.listing import PackageListing
 from gonogo.evidence.environment.versions.locks import read_lock
-from gonogo.evidence.environment.versions.pasted import MARKS, read_pasted
+from gonogo.evidence.environment.versions.pasted import MARKS, read_pasted_report
 from gonogo.evidence.environment.versions.pyproject import read_pyproject
 from gonogo.evidence.environment.versions.requirements import read_requirements
 from gonogo.evidence.environment.versions.setup_files import read_setup_cfg, read_setup_py, read_setup_script
@@ -43,7 +43,7 @@ def read_environment(source: SourceFile) -> Environment:
     limit = _MAX_BYTES.get(kind, _DEFAULT_MAX_BYTES)
     if len(source.data) > limit:
         source.gap = source.gap or _TOO_LARGE.format(size=len(source.data) >> 10, limit=limit >> 10)
-        return listing.environment()
+        return listing.to_environment()
     if kind == "json":
         return read_json(listing)
     if kind == "lock":
@@ -57,10 +57,10 @@ def read_environment(source: SourceFile) -> Environment:
     elif kind in _SETUP_READERS:
         _SETUP_READERS[kind](listing)
     elif kind == "report":
-        read_pasted(listing)
+        read_pasted_report(listing)
     else:
         read_requirements(listing)
-    return listing.environment()
+    return listing.to_environment()
 
 
 def _file_format(source: SourceFile) -> str:
@@ -97,7 +97,7 @@ def _file_format(source: SourceFile) -> str:
     return "requirements"
 
 
-def environment_in(path: Path) -> Environment:
+def read_environment_file(path: Path) -> Environment:
     """The environment in a file. Raises UserError if it can't be read or contains no versions."""
     source = SourceFile.read(path)
     environment = read_environment(source)

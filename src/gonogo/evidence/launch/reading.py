@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.environment.own_package import own_console_script
+from gonogo.evidence.environment.own_package import project_console_script
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.command_line import quoted
 from gonogo.evidence.launch.configs import (
@@ -294,7 +294,7 @@ def _shebang_script_call(command: ShellCommand) -> LauncherCall | None:
 def _project_command_call(command: ShellCommand) -> LauncherCall | None:
     """``NAME``: a command that the project's own package installs."""
     name = command.words[0].value if command.words else None
-    own = own_console_script(name, command.cwd) if name and not name.startswith(("-", ".")) else None
+    own = project_console_script(name, command.cwd) if name and not name.startswith(("-", ".")) else None
     return console_script_call(command.words, own.partition(":")[0]) if own is not None else None
 
 
@@ -324,7 +324,7 @@ def _build_launch(call: LauncherCall, command: ShellCommand, directive: Mapping[
     slurm = with_gpus_per_node({**directive, **(slurm_options(call.slurm) if call.slurm is not None else {})})
     cwd, notes = _working_directory(call, command)
     path, path_complete, path_unread = _python_path(variables.get("PYTHONPATH"), command.cwd, cwd)
-    own = own_console_script(call.console_script, cwd) if call.console_script else None
+    own = project_console_script(call.console_script, cwd) if call.console_script else None
     if own is not None:
         program = Field.of(own.partition(":")[0], call.program.place)
         call = msgspec.structs.replace(call, program=program, program_kind="module")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from gonogo.evidence.dumps.flight_recorder import MAX_BYTES, FlightDump, flight_dump
+from gonogo.evidence.dumps.flight_recorder import MAX_BYTES, FlightRecorderDump, parse_flight_recorder_dump
 from gonogo.evidence.log.code_owner import is_user_path
 from gonogo.evidence.log.line import MAX_LINE_LENGTH, LogLine, clean_lines
 from gonogo.evidence.log.role import Role, is_advice, role_of_error
@@ -122,7 +122,7 @@ class FailureLog:
         lines: Sequence[LogLine],
         known_setup: Setup,
         logs: tuple[LogFileInfo, ...] = (),
-        dumps: tuple[FlightDump, ...] = (),
+        dumps: tuple[FlightRecorderDump, ...] = (),
     ) -> None:
         self.lines = lines
         self.logs = logs
@@ -285,7 +285,7 @@ def read_logs(
     room = max(ROOM // max(len(sources), 1), 1 << 14)
     lines: list[LogLine] = []
     facts = []
-    dumps: list[FlightDump] = []
+    dumps: list[FlightRecorderDump] = []
     for source in sources:
         size = 0
 
@@ -296,7 +296,7 @@ def read_logs(
 
         if source.is_flight_dump:
             data = whole(source, MAX_BYTES)
-            if (dump := flight_dump(source.label, data)) is not None:
+            if (dump := parse_flight_recorder_dump(source.label, data)) is not None:
                 dumps.append(dump)
                 count_bytes(len(data))
                 facts.append(LogFileInfo(source.label, size, 0))

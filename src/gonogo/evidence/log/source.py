@@ -17,7 +17,7 @@ from typing import BinaryIO, cast
 
 import msgspec
 
-from gonogo.evidence.dumps.flight_recorder import is_flight_dump
+from gonogo.evidence.dumps.flight_recorder import is_flight_recorder_dump
 from gonogo.evidence.paths import is_file, is_folder, opened
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Skipped, Text, translated
@@ -90,7 +90,11 @@ def _unreadable_message(path: str, error: OSError) -> Text:
 
 def _source_of_file(path: Path) -> LogSource:
     return LogSource(
-        str(path), lambda: opened(path), rank_from_file_name(path), path.name == _ERROR_FILE_NAME, is_flight_dump(path)
+        str(path),
+        lambda: opened(path),
+        rank_from_file_name(path),
+        path.name == _ERROR_FILE_NAME,
+        is_flight_recorder_dump(path),
     )
 
 
@@ -102,7 +106,7 @@ def _logs_in_folder(folder: Path) -> tuple[list[LogSource], list[Skipped]]:
             path = Path(root, name)
             suffix = path.suffix.lower()
             passed_over = suffix in _NON_LOG_SUFFIXES or (suffix in _CONFIG_SUFFIXES and name != _ERROR_FILE_NAME)
-            if not is_file(path) or (passed_over and not is_flight_dump(path)):
+            if not is_file(path) or (passed_over and not is_flight_recorder_dump(path)):
                 other += 1
             elif not os.access(path, os.R_OK):
                 closed.append(str(path))

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.library import is_library
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.traceback import RaisedError, parse_tracebacks
@@ -62,7 +62,7 @@ def first_cause(failure: Failure) -> ChainedException | None:
 def package_of(path: str) -> str | None:
     """The package (canonical name) that a frame's file belongs to; None for the user's own code and Python's."""
     found = _PACKAGE_PATH_PATTERN.search(path)
-    return canonical(_DISTRIBUTION_NAMES.get(found[1], found[1])) if found is not None else None
+    return canonical_package_name(_DISTRIBUTION_NAMES.get(found[1], found[1])) if found is not None else None
 
 
 def logged_exception_chain(

@@ -40,7 +40,7 @@ class SafetensorsSharedTensors(Hazard):
             tied = next((node for node in _weight_tying_statements(script)), None)
             made = makers(script, model)
             hub = any(one.method == "from_pretrained" for one in made)
-            by_config = hub and run.model is not None and run.model.value("tie_word_embeddings") is True
+            by_config = hub and run.model is not None and run.model.first_value("tie_word_embeddings") is True
             own = tied is not None and any(_constructs_tied_class(script, one, tied) for one in made)
             if not by_config and not own:
                 continue

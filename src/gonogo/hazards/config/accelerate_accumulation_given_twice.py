@@ -35,6 +35,6 @@ class AccelerateAccumulationGivenTwice(Hazard):
 def _effective_accumulation(run: Run) -> Field | None:
     if run.config is not None and run.config.source is not None:
         return run.config.raw("gradient_accumulation_steps")
-    if run.accelerate is not None and run.accelerate.deepspeed_on:
+    if run.accelerate is not None and run.accelerate.enables_deepspeed:
         return run.accelerate.get("deepspeed_config", "gradient_accumulation_steps")
     return None

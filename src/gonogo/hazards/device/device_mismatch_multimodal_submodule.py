@@ -65,9 +65,9 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """An Omni model that is built with its speech output under ZeRO-3."""
-        if run.zero_stage != 3 or run.model is None or run.model.perceives("speech") is not True:
+        if run.zero_stage != 3 or run.model is None or run.model.supports_modality("speech") is not True:
             return
-        if not launch.variable("ENABLE_AUDIO_OUTPUT").absent or run.model.value("enable_audio_output") is False:
+        if not launch.variable("ENABLE_AUDIO_OUTPUT").absent or run.model.first_value("enable_audio_output") is False:
             return
         certainty, where = _speech_part_use(run)
         if certainty is None:

@@ -1,4 +1,4 @@
-from gonogo.evidence.environment.compatibility import known_bad, requirements_of_release
+from gonogo.evidence.environment.compatibility import known_bugs_of_release, requirements_of_release
 from gonogo.evidence.environment.version_range import parse_specifier, parse_version
 from gonogo.evidence.failure.api_mismatch import (
     CALL_MISMATCH_FORMS,
@@ -6,7 +6,7 @@ from gonogo.evidence.failure.api_mismatch import (
     api_mismatch_of_error,
     trainer_config_class,
 )
-from gonogo.evidence.failure.message import parsed_message
+from gonogo.evidence.failure.message import parse_message
 from gonogo.evidence.library import is_library
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import collapse_whitespace
@@ -139,7 +139,7 @@ class PythonPackageVersionMismatch(Hazard):
                     yield pair_finding(self, environment, (asking, name, specifier), effect, sure)
         shows = ("import",) if uses_trainer(run) is False else ("import", "trainer")
         for package in ("peft", "accelerate"):
-            rows = [row for when in shows for row in known_bad(package) if row.when == when]
+            rows = [row for when in shows for row in known_bugs_of_release(package) if row.when == when]
             yield from known_bad_version_findings(self, rows, environment, run)
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -187,7 +187,7 @@ class PythonPackageVersionMismatch(Hazard):
     def _explain_packages(self, log: FailureLog, error: LoggedError) -> tuple[Text, tuple[Text, ...]] | None:
         """Cause and cures that name exactly the two packages; None if the log does not show which they are."""
         versions = log.setup.version_texts
-        for package in parsed_message(error.type, error.message).packages:
+        for package in parse_message(error.type, error.message).packages:
             if package.required:
                 there = package.version or versions.get(package.name, "")
                 by = _REQUIRED_BY_PATTERN.search(error.flat_message)
@@ -298,7 +298,7 @@ class PythonPackageVersionMismatch(Hazard):
 def _is_met(version: str, specifier: str) -> bool:
     """Whether an installed version meets a stated requirement."""
     there, allowed = parse_version(version), parse_specifier(specifier) if specifier else None
-    return there is not None and allowed is not None and allowed.has(there) is True
+    return there is not None and allowed is not None and allowed.contains(there) is True
 
 
 def _use_of(misfit: ApiMismatch, name: str) -> Text:

@@ -36,7 +36,7 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
                 continue
             yield self.finding(
                 self.texts["cause_in_launch"].format(path=script.source.path, call=call.name),
-                certainty=Certainty.CERTAIN if run.environment.known_absent("mpi4py") else Certainty.LIKELY,
+                certainty=Certainty.CERTAIN if run.environment.is_known_absent("mpi4py") else Certainty.LIKELY,
                 cure=_LAUNCH_CURE,
                 spans=(launch.place.span(), call.place.span()),
             )

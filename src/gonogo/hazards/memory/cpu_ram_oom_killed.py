@@ -126,7 +126,7 @@ class CpuRamOomKilled(Hazard):
         if limit is not None and states is not None and states.bytes_per_node > limit:
             has = translated("The machine has {has:.0f} GiB of memory").format(has=limit / 2**30)
             ends = translated("the kernel kills the run")
-            offload = run.config.offload("optimizer").span() if run.config is not None else None
+            offload = run.config.offload_target("optimizer").span() if run.config is not None else None
             yield self._too_little_memory_finding(
                 states, has, ends, _LOG_CURES[0], (offload, environment.host_memory.span())
             )
@@ -138,7 +138,7 @@ class CpuRamOomKilled(Hazard):
         if field is not None and states is not None and 0 < asked < states.bytes_per_node:
             has = translated("The job asks for {has:.0f} GiB per node").format(has=asked / 2**30)
             ends = translated("slurm kills the job")
-            offload = run.config.offload("optimizer").span() if run.config is not None else None
+            offload = run.config.offload_target("optimizer").span() if run.config is not None else None
             yield self._too_little_memory_finding(
                 states, has, ends, self.texts["ask_for_more"], (field.span(), offload)
             )

@@ -32,7 +32,7 @@ class GpuOomEvalLogits(Hazard):
                 continue
             if isinstance(metrics.value, (ast.Constant, ast.IfExp)):
                 continue  # None, or set only under a condition
-            vocabulary = run.model.value("vocab_size") if run.model is not None else None
+            vocabulary = run.model.first_value("vocab_size") if run.model is not None else None
             place = trainer.keyword_place("compute_metrics")
             yield self.finding(
                 self.texts["cause_in_script"].format(

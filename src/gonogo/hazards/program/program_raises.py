@@ -1,6 +1,11 @@
 from collections.abc import Iterator, Mapping
 
-from gonogo.evidence.failure.failure_facts import ended_by, failure_facts, first_error, is_raised_in_user_code
+from gonogo.evidence.failure.failure_facts import (
+    failure_facts,
+    first_root_error,
+    is_raised_in_user_code,
+    last_chained_error,
+)
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.rehearsal.failures import (
     assumption_behind_failure,
@@ -97,10 +102,10 @@ class ProgramRaises(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The earliest exception that is not a consequence of another; those are ``failure-elsewhere``."""
-        error = first_error(log)
+        error = first_root_error(log)
         if error is None:
             return
-        error = ended_by(log, error)
+        error = last_chained_error(log, error)
         raised = failure_facts(log).chain[-1]
         users = error.last_user_frame
         yield self.log_finding(

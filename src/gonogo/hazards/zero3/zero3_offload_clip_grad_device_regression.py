@@ -22,7 +22,7 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
         """Stage 3, an offloaded optimizer and clipping, under one of the faulty versions."""
         if config.zero_stage != 3 or run.environment.within("deepspeed", ">=0.14.1,<0.14.3") is not True:
             return
-        offload, clipping = config.offload("optimizer"), config.get("gradient_clipping")
+        offload, clipping = config.offload_target("optimizer"), config.get("gradient_clipping")
         limit = clipping.number
         if offload.get() not in ("cpu", "nvme") or clipping.absent or limit == 0:
             return

@@ -18,7 +18,12 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
         if config.zero_stage != 3 or run.environment.within("deepspeed", "==0.5.5") is not True:
             return
         offload = next(
-            (field for what in ("optimizer", "param") if (field := config.offload(what)).get() in ("cpu", "nvme")), None
+            (
+                field
+                for what in ("optimizer", "param")
+                if (field := config.offload_target(what)).get() in ("cpu", "nvme")
+            ),
+            None,
         )
         if offload is None:
             return

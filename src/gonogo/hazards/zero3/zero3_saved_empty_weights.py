@@ -1,7 +1,7 @@
 import ast
 from math import prod
 
-from gonogo.evidence.failure.message import sizes_in
+from gonogo.evidence.failure.message import parse_shape_sizes
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.zero_usage import (
     gathered,
@@ -87,7 +87,7 @@ class Zero3SavedEmptyWeights(Hazard):
         for mismatch in mismatches:
             if mismatch.saved == "0" and mismatch.current != "0":
                 return mismatch.evidence, Certainty.CERTAIN
-        ones = [m for m in mismatches if m.saved == "1" and prod(sizes_in(m.current)) > 1]
+        ones = [m for m in mismatches if m.saved == "1" and prod(parse_shape_sizes(m.current)) > 1]
         if len(ones) > 1 or (ones and zero3(log)):
             return ones[0].evidence, Certainty.LIKELY
         if evidence := first_match(log, _CANNOT_GATHER_PATTERN, "ValueError"):

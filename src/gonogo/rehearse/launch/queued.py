@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gonogo.evidence.environment.hardware import find_accelerator
-from gonogo.evidence.environment.instances import rented
+from gonogo.evidence.environment.instances import parse_instance_type
 from gonogo.evidence.launch.job_file import YAML, file_of_command, notebook_of_command, notebook_source
 from gonogo.evidence.launch.jobs.workload import Workload, brought, script_of, unfilled_variables
 from gonogo.evidence.launch.manifest import is_manifest, template_note, workloads
@@ -106,7 +106,7 @@ def _command_of_notebook(name: str) -> list[str]:
 def machine_of(workload: Workload) -> str | None:
     """``8xH100-80G``, or as much of it as the job states; None if it states neither number nor kind."""
     name = _GPU_BY_ACCELERATOR.get((workload.accelerator or "").lower(), workload.accelerator)
-    instance = rented((name or "").removeprefix("ml."))  # SageMaker's names of EC2 instances
+    instance = parse_instance_type((name or "").removeprefix("ml."))  # SageMaker's names of EC2 instances
     if instance is not None:
         if workload.gpus in (None, instance[0].count):
             return instance[0].name

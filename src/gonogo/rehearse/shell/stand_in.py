@@ -17,7 +17,7 @@ if __name__ == "__main__":
     # Needed only if gonogo isn't installed in this Python; last, so that it shadows nothing.
     sys.path.append(str(Path(__file__).resolve().parents[3]))
 
-from gonogo.evidence.environment.own_package import own_console_script
+from gonogo.evidence.environment.own_package import project_console_script
 from gonogo.evidence.launch.command_words import SHELLS, is_python, python_command
 from gonogo.evidence.launch.launchers import find_called_launcher
 from gonogo.evidence.launch.launchers.runners import ray_job
@@ -106,7 +106,7 @@ class StandIn:
         if is_read_by_shell(1):
             self._exec_program(words, self._path)  # such as `conda shell.posix activate`: the script uses its output
         beside = os.sep in words[0] and not _is_installed(self._path)
-        if beside or own_console_script(os.path.basename(words[0]), Path.cwd()) is not None:
+        if beside or project_console_script(os.path.basename(words[0]), Path.cwd()) is not None:
             return self._record_call("program", words if beside else [self._path, *words[1:]])
         self._session.skip(words)
         return 0

@@ -125,7 +125,7 @@ def _tuning_method(run: Run) -> TuningMethod | None:
         return "qlora" if quantized or "qlora" in written else "lora"
     unsaid = not any(arguments.has(name) for name in _FREEZE_VISION_OPTIONS)
     if unsaid and run.framework in _VISION_FREEZING_FRAMEWORKS and run.model is not None:
-        frozen = run.model.perceives("vision") is True
+        frozen = run.model.supports_modality("vision") is True
     if frozen or "freeze-vision" in written:
         return "freeze-vision"
     return "full" if "full" in written else None

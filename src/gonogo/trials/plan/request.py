@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from gonogo.evidence.environment.hardware import Machine, memory_size, parse_machine, requested_nodes
+from gonogo.evidence.environment.hardware import Machine, parse_machine, parse_memory_size, requested_nodes
 from gonogo.evidence.paths import contents, exists, expanded, is_file
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
@@ -124,7 +124,7 @@ def build_plan_request(options: PlanOptions, command: TrainingCommand | None) ->
         tune=chosen,
         lora_rank=options.lora_rank or said.lora_rank or _DEFAULT_LORA_RANK,
         global_batch=options.global_batch or (said.global_batch if own_world else None),
-        nvme_bytes=None if options.nvme is None else memory_size(options.nvme, "--nvme"),
+        nvme_bytes=None if options.nvme is None else parse_memory_size(options.nvme, "--nvme"),
         network_bytes_per_second=None if options.network is None else options.network * 1e9 / 8,
         dtype="fp16" if half else "bf16",
         timeout=options.timeout,

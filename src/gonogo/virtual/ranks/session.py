@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.notebook import SUFFIX, python_of
 from gonogo.evidence.prepared import read_prepared
 from gonogo.evidence.rehearsal.record import Failure, Frame, MissingInput, Outcome, RankRecord, Shortage, Unsupported
@@ -567,5 +567,5 @@ def _imported_distributions() -> dict[str, str]:
     for module, names in metadata.packages_distributions().items():
         for name in names if module in tops else ():
             with contextlib.suppress(metadata.PackageNotFoundError):
-                found[canonical(name)] = metadata.version(name)
+                found[canonical_package_name(name)] = metadata.version(name)
     return found
