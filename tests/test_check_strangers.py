@@ -123,16 +123,16 @@ def test_a_class_that_has_its_bases_name_ends_no_check() -> None:
 
 
 def test_a_launch_that_gonogo_fails_over_costs_that_launch_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gonogo.check.run_of_launch import RunMaker
+    from gonogo.check.run_of_launch import RunBuilder
 
-    real = RunMaker.run_of
+    real = RunBuilder.run_of
 
-    def fails(self: RunMaker, launch: Launch, environment: object) -> object:
+    def fails(self: RunBuilder, launch: Launch, environment: object) -> object:
         if launch.program.string == "b.py":
             raise RecursionError("too deep")
         return real(self, launch, environment)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(RunMaker, "run_of", fails)
+    monkeypatch.setattr(RunBuilder, "run_of", fails)
     write({"a.py": "import torch\n", "b.py": "import torch\n", "launch.sh": "torchrun a.py\ntorchrun b.py\n"})
     checked = check(["."])
     assert any("launch.sh:2" in one.what.en and "too deep" in one.why.en for one in checked.report.skipped)

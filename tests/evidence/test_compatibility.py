@@ -145,5 +145,5 @@ def test_known_faults() -> None:
     assert [row.when for row in known_bugs_of_release("deepspeed", "0.18.0")] == ["zero2-accumulation", "zero2"]
     assert known_bugs_of_release("nothing") == ()
     for row in known_bugs_of_release("deepspeed"):
-        assert row.text.en
-        assert re.search(r"[\u4e00-\u9fff]", row.text.zh)
+        assert row.effect_text.en
+        assert re.search(r"[\u4e00-\u9fff]", row.effect_text.zh)

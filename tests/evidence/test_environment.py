@@ -123,14 +123,14 @@ def test_json_of_versions() -> None:
 def test_one_lies_over_the_other() -> None:
     low = environment_of('[{"name": "torch", "version": "2.1.0+cu118"}, {"name": "peft", "version": "0.1"}]', "l.json")
     high = environment_of("torch==2.3.0+cu121")
-    both = high.over(low)
+    both = high.merged_over(low)
     assert both.version("torch") == Version("2.3.0+cu121")
     assert both.cuda.value == "12.1"
     assert both.has("peft") is True
     assert not both.complete
-    assert low.over(high).packages.keys() == {"torch", "peft"}
-    assert low.over(high).complete
-    assert Environment.unknown().over(low) == low
+    assert low.merged_over(high).packages.keys() == {"torch", "peft"}
+    assert low.merged_over(high).complete
+    assert Environment.unknown().merged_over(low) == low
 
 
 def test_this_interpreter() -> None:

@@ -9,9 +9,9 @@ import pytest
 from gonogo.evidence.failure.failure_facts import failure_facts
 from gonogo.evidence.failure.message import parse_message
 from gonogo.evidence.failure.native import cxx11_string_abi, demangled_name
-from gonogo.evidence.log.code_owner import owner_of
+from gonogo.evidence.log.code_owner import code_owner_of_path
 from gonogo.evidence.log.failure_log import FailureLog, read_logs
-from gonogo.evidence.log.source import sources
+from gonogo.evidence.log.source import find_log_sources
 from gonogo.evidence.setup import Setup
 from gonogo.finding.failure import Message, PackageMention
 
@@ -19,7 +19,7 @@ from gonogo.finding.failure import Message, PackageMention
 def log_of(tmp_path: Path, text: str) -> FailureLog:
     path = tmp_path / "run.log"
     path.write_text(text)
-    return read_logs(sources([str(path)])[0], [], Setup())
+    return read_logs(find_log_sources([str(path)])[0], [], Setup())
 
 
 class TestOwner:
@@ -43,12 +43,14 @@ class TestOwner:
         ],
     )
     def test_of_a_path(self, path: str, owner: str, package: str, module: str | None) -> None:
-        found = owner_of(path)
+        found = code_owner_of_path(path)
         assert (found.owner, found.package) == (owner, package)
         assert module is None or found.module == module
 
     def test_an_egg_tells_its_release(self) -> None:
-        found = owner_of("/v/lib/python3.10/site-packages/deepspeed-0.14.2-py3.10.egg/deepspeed/runtime/engine.py")
+        found = code_owner_of_path(
+            "/v/lib/python3.10/site-packages/deepspeed-0.14.2-py3.10.egg/deepspeed/runtime/engine.py"
+        )
         assert (found.package, found.release) == ("deepspeed", "0.14.2")
 
 

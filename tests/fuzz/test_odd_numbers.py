@@ -10,7 +10,7 @@ import pytest
 from gonogo.check.findings import check
 from gonogo.diagnose.findings import read_failure
 from gonogo.evidence.failure.message import parse_shape_sizes
-from gonogo.evidence.number import whole_number_in
+from gonogo.evidence.number import parse_whole_number
 from gonogo.finding.errors import UserError
 
 HUGE = "9" * 5000
@@ -28,7 +28,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [("8", 8), (" 8 ", 8), ("0", 0), ("-1", None), ("8x", None), ("²", None), ("", None), (HUGE, None)],
 )
 def test_a_whole_number(text: str, number: int | None) -> None:
-    assert whole_number_in(text) == number
+    assert parse_whole_number(text) == number
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from gonogo.evidence.environment.own_package import project_package
-from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared, read_prepared
+from gonogo.evidence.prepared import FOLDER, MANIFEST, PreparedStandIns, read_prepared
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, RankRecord, RehearsalRecord
 from gonogo.prepare.environment_mismatch import find_project_file, project_not_installed
 from gonogo.prepare.output import write as show
@@ -313,7 +313,7 @@ def test_an_older_table_is_read_too(tmp_path: Path) -> None:
     write(tmp_path, {f"{FOLDER}/{MANIFEST}": '{"models":{"a/b":"models/b"}}'})
     request = RehearsalRequest(["python", "x.py"])
     assert in_prepared_environment(request, tmp_path) == request
-    assert msgspec.json.decode((tmp_path / FOLDER / MANIFEST).read_bytes(), type=Prepared).source == ""
+    assert msgspec.json.decode((tmp_path / FOLDER / MANIFEST).read_bytes(), type=PreparedStandIns).source == ""
 
 
 def test_variables_that_nothing_sets_are_missing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

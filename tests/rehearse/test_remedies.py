@@ -19,7 +19,7 @@ from lacking_worlds import World, rehearsed_lacking
 
 import gonogo
 from gonogo.cli.schemas.report import report_schema
-from gonogo.evidence.prepared import Prepared, prepared_parent_override
+from gonogo.evidence.prepared import PreparedStandIns, prepared_parent_override
 from gonogo.evidence.rehearsal.record import (
     FailedLookup,
     Failure,
@@ -227,7 +227,7 @@ def test_more_time_is_more_than_it_took() -> None:
 
 
 def world_with(folder: Path, **known: object) -> ProjectWorld:
-    return ProjectWorld(folder, folder, prepared=msgspec.convert(known, Prepared))
+    return ProjectWorld(folder, folder, prepared=msgspec.convert(known, PreparedStandIns))
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_a_file_that_a_message_names_is_put_there_if_none_is_generated(tmp_path:
     rank = samples.rank_record(outcome="raised", phases=["load"])
     rank.failure = Failure("FileNotFoundError", message, (place,), "load", 0)
     record = samples.rehearsal_record(rank)
-    table = Prepared(environment=synthetic_data_failures.NO_ENVIRONMENT)
+    table = PreparedStandIns(environment=synthetic_data_failures.NO_ENVIRONMENT)
     with prepared_parent_override(tmp_path) if automatically else contextlib.nullcontext():
         found = synthetic_data_failures.explain_data_failure(rank, table, record, tmp_path)
     assert found is not None

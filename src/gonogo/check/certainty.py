@@ -190,7 +190,7 @@ _ASSUMED_VERSIONS = translated(
 )
 
 
-def downgrade_undeclared_versions(findings: Sequence[Finding], told: Sequence[Finding]) -> list[Finding]:
+def downgrade_assumed_versions(findings: Sequence[Finding], told: Sequence[Finding]) -> list[Finding]:
     """Downgrade what only this Python's package versions show to possible. ``told``: the findings without them."""
     sure = {(finding.parameter, finding.cause.en, finding.spans[:1]): finding.certainty for finding in told}
     placed = {(finding.parameter, finding.spans[:1]): finding.certainty for finding in told}

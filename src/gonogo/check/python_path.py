@@ -32,10 +32,10 @@ def python_path_of(launch: Launch, program: Path | None, accelerate: AccelerateC
 
     ``accelerate``: the config that ``accelerate launch`` reads, if it is available.
     """
-    cwd = os.path.realpath(launch.original(launch.cwd))
+    cwd = os.path.realpath(launch.copy_source(launch.cwd))
     first = cwd if launch.program_kind != "script" or program is None else os.path.dirname(os.path.realpath(program))
     given = [Path(os.path.realpath(os.path.join(cwd, os.path.expanduser(each)))) for each in launch.python_path]
-    entries = [os.path.realpath(launch.original(each)) for each in given]
+    entries = [os.path.realpath(launch.copy_source(each)) for each in given]
     if launch.launcher == "deepspeed" and launch.nodes.number not in (None, 1):
         entries.append(cwd)  # its multi-node runner exports the folder to the other nodes
     with_deepspeed = _starts_deepspeed(launch, accelerate) if launch.launcher == "accelerate" else False

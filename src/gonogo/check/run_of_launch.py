@@ -23,7 +23,7 @@ from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.field import Field
 from gonogo.evidence.files import Files
 from gonogo.evidence.launch.launch import Launch
-from gonogo.evidence.paths import is_file, is_folder, resolved
+from gonogo.evidence.paths import is_file, is_folder, resolve_path
 from gonogo.evidence.run import ImportOutsideSysPath, Run
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile
@@ -69,7 +69,7 @@ _UNKNOWN_SYS_PATH_CHANGE = translated(
 _UNKNOWN_DEEPSPEED_CONFIG = translated("can't determine which DeepSpeed config it uses: {why}")
 
 
-class RunMaker:
+class RunBuilder:
     """Makes runs, and records which files they use."""
 
     def __init__(self, files: Files) -> None:
@@ -84,7 +84,7 @@ class RunMaker:
         """The run that a launch starts."""
         self.used.add(launch.source.path)
         self.notes += [note for note in launch.notes if note not in self.notes]
-        accelerate = self._accelerate_of(launch)
+        accelerate = self._accelerate_config_of(launch)
         scripts, absent = self._scripts_of(launch, accelerate)
         given, complete = _training_arguments_in(scripts)
         arguments = read_arguments(launch, given, script_complete=complete)
@@ -101,7 +101,7 @@ class RunMaker:
             model=model,
             off_path=absent,
         )
-        run.config_field, run.config = self._config_of(launch, run)
+        run.config_field, run.config = self._deepspeed_config_of(launch, run)
         return run
 
     def run_of_config(self, source: SourceFile, environment: Environment) -> Run | None:
@@ -138,7 +138,7 @@ class RunMaker:
                 given, complete = _training_arguments_in((script,))
                 arguments = Arguments({"script": given}, complete=complete and bool(given))
                 run = Run(environment, arguments=arguments, scripts=(script,))
-                run.config = self._config_in((script,), run)
+                run.config = self._deepspeed_config_in_scripts((script,), run)
                 if run.config is not None:
                     run.config_field = Field.of(run.config.name)
                 run.model = _loaded_model(arguments, (script,), Path(source.path).parent)
@@ -171,7 +171,7 @@ class RunMaker:
             return (), ()
         root, looked_in = project_root(launch, path), python_path_of(launch, path, accelerate)
         own = path if may_change_sys_path(source.data) else None
-        key = (resolved(root), looked_in, own)
+        key = (resolve_path(root), looked_in, own)
         project = self._projects.setdefault(key, Project(root, path=looked_in))
         entries = [project.script(source), *_parent_packages(launch, path, project)]
         scripts = tuple(dict.fromkeys(script for entry in entries for script in project.all_scripts(entry)))
@@ -214,7 +214,7 @@ class RunMaker:
             self.used.add(source.path)
         return source
 
-    def _accelerate_of(self, launch: Launch) -> AccelerateConfig | None:
+    def _accelerate_config_of(self, launch: Launch) -> AccelerateConfig | None:
         path = launch.path_of(launch.accelerate_config)
         if path is None:
             return None
@@ -227,7 +227,7 @@ class RunMaker:
         source = self._read_and_mark_used(path) if is_file(path) else None
         return read_accelerate_config(source) if source is not None else None
 
-    def _config_of(self, launch: Launch, run: Run) -> tuple[Field, DeepSpeedConfig | None]:
+    def _deepspeed_config_of(self, launch: Launch, run: Run) -> tuple[Field, DeepSpeedConfig | None]:
         """The field that names the run's DeepSpeed config, and the config itself."""
         field = launch.deepspeed_config
         if field.known and isinstance(field.value, str):
@@ -239,7 +239,7 @@ class RunMaker:
             why = field.reason or translated("the value is not in the files")
             self.files.skipped.append(Skipped(Text(where, where), _UNKNOWN_DEEPSPEED_CONFIG.format(why=why)))
             return field, None
-        found = self._config_in(run.scripts, run, launch.cwd)
+        found = self._deepspeed_config_in_scripts(run.scripts, run, launch.cwd)
         if found is not None:
             return Field.of(found.name), found
         if run.accelerate is not None and run.accelerate.enables_deepspeed:
@@ -276,7 +276,9 @@ class RunMaker:
             accelerate=accelerate,
         )
 
-    def _config_in(self, scripts: Sequence[Script], run: Run, cwd: Path | None = None) -> DeepSpeedConfig | None:
+    def _deepspeed_config_in_scripts(
+        self, scripts: Sequence[Script], run: Run, cwd: Path | None = None
+    ) -> DeepSpeedConfig | None:
         """The config that a script passes on: a dict in the script, or a path that it contains."""
         from gonogo.evidence.script.deepspeed_dicts import dict_to_tree, resolve_dict
 

@@ -13,7 +13,7 @@ import msgspec
 
 from gonogo.check.environment import STACK
 from gonogo.check.placeholders import missing_programs_note, placeholder_note, placeholders_in, vcs_packages_note
-from gonogo.check.run_of_launch import RunMaker
+from gonogo.check.run_of_launch import RunBuilder
 from gonogo.check.settings import CheckSettings, matches_path
 from gonogo.evidence.document.json_file import read_json
 from gonogo.evidence.document.json_problems import ConfigProblem
@@ -63,7 +63,7 @@ class GatheredRuns(msgspec.Struct, frozen=True):
     notes: tuple[Text, ...] = ()
 
 
-def gather(
+def gather_runs_of_inputs(
     paths: Sequence[str],
     command: Sequence[str],
     *,
@@ -75,7 +75,7 @@ def gather(
 
     Raises UserError if a path doesn't exist, a named file can't be read, or the command starts nothing.
     """
-    gatherer = _Gatherer(Files(Path.cwd()), settings, use_installed, laid_over)
+    gatherer = _RunGatherer(Files(Path.cwd()), settings, use_installed, laid_over)
     if command:
         gatherer.add_command(command)
     for path in paths or ([] if command else ["."]):
@@ -97,7 +97,7 @@ def _first_parameter(script: Path) -> dict[str, str] | None:
     return {"name": found[1], "line": str(text.count("\n", 0, found.start(1)) + 1)} if found is not None else None
 
 
-class _Gatherer:
+class _RunGatherer:
     def __init__(
         self, files: Files, settings: CheckSettings, use_installed: bool, laid_over: Mapping[str, str] | None
     ) -> None:
@@ -128,7 +128,7 @@ class _Gatherer:
         self.typed = True
         from gonogo.evidence.launch.reading import launches_of_command
 
-        given = self._variables_taken_by(command)
+        given = self._variables_used_by(command)
         launches = launches_of_command(command, self.files.base, given)
         if not launches and (own := project_console_script(command[0], self.files.base)) is not None:
             words = ["python", "-m", own.partition(":")[0], *command[1:]]
@@ -160,11 +160,11 @@ class _Gatherer:
         for launch in launches:
             self.files.sources.setdefault(launch.source.path, launch.source)
             self.launches.append(launch)
-            self._look_for_program(launch)
+            self._report_missing_program(launch)
         for source in dict.fromkeys(launch.source for launch in launches):
             self.placeholders += placeholders_in(source, [one for one in launches if one.source is source])
 
-    def _variables_taken_by(self, command: Sequence[str]) -> dict[str, str]:
+    def _variables_used_by(self, command: Sequence[str]) -> dict[str, str]:
         """Variables of this shell that the command takes: sizes, and those for which its scripts have a default."""
         names = set(_LAUNCH_SIZE_VARIABLES)
         for word in command:
@@ -173,12 +173,12 @@ class _Gatherer:
                 names.update(_VARIABLE_WITH_DEFAULT.findall(path.read_text(encoding="utf-8", errors="replace")))
         return {name: os.environ[name] for name in sorted(names) if name in os.environ}
 
-    def _look_for_program(self, launch: Launch) -> None:
+    def _report_missing_program(self, launch: Launch) -> None:
         """Report a launch's program as a gap if it doesn't exist here, since it was not checked."""
         if launch.launcher == "python" and launch.program.absent and launch.heredoc is None:
             self.files.skipped.append(Skipped(translated("python"), _PROGRAM_FROM_INPUT))
         if launch.program_kind == "module" and launch.program.string and not launch.in_container:
-            self._look_for_module(launch, launch.program.string)
+            self._report_missing_module(launch, launch.program.string)
         if launch.program.unknown and launch.heredoc is None and launch.program.reason is not None:
             where = f"{launch.source.path}:{launch.line}"
             self.files.skipped.append(Skipped(Text(where, where), launch.program.reason))
@@ -193,7 +193,7 @@ class _Gatherer:
             name = self.files.display_path(path)
             self.files.skipped.append(Skipped(Text(name, name), _PROGRAM_NOT_HERE))
 
-    def _look_for_module(self, launch: Launch, name: str) -> None:
+    def _report_missing_module(self, launch: Launch, name: str) -> None:
         """Report a module as a gap if neither the project nor this Python has it."""
         from gonogo.check.python_path import is_installed, module_file
 
@@ -235,14 +235,14 @@ class _Gatherer:
                 self._assign_jobs(source, launches)
             else:
                 for launch in launches:
-                    self._look_for_program(launch)
+                    self._report_missing_program(launch)
             self.placeholders += placeholders_in(source, launches)
 
     def _assign_jobs(self, source: SourceFile, launches: Sequence[Launch]) -> None:
         """Find the job of a manifest that each launch belongs to: its own, or the one that runs its script."""
-        from gonogo.evidence.launch.manifest import workload_at, workloads
+        from gonogo.evidence.launch.manifest import parse_workloads, workload_at
 
-        jobs = workloads(source)
+        jobs = parse_workloads(source)
         self.placeholders += [(f"${name}", source.path) for job in jobs for name in unfilled_variables(job)]
         for launch in launches:
             at = workload_at(launch.place) if launch.place.source is source else None
@@ -265,7 +265,7 @@ class _Gatherer:
         self.not_ours.append(Skipped(Text(path, path), why))
 
     def gather_runs(self) -> GatheredRuns:
-        maker = RunMaker(self.files)
+        maker = RunBuilder(self.files)
         runs = [run for launch in self._distinct_launches() if (run := self._run_of(maker, launch)) is not None]
         runs += self._runs_of_unused_files(maker, [run.environment for run in runs])
         for source in self.files.sources.values():
@@ -292,7 +292,7 @@ class _Gatherer:
             if met[alike] <= _MAX_DUPLICATE_LAUNCHES:
                 yield launch
 
-    def _run_of(self, run_maker: RunMaker, launch: Launch) -> Run | None:
+    def _run_of(self, run_maker: RunBuilder, launch: Launch) -> Run | None:
         """The run of a launch; None if gonogo itself fails on it, which is reported as skipped."""
         try:
             return run_maker.run_of(launch, self._environment_for(launch))
@@ -306,7 +306,7 @@ class _Gatherer:
             self.files.skipped.append(Skipped(Text(where, where), FAULT.format(what=what)))
             return None
 
-    def _runs_of_unused_files(self, run_maker: RunMaker, launch_environments: Sequence[Environment]) -> list[Run]:
+    def _runs_of_unused_files(self, run_maker: RunBuilder, launch_environments: Sequence[Environment]) -> list[Run]:
         """Runs of files that no launch uses, in which nothing else is known."""
         environment = self._environment_for(None)
         runs: list[Run] = []
@@ -350,7 +350,7 @@ class _Gatherer:
         image = launch.image if launch is not None and launch.in_container else None
         if job is None and image is None:
             return found
-        from gonogo.evidence.job_environment import in_container, job_environment_of
+        from gonogo.evidence.job_environment import container_environment, job_environment_of
 
         if found.declared is None:  # these are the versions installed here, but the launch runs in a job or container
             declared = self._declared_environment(file) if file is not None else Environment.unknown()
@@ -359,7 +359,9 @@ class _Gatherer:
             elsewhere = launch is not None and launch.place.source is not job.container.source
             script = Place(launch.source, 0, len(launch.source.data)) if launch is not None and elsewhere else None
             return job_environment_of(job, script, found)
-        return in_container(image or Field.missing(), launch.container_script if launch is not None else None, found)
+        return container_environment(
+            image or Field.missing(), launch.container_script if launch is not None else None, found
+        )
 
     def _cached_environment(self, path: Path | None) -> Environment:
         key = Path(os.path.abspath(path)) if path is not None else None
@@ -375,10 +377,10 @@ class _Gatherer:
         if self.use_installed and not self.typed:
             found = msgspec.structs.replace(found, declared=declared)
         if path is not None:
-            found = msgspec.structs.replace(found, alternatives=self._alternatives_to(path))
-        return found.with_overrides(self._laid_over) if self._laid_over else found
+            found = msgspec.structs.replace(found, alternatives=self._environments_of_neighbours(path))
+        return found.with_overrides(self._version_overrides) if self._version_overrides else found
 
-    def _alternatives_to(self, path: Path) -> tuple[Environment, ...]:
+    def _environments_of_neighbours(self, path: Path) -> tuple[Environment, ...]:
         """What the files beside one declare, unless that one is a lock, which says what another comes to."""
         if path.name in LOCK_FILES:
             return ()
@@ -409,7 +411,7 @@ class _Gatherer:
         return inspect_this_machine()
 
     @cached_property
-    def _laid_over(self) -> dict[str, Package]:
+    def _version_overrides(self) -> dict[str, Package]:
         from gonogo.evidence.environment.this_machine import interpreter_description
 
         wanted = self.laid_over or {}

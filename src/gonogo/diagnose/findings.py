@@ -21,7 +21,7 @@ from gonogo.evidence.failure.settings import settings_of
 from gonogo.evidence.log.code_owner import code_place
 from gonogo.evidence.log.failure_log import FailureLog, read_logs
 from gonogo.evidence.log.role import Role
-from gonogo.evidence.log.source import sources
+from gonogo.evidence.log.source import find_log_sources
 from gonogo.evidence.setup import read_setup
 from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, translated, verdict_of
 from gonogo.finding.failure import CodePlace, FailureFacts
@@ -78,7 +78,7 @@ def read_failure(
         paths = [str(project)] if project is not None else []
         files = check_project(command, paths, environment=environment, use_installed=False)
         setup = complete_setup(setup, files)
-    opened, skipped = sources(list(logs))
+    opened, skipped = find_log_sources(list(logs))
     log = read_logs(opened, _hazard_log_words(), setup, on_bytes)
     return LoggedFailure(log, files, tuple(skipped))
 
@@ -154,7 +154,7 @@ def _clues_of_parts(parts: Sequence[FailingPart], facts: FailureFacts) -> Iterat
 
 def _truncated_traceback_frame(log: FailureLog) -> CodePlace | None:
     """The innermost frame of the last traceback that was cut off before its exception."""
-    frames = log.cut[-1].frames if log.cut else ()
+    frames = log.truncated_errors[-1].frames if log.truncated_errors else ()
     return code_place(frames[-1], log.setup.version_texts) if frames and frames[-1].code else None
 
 

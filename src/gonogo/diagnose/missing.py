@@ -20,7 +20,7 @@ def missing_evidence(log: FailureLog, facts: FailureFacts) -> tuple[Skipped, ...
 
 
 def _iter_missing(log: FailureLog, facts: FailureFacts) -> Iterator[Skipped]:
-    if not facts.chain and log.cut:
+    if not facts.chain and log.truncated_errors:
         yield Skipped(
             translated("the line that names the error"),
             translated(

@@ -56,10 +56,10 @@ class Pattern:
 
     @cached_property
     def _required_shapes(self) -> tuple[bytes, ...]:
-        return tuple(map(shape_of, self._required_literal_bytes))
+        return tuple(map(with_numbers_zeroed, self._required_literal_bytes))
 
     def may_match(self, shapes: bytes) -> bool:
-        """False if no text with these shapes (:func:`shape_of`) can match."""
+        """False if no text with these shapes (:func:`with_numbers_zeroed`) can match."""
         return any(words in shapes for words in self._required_shapes)
 
     @cached_property
@@ -145,7 +145,7 @@ def required_literals(pattern: str) -> tuple[str, ...]:
 _DIGITS = bytes.maketrans(b"0123456789", b"0" * 10)
 
 
-def shape_of(data: bytes) -> bytes:
+def with_numbers_zeroed(data: bytes) -> bytes:
     """Text with each number replaced by 0. If a literal is in a text, its shape is in the text's shape."""
     data = data.translate(_DIGITS)
     while b"00" in data:

@@ -28,7 +28,7 @@ def is_data_file_url(name: str) -> bool:
     return parts is not None and not parts.query and parts.path.lower().endswith(_ROW_SUFFIXES)
 
 
-class Prepared(msgspec.Struct, frozen=True):
+class PreparedStandIns(msgspec.Struct, frozen=True):
     """Maps each name that the program uses to the folder or file that stands in for it, relative to the table."""
 
     models: dict[str, str] = {}
@@ -81,9 +81,9 @@ def is_prepared_automatically() -> bool:
     return _PREPARED_PARENT.get() is not None
 
 
-def read_prepared(folder: Path) -> Prepared | None:
+def read_prepared(folder: Path) -> PreparedStandIns | None:
     """The table of a folder; None if there is none, or if it isn't compatible with this version."""
     try:
-        return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Prepared)
+        return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=PreparedStandIns)
     except (OSError, msgspec.MsgspecError, UnicodeError):
         return None

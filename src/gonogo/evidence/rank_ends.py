@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gonogo.evidence.log.failure_log import FailureLog, span_of
+from gonogo.evidence.log.failure_log import FailureLog, span_of_line
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.rehearsal.chain import ChainedException, exception_chain, logged_exception_chain
 from gonogo.evidence.rehearsal.failures import failed_ranks, is_shortage
@@ -59,7 +59,7 @@ def rank_failures_in_record(record: RehearsalRecord) -> tuple[RankFailure, ...]:
 def rank_failures_in_log(log: FailureLog) -> tuple[RankFailure, ...]:
     """The exceptions of a log that aren't a consequence of another one."""
     return tuple(
-        RankFailure(error.ranks, logged_exception_chain(error.raised), place=span_of(error.raised.at))
+        RankFailure(error.ranks, logged_exception_chain(error.raised), place=span_of_line(error.raised.at))
         for error in log.errors
         if error.role is Role.ROOT
     )

@@ -16,7 +16,7 @@ import msgspec
 
 from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.environment.version_range import parse_version
-from gonogo.evidence.paths import opened
+from gonogo.evidence.paths import open_for_reading
 from gonogo.evidence.patterns import Pattern, lazy_compile
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import translated
@@ -144,7 +144,7 @@ def _read_option_file(path: Path | None, option: str) -> str:
     if path is None:
         return ""
     try:
-        with opened(path) as file:
+        with open_for_reading(path) as file:
             data = file.read(MAX_FILE_BYTES + 1)
         if len(data) > MAX_FILE_BYTES:
             raise OSError(0, "more than 8 MiB")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError, span_of
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError, span_of_line
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal.divergence_text import describe_divergence, places_of_divergence
@@ -292,14 +292,14 @@ def _as_tuple(value: One | tuple[One | None, ...] | None) -> tuple[One, ...]:
 
 def _evidence_span(evidence: LoggedError | LineMatch | LogLine) -> Span:
     if isinstance(evidence, LoggedError):
-        span = span_of(evidence.raised.at)
+        span = span_of_line(evidence.raised.at)
         frame = evidence.innermost
         if frame is None:
             return span
         place = f"{frame.path}:{frame.line}" if frame.line else frame.path
         label = translated("raised at {place} in {function}").format(place=place, function=frame.function or "?")
         return Span(span.path, span.line, text=span.text, label=label)
-    return span_of(evidence.line if isinstance(evidence, LineMatch) else evidence)
+    return span_of_line(evidence.line if isinstance(evidence, LineMatch) else evidence)
 
 
 def _evidence_ranks(evidence: LoggedError | LineMatch | LogLine) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from packaging.version import InvalidVersion, Version
 
 from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.environment.reading import read_environment
-from gonogo.evidence.paths import exists, is_file, iter_parent_folders, resolved
+from gonogo.evidence.paths import exists, is_file, iter_parent_folders, resolve_path
 from gonogo.evidence.rehearsal.chain import exception_chain
 from gonogo.evidence.rehearsal.failures import CALL_SIGNATURE_ERROR_PATTERN, last_frame_outside_torch
 from gonogo.evidence.rehearsal.record import Failure, RankRecord, RehearsalRecord
@@ -150,7 +150,7 @@ def project_files(folder: Path) -> Iterator[Path]:
 def display_path(path: Path) -> str:
     """The path relative to the current folder if it is below it."""
     try:
-        return str(resolved(path).relative_to(Path.cwd()))
+        return str(resolve_path(path).relative_to(Path.cwd()))
     except ValueError:
         return str(path)
 

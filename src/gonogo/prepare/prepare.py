@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.check.runs import gather
+from gonogo.check.runs import gather_runs_of_inputs
 from gonogo.check.settings import CheckSettings, read_settings
 from gonogo.evidence.environment.own_package import (
     CONSOLE_SCRIPT_PATTERN,
@@ -21,7 +21,7 @@ from gonogo.evidence.environment.own_package import (
     python_packages_in_folder,
 )
 from gonogo.evidence.environment.package_name import canonical_package_name
-from gonogo.evidence.prepared import FOLDER, Prepared, is_data_file_url, parent_of_prepared, read_prepared
+from gonogo.evidence.prepared import FOLDER, PreparedStandIns, is_data_file_url, parent_of_prepared, read_prepared
 from gonogo.evidence.published.datasets import published_dataset
 from gonogo.evidence.published.models import published_model
 from gonogo.evidence.rehearsal.failures import shorten
@@ -177,7 +177,7 @@ def prepare(
     for _ in range(_MAX_PASSES):
         files, table = make(done.wanted, target, done.tokens, options)
         files, table = _with_packages(files, table, target, packages, environment_options)
-        if files or table != Prepared():
+        if files or table != PreparedStandIns():
             write_folder(parent, files, table)
             done.folder = str(target.name)
         if probe is None:
@@ -268,7 +268,7 @@ def prepare_models(models: Sequence[str], *, write: bool) -> Preparation:
     return done
 
 
-def _with_earlier_choices(options: PrepareOptions, earlier: Prepared | None) -> PrepareOptions:
+def _with_earlier_choices(options: PrepareOptions, earlier: PreparedStandIns | None) -> PrepareOptions:
     """The options with the models that the user chose in an earlier preparation of the same folder."""
     if earlier is None or "*" in options.models:
         return options
@@ -277,11 +277,11 @@ def _with_earlier_choices(options: PrepareOptions, earlier: Prepared | None) -> 
 
 def _with_packages(
     files: dict[str, bytes],
-    table: Prepared,
+    table: PreparedStandIns,
     target: Path,
     packages: ProjectPackages,
     environment_options: InEnvironment,
-) -> tuple[dict[str, bytes], Prepared]:
+) -> tuple[dict[str, bytes], PreparedStandIns]:
     """The generated files and table, with the environment and the project's own package for rehearsals."""
     if environment_options.file is not None:
         table = msgspec.structs.replace(table, environment=str(environment_options.file.absolute()))
@@ -305,7 +305,7 @@ def runs_of_command(command: Sequence[str]) -> Launches:
     settings = CheckSettings()
     with contextlib.suppress(UserError):
         settings = read_settings(Path.cwd())
-    gathered = gather([], command, settings=settings, use_installed=True)
+    gathered = gather_runs_of_inputs([], command, settings=settings, use_installed=True)
     return [run for run in gathered.runs if run.launch is not None], gathered.skipped
 
 

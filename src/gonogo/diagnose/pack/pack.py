@@ -12,7 +12,7 @@ from gonogo.diagnose.pack.budget import PackSection, lay_out_sections
 from gonogo.diagnose.pack.privacy import Privacy
 from gonogo.diagnose.pack.source_lines import source_around
 from gonogo.diagnose.pack.tokens import count_tokens
-from gonogo.evidence.library import is_library
+from gonogo.evidence.library import is_library_path
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.role import Role, is_advice, is_teardown
@@ -108,7 +108,7 @@ def _all_texts(log: FailureLog) -> Iterator[str]:
 
 def _failure_section(log: FailureLog, language: str, redact: Say) -> PackSection:
     section = PackSection(_FAILURES_TITLE, 2000)
-    errors = [*log.errors, *log.cut]
+    errors = [*log.errors, *log.truncated_errors]
     roots = [error for error in errors if error.role is Role.ROOT]
     in_full = {id(error) for error in (roots or errors)[:3]}
     for number, error in enumerate(errors[:_MAX_ERRORS], 1):
@@ -144,7 +144,7 @@ def _format_error(error: LoggedError, language: str, *, full_message: bool) -> s
 
 def _frame_lines(error: LoggedError) -> list[str]:
     frames = error.frames
-    own = [number for number, frame in enumerate(frames) if not is_library(frame.path)]
+    own = [number for number, frame in enumerate(frames) if not is_library_path(frame.path)]
     wanted = sorted({*own[-5:], *range(max(len(frames) - 8, 0), len(frames))})[-_MAX_FRAMES:]
     lines: list[str] = []
     before = -1
@@ -183,8 +183,15 @@ def _source_section(
 def _lines_section(log: FailureLog, report: Report, redact: Say) -> PackSection:
     section = PackSection(_LOG, 1600)
     decisive = {(span.path, span.line) for finding in report.findings for span in finding.spans}
-    roles = {(error.raised.at.path, error.raised.at.number): error.role for error in (*log.errors, *log.cut)}
-    codes = {frame.code for error in (*log.errors, *log.cut)[:_MAX_ERRORS] for frame in error.all_frames if frame.code}
+    roles = {
+        (error.raised.at.path, error.raised.at.number): error.role for error in (*log.errors, *log.truncated_errors)
+    }
+    codes = {
+        frame.code
+        for error in (*log.errors, *log.truncated_errors)[:_MAX_ERRORS]
+        for frame in error.all_frames
+        if frame.code
+    }
     ranks: dict[tuple[str, int], int] = {}
 
     def rank_lines(lines: Iterable[LogLine], rank: int) -> None:
@@ -292,7 +299,7 @@ _LOWERCASE_WORD_PATTERN = re.compile(r"[a-z]{3,}")
 
 def _failure_words(log: FailureLog) -> set[str]:
     words: set[str] = set()
-    for error in (*log.errors, *log.cut)[:4]:
+    for error in (*log.errors, *log.truncated_errors)[:4]:
         words |= _split_words(error.message[:2000])
         for frame in error.frames[-3:]:
             words |= _split_words(f"{frame.function} {frame.code}")
@@ -380,12 +387,12 @@ def _missing_section(log: FailureLog, files: StaticFindings, language: str, reda
 
 def missing(log: FailureLog, files: StaticFindings) -> Iterator[Text]:
     """Evidence that would make an answer more certain but was not given, the most useful first."""
-    errors = [error for error in (*log.errors, *log.cut) if error.role is Role.ROOT]
+    errors = [error for error in (*log.errors, *log.truncated_errors) if error.role is Role.ROOT]
     if not errors:
         yield translated(
             "the exception that started the failure: the logs show only the consequences of a failure, or none"
         )
-    if log.cut:
+    if log.truncated_errors:
         yield translated("the last lines of a traceback: the log was cut before them")
     seen = {line.rank for line in log.lines if line.rank is not None}
     processes = log.setup.processes

@@ -13,7 +13,7 @@ import re
 import socket
 from collections.abc import Iterable
 
-from gonogo.evidence.log.code_owner import owner_of
+from gonogo.evidence.log.code_owner import code_owner_of_path
 from gonogo.finding.redaction import redact
 
 _PATH = re.compile(r"(?<![\w./<>~-])(?:~[\w.-]*|file:/)?(?:/[\w.@+~%=-]+){2,}/?|(?<!\w)[A-Za-z]:(?:\\[\w.@+~%-]+)+\\?")
@@ -147,7 +147,7 @@ class Privacy:
 
 def _package_start(path: str, parts: list[str]) -> int:
     """The index at which a package begins in a path, by its modules first: ``megatron/bridge/peft`` is not PEFT's."""
-    owner = owner_of(path)
+    owner = code_owner_of_path(path)
     if owner.owner == "clone" and owner.module:
         first, length = owner.module.partition(".")[0], owner.module.count(".") + 1
         for start in (len(parts) - length, len(parts) - length - 1):

@@ -14,11 +14,11 @@ from importlib import metadata
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from gonogo.evidence.library import is_library
-from gonogo.evidence.log.code_owner import distribution_of, owner_of
+from gonogo.evidence.library import is_library_path
+from gonogo.evidence.log.code_owner import code_owner_of_path, distribution_of
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.traceback import LogFrame
-from gonogo.evidence.paths import is_file, opened
+from gonogo.evidence.paths import is_file, open_for_reading
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text, translated
 
@@ -68,13 +68,13 @@ def source_around(
 def _most_important_frames(log: FailureLog) -> Iterator[LogFrame]:
     from gonogo.evidence.log.role import Role
 
-    errors: Iterable[LoggedError] = [error for error in (*log.errors, *log.cut) if error.role is Role.ROOT]
+    errors: Iterable[LoggedError] = [error for error in (*log.errors, *log.truncated_errors) if error.role is Role.ROOT]
     for error in list(errors)[:3]:
         frames = [frame for frame in error.all_frames if frame.line]
         if not frames:
             continue
         yield frames[-1]
-        own = next((frame for frame in reversed(frames) if not is_library(frame.path)), None)
+        own = next((frame for frame in reversed(frames) if not is_library_path(frame.path)), None)
         if own is not None:
             yield own
         yield from reversed(frames[-4:-1])
@@ -88,7 +88,7 @@ def _frame_excerpt(
         return _package_excerpt(frame, packaged[1].replace("\\", "/"), log, released)
     source = _file_of(frame.path, files)
     shown = _excerpt_around(frame, source.text, _FROM_RUN) if source is not None else None
-    if shown is None and (owner := owner_of(frame.path)).owner == "clone" and owner.module:
+    if shown is None and (owner := code_owner_of_path(frame.path)).owner == "clone" and owner.module:
         # A framework run from a clone: the release installed here may have the same lines.
         relative = owner.module.replace(".", "/") + ("/__init__.py" if frame.path.endswith("__init__.py") else ".py")
         shown = _package_excerpt(frame, relative, log, released)
@@ -203,7 +203,7 @@ def _read_text(path: Path) -> str | None:
     if not is_file(path):
         return None
     try:
-        with opened(path) as file:
+        with open_for_reading(path) as file:
             data = file.read(_MAX_BYTES + 1)
     except OSError:
         return None

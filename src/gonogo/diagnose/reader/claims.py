@@ -69,7 +69,7 @@ class _PrivateEvidence:
         self.versions = setup.version_texts
         self.lines = {say(facts.path): facts.lines for facts in log.logs}
         self.places = {(say(line.path), line.number) for line in log.lines}
-        for error in (*log.errors, *log.cut):
+        for error in (*log.errors, *log.truncated_errors):
             self.places |= {(pack.privacy.path(frame.path), frame.line) for frame in error.all_frames}
         for path, source in files.sources.items():
             self.lines[path] = source.text.count("\n") + 1

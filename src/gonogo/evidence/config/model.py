@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.paths import contents, expanded, is_file, is_folder
+from gonogo.evidence.paths import expand_user, is_file, is_folder, read_bytes
 from gonogo.evidence.patterns import Pattern
 
 _MAX_CONFIG_BYTES = 4 << 20
@@ -121,7 +121,7 @@ def read_model_config(name: str, folder: Path) -> ModelConfig:
         try:
             if not is_file(path) or path.stat().st_size > _MAX_CONFIG_BYTES:
                 continue
-            config = json.loads(contents(path))
+            config = json.loads(read_bytes(path))
         except (OSError, ValueError, RecursionError):
             continue
         if isinstance(config, dict):
@@ -133,7 +133,7 @@ def config_paths(name: str, folder: Path) -> Iterator[Path]:
     """Possible paths of a model's config.json: in its folder (relative to ``folder``), or in the hub cache."""
     if "\0" in name or not name.strip():
         return
-    yield folder / expanded(Path(name)) / "config.json"
+    yield folder / expand_user(Path(name)) / "config.json"
     if _HUB_NAME.search(name):
         cached = _hub_cache() / f"models--{name.replace('/', '--')}" / "snapshots"
         try:
@@ -153,6 +153,6 @@ def is_in_hub_cache(name: str) -> bool:
 def _hub_cache() -> Path:
     """The folder of huggingface_hub's cache (its constants.py: HF_HUB_CACHE, then HF_HOME)."""
     if cache := os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE"):
-        return expanded(Path(cache))
+        return expand_user(Path(cache))
     home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
-    return expanded(Path(home)) / "hub"
+    return expand_user(Path(home)) / "hub"

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from gonogo.evidence.dumps.plain_pickle import load_plain_pickle
-from gonogo.evidence.library import is_library
+from gonogo.evidence.library import is_library_path
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding.frame import Frame
 
@@ -111,7 +111,7 @@ def _read_calls(entries: Any, last_sequences: dict[str, int]) -> Iterator[Record
 def _parse_frames(frames: Any) -> Iterator[Frame]:
     for frame in reversed(frames[:_MAX_FRAMES]):  # the dump has the innermost frame first
         path = str(frame["filename"])[:500]
-        owner = "torch" if _TORCH_PATH_PATTERN.search(path) else "library" if is_library(path) else "user"
+        owner = "torch" if _TORCH_PATH_PATTERN.search(path) else "library" if is_library_path(path) else "user"
         yield Frame(path, _to_int(frame["line"]), str(frame["name"])[:200], owner=owner)  # type: ignore[arg-type]
 
 

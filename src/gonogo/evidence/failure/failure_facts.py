@@ -10,7 +10,7 @@ from gonogo.evidence.failure.collectives import collective_calls
 from gonogo.evidence.failure.message import parse_message
 from gonogo.evidence.failure.native import native_symbols
 from gonogo.evidence.log.code_owner import code_place
-from gonogo.evidence.log.exit_summary import exits, first_failure
+from gonogo.evidence.log.exit_summary import process_exits, torchrun_first_failure
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.stall import is_timeout_message
@@ -28,7 +28,7 @@ _MAX_FRAMES = 80
 def failure_facts(log: FailureLog) -> FailureFacts:
     """The facts of the first failure in the log; empty if there is none."""
     versions = log.setup.version_texts
-    root = first_failure(log)
+    root = torchrun_first_failure(log)
     error = first_root_error(log)
     if error is not None:
         error = last_chained_error(log, error)
@@ -45,7 +45,7 @@ def failure_facts(log: FailureLog) -> FailureFacts:
         root_rank=root.rank if root is not None else None,
         collectives=tuple(collective_calls(log)),
         native=tuple(native_symbols(log)),
-        exit_codes=tuple(dict.fromkeys(code for _, code in exits(log))),
+        exit_codes=tuple(dict.fromkeys(code for _, code in process_exits(log))),
         versions=_versions_in_chain(chain, versions),
     )
 
@@ -65,7 +65,7 @@ def first_root_error(log: FailureLog) -> LoggedError | None:
     own = [error for error in own if not _QUOTED_RANK_ERRORS_PATTERN.search(error.message[:200])] or own
     if not own:
         return None
-    root = first_failure(log)
+    root = torchrun_first_failure(log)
     if root is not None and root.rank is not None:
         of_rank = [error for error in own if root.rank in error.ranks]
         if of_rank:

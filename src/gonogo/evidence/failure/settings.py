@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.number import whole_number_in
+from gonogo.evidence.number import parse_whole_number
 from gonogo.evidence.patterns import Pattern, lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.log_answer import CluePlace
@@ -41,7 +41,7 @@ class RunSetting(NamedTuple):
     @property
     def number(self) -> int | None:
         """The value as an integer, or None."""
-        return whole_number_in(self.value.replace("_", ""))
+        return parse_whole_number(self.value.replace("_", ""))
 
     @property
     def last_name(self) -> str:

@@ -121,7 +121,7 @@ class Difference(msgspec.Struct, frozen=True):
     """If the fact is a hash of settings: the settings that differ, each with its values and ranks."""
 
 
-class Compared(_Record, frozen=True, tag="compared", omit_defaults=True):
+class RankComparisonRecord(_Record, frozen=True, tag="compared", omit_defaults=True):
     """The result of comparing the ranks before the first step, written by rank 0."""
 
     differences: tuple[Difference, ...] = ()
@@ -133,7 +133,7 @@ class Compared(_Record, frozen=True, tag="compared", omit_defaults=True):
     world_size: WorldSize = 1
 
 
-class Memory(_Record, frozen=True, omit_defaults=True):
+class MemoryRecord(_Record, frozen=True, omit_defaults=True):
     """Memory used and available on a rank at one moment, in bytes; 0 if not measured."""
 
     host_bytes: int = 0
@@ -147,7 +147,7 @@ class Memory(_Record, frozen=True, omit_defaults=True):
     gpu_total: int = 0
 
 
-class Step(Memory, frozen=True, tag="step", omit_defaults=True):
+class StepRecord(MemoryRecord, frozen=True, tag="step", omit_defaults=True):
     """Optimizer steps up to number ``step``, and the memory of the rank; several quick steps share a record."""
 
     step: int = 0
@@ -198,10 +198,10 @@ class CalledCollective(msgspec.Struct, frozen=True, omit_defaults=True):
     ago: float = 0.0
     """Seconds between the call and the record that contains it."""
     returned: bool = False
-    """Whether the call returned. With NCCL, that only means that it was enqueued; see :class:`Queue`."""
+    """Whether the call returned. With NCCL, that only means that it was enqueued; see :class:`CollectiveQueue`."""
 
 
-class Queue(msgspec.Struct, frozen=True):
+class CollectiveQueue(msgspec.Struct, frozen=True):
     """The progress of a group's collectives as counted by its process group, including those called from C++."""
 
     group: str
@@ -213,7 +213,7 @@ class Queue(msgspec.Struct, frozen=True):
     """Number of the last collective that NCCL completed."""
 
 
-class Thread(msgspec.Struct, frozen=True):
+class ThreadStack(msgspec.Struct, frozen=True):
     """A thread and its stack, outermost call first."""
 
     name: str
@@ -229,7 +229,7 @@ class StallRecord(_Record, frozen=True, tag="stall", omit_defaults=True):
     """Seconds since the last sign of progress."""
     median: float = 0.0
     """Median duration of the last steps; 0 before the first step."""
-    threads: tuple[Thread, ...] = ()
+    threads: tuple[ThreadStack, ...] = ()
     """The main thread first."""
     collectives: tuple[CalledCollective, ...] = ()
     """The most recent collectives, the latest last."""
@@ -239,7 +239,7 @@ class StallRecord(_Record, frozen=True, tag="stall", omit_defaults=True):
     Point-to-point operations are counted under ``"<group> between two"``, calls that create groups under
     ``"groups"``.
     """
-    queues: tuple[Queue, ...] = ()
+    queues: tuple[CollectiveQueue, ...] = ()
     module: str | None = None
     """Path of the innermost module whose forward was running."""
     again: int = 0
@@ -253,7 +253,7 @@ class StallEndRecord(_Record, frozen=True, tag="resumed", omit_defaults=True):
     seconds: float = 0.0
 
 
-class NonFinite(_Record, frozen=True, tag="nonfinite", omit_defaults=True):
+class NonFiniteRecord(_Record, frozen=True, tag="nonfinite", omit_defaults=True):
     """The first value that is not finite."""
 
     step: int = 0
@@ -307,7 +307,7 @@ class ExceptionRecord(_Record, frozen=True, tag="exception", omit_defaults=True)
     counts: dict[str, int] = {}
 
 
-class Fault(_Record, frozen=True, tag="fault", omit_defaults=True):
+class GuardFaultRecord(_Record, frozen=True, tag="fault", omit_defaults=True):
     """An internal error of the guard, after which the guard (or the named part) is switched off."""
 
     part: str = ""
@@ -316,7 +316,7 @@ class Fault(_Record, frozen=True, tag="fault", omit_defaults=True):
     traceback: str = ""
 
 
-class End(_Record, frozen=True, tag="end", omit_defaults=True):
+class EndRecord(_Record, frozen=True, tag="end", omit_defaults=True):
     """The end of a rank, if Python could observe it."""
 
     reason: Literal["exit", "exception", "signal"] = "exit"
@@ -335,13 +335,13 @@ Record = (
     StartRecord
     | JoinRecord
     | PlacementSnapshot
-    | Compared
-    | Step
+    | RankComparisonRecord
+    | StepRecord
     | WarningRecord
     | StallRecord
     | StallEndRecord
-    | NonFinite
+    | NonFiniteRecord
     | ExceptionRecord
-    | Fault
-    | End
+    | GuardFaultRecord
+    | EndRecord
 )

@@ -88,7 +88,7 @@ _KNOWN_FRAMES = (
 )
 
 
-def whereabouts(frames: Sequence[Frame]) -> StackActivity | None:
+def activity_in_stack(frames: Sequence[Frame]) -> StackActivity | None:
     """The activity shown by the innermost recognized frame; None if no frame is recognized."""
     for frame in reversed(frames):
         text = (

@@ -146,7 +146,7 @@ def _parse_short_options(letters: str, rest: list[str]) -> PythonCommand | None:
     return None
 
 
-def shortened(words: Sequence[str], limit: int = 300) -> str:
+def shorten_command(words: Sequence[str], limit: int = 300) -> str:
     """A command as a user would type it, cut if it is too long."""
     text = shlex.join(words)
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -79,11 +79,11 @@ def read_yaml_at(
         source = SourceFile.read(display_path(cwd / os.path.expanduser(path)))
     except UserError:
         return None
-    return _parsed(source.path, source.data, source.writable)
+    return _parse_yaml_once(source.path, source.data, source.writable)
 
 
 @lru_cache(maxsize=8)
-def _parsed(path: str, data: bytes, writable: bool) -> YamlFile:
+def _parse_yaml_once(path: str, data: bytes, writable: bool) -> YamlFile:
     """The YAML file, parsed once for all launches that name it."""
     return read_yaml(SourceFile(path, data, writable=writable))
 
@@ -108,7 +108,7 @@ def accelerate_config_of_call(
     return resolve_accelerate_config(field, cwd, written, launcher=call.launcher)
 
 
-def deepspeed_config_of(
+def named_deepspeed_config(
     call: LauncherCall, framework: str | None, framework_file: YamlFile | None, accelerate: AccelerateConfig | None
 ) -> Field:
     """The DeepSpeed config that the files name: a path, or the name of a framework's preset."""

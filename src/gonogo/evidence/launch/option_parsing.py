@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gonogo.evidence.launch.command_line import CommandOptions, Option, OptionTable, normal
+from gonogo.evidence.launch.command_line import CommandOptions, Option, OptionTable, normalize_option_name
 from gonogo.evidence.shell.text import ShellWord
 from gonogo.evidence.source_file import Place
 
@@ -33,7 +33,7 @@ def parse_options(words: Sequence[ShellWord], end: Place | None = None) -> Comma
     while index < len(words):
         word = words[index]
         index += 1
-        written = _written_name(word)
+        written = _option_name_in(word)
         if written is None:
             if word.many or (word.value is None and not word.quoted and not is_positional(word)):
                 complete = complete and not (word.many or word.place.text.startswith("$"))
@@ -41,10 +41,10 @@ def parse_options(words: Sequence[ShellWord], end: Place | None = None) -> Comma
             continue
         name, attached = written
         if attached:
-            options.append(Option(normal(name), word, attached=True))
+            options.append(Option(normalize_option_name(name), word, attached=True))
             continue
         values: list[ShellWord] = []
-        while index < len(words) and not is_option(words[index].value) and _written_name(words[index]) is None:
+        while index < len(words) and not is_option(words[index].value) and _option_name_in(words[index]) is None:
             if words[index].many and (values or not words[index].place.text.lstrip('"').startswith("$")):
                 break
             values.append(words[index])
@@ -52,7 +52,7 @@ def parse_options(words: Sequence[ShellWord], end: Place | None = None) -> Comma
             if values[-1].many and not values[-1].place.text.startswith(("$(", "`")):
                 complete = False
                 break
-        options.append(Option(normal(name), word, tuple(values)))
+        options.append(Option(normalize_option_name(name), word, tuple(values)))
     return CommandOptions(options, positional, complete=complete, end=end or _end_place(words), words=words)
 
 
@@ -62,7 +62,7 @@ def is_positional(word: ShellWord) -> bool:
     return bool(first) and not str(first).startswith("-")
 
 
-def _written_name(word: ShellWord) -> tuple[str, bool] | None:
+def _option_name_in(word: ShellWord) -> tuple[str, bool] | None:
     """The option's name that a word starts with, and whether its value is attached; None if it is no option."""
     value = word.value
     if value is None:
@@ -95,14 +95,14 @@ def parse_known_options(words: Sequence[ShellWord], table: OptionTable) -> tuple
             complete = False
             index += 1
             continue
-        written = _written_name(word)
+        written = _option_name_in(word)
         if written is None:
             break
         index += 1
         name, attached = written
         if name == "--":
             break
-        known = table.name_of(name)
+        known = table.option_name_of(name)
         short = not name.startswith("--") and known is None and len(name) > 2 and table.short.get(name[1])
         if short and word.value is not None:
             # -n8: the value is part of the word.
@@ -112,9 +112,9 @@ def parse_known_options(words: Sequence[ShellWord], table: OptionTable) -> tuple
             continue
         takes = known in table.with_value if known is not None else False
         if attached or not takes or index >= len(words):
-            options.append(Option(known or normal(name), word, attached=attached))
+            options.append(Option(known or normalize_option_name(name), word, attached=attached))
             continue
-        options.append(Option(known or normal(name), word, (words[index],)))
+        options.append(Option(known or normalize_option_name(name), word, (words[index],)))
         index += 1
     used = words[:index]
     return CommandOptions(options, (), complete=complete, end=_end_place(used), words=used), tuple(words[index:])

@@ -18,7 +18,7 @@ from gonogo.evidence.log.line import MAX_LINE_LENGTH, LogLine, clean_lines
 from gonogo.evidence.log.role import Role, is_advice, role_of_error
 from gonogo.evidence.log.sieve import Part
 from gonogo.evidence.log.traceback import LogFrame, RaisedError, parse_tracebacks
-from gonogo.evidence.patterns import Match, Pattern, lazy_compile, shape_of
+from gonogo.evidence.patterns import Match, Pattern, lazy_compile, with_numbers_zeroed
 from gonogo.evidence.setup import Setup
 from gonogo.finding import Span
 
@@ -146,7 +146,7 @@ class FailureLog:
         return tuple(error for error in self._merged_errors if error.type)
 
     @cached_property
-    def cut(self) -> tuple[LoggedError, ...]:
+    def truncated_errors(self) -> tuple[LoggedError, ...]:
         """Tracebacks cut off by the log's end, before the line that names the exception: type and message are empty.
 
         Logs are often pasted this way. If only one failure has these innermost frames, they identify it even so.
@@ -194,7 +194,7 @@ class FailureLog:
     def has(self, text: str) -> bool:
         """True if any line contains the literal, advice or not."""
         looked_for = text.encode("utf-8", "replace")
-        if self._shapes is not None and b"\n" not in looked_for and shape_of(looked_for) not in self._shapes:
+        if self._shapes is not None and b"\n" not in looked_for and with_numbers_zeroed(looked_for) not in self._shapes:
             return False
         return looked_for in (
             self._utf8_text if self._distinct_text is None or b"\n" in looked_for else self._distinct_text
@@ -238,7 +238,7 @@ class FailureLog:
         """
         if len(self.lines) < _MIN_LINES_TO_DEDUPLICATE:
             return None
-        return b"\n".join(dict.fromkeys(shape_of(self._utf8_text).split(b"\n")))
+        return b"\n".join(dict.fromkeys(with_numbers_zeroed(self._utf8_text).split(b"\n")))
 
     @cached_property
     def _line_starts(self) -> list[int]:
@@ -262,7 +262,7 @@ class LogFileInfo(msgspec.Struct, frozen=True):
     dropped_bytes: int = 0
 
 
-def span_of(line: LogLine) -> Span:
+def span_of_line(line: LogLine) -> Span:
     """A log line as evidence of a finding."""
     return Span(line.path, line.number, text=line.text.strip()[:400])
 
@@ -278,10 +278,10 @@ def read_logs(
     ``on_bytes`` is called with the size of each chunk as it is read.
     """
 
-    from gonogo.evidence.log.sieve import Sieve
-    from gonogo.evidence.log.source import chunks, whole
+    from gonogo.evidence.log.sieve import LogSieve
+    from gonogo.evidence.log.source import read_chunks, read_whole
 
-    sieve = Sieve(GENERIC_ERROR_WORDS, words)
+    sieve = LogSieve(GENERIC_ERROR_WORDS, words)
     room = max(ROOM // max(len(sources), 1), 1 << 14)
     lines: list[LogLine] = []
     facts = []
@@ -295,13 +295,13 @@ def read_logs(
             on_bytes(additional_bytes)
 
         if source.is_flight_dump:
-            data = whole(source, MAX_BYTES)
+            data = read_whole(source, MAX_BYTES)
             if (dump := parse_flight_recorder_dump(source.label, data)) is not None:
                 dumps.append(dump)
                 count_bytes(len(data))
                 facts.append(LogFileInfo(source.label, size, 0))
                 continue
-        kept = sieve.keep(chunks(source, count_bytes), room)
+        kept = sieve.keep_relevant_parts(read_chunks(source, count_bytes), room)
         read = parse_error_file if source.is_error_file else clean_lines
         lines += read(source.label, source.rank, kept.parts)
         facts.append(LogFileInfo(source.label, size, kept.lines, kept.dropped_bytes))

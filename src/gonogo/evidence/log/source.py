@@ -18,7 +18,7 @@ from typing import BinaryIO, cast
 import msgspec
 
 from gonogo.evidence.dumps.flight_recorder import is_flight_recorder_dump
-from gonogo.evidence.paths import is_file, is_folder, opened
+from gonogo.evidence.paths import is_file, is_folder, open_for_reading
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Skipped, Text, translated
 from gonogo.finding.errors import UserError
@@ -53,7 +53,7 @@ class LogSource(msgspec.Struct, frozen=True):
     """Whether it is a dump of PyTorch's Flight Recorder."""
 
 
-def sources(arguments: list[str]) -> tuple[list[LogSource], list[Skipped]]:
+def find_log_sources(arguments: list[str]) -> tuple[list[LogSource], list[Skipped]]:
     """The logs that the arguments name, in order (in natural order within a folder), and the files that were skipped.
 
     Raises UserError for a path that doesn't exist, can't be read, or is neither a file nor a folder.
@@ -71,7 +71,7 @@ def sources(arguments: list[str]) -> tuple[list[LogSource], list[Skipped]]:
                 found += inside
                 skipped += passed_over
                 continue
-            opened(path).close()
+            open_for_reading(path).close()
         except OSError as error:
             raise UserError(_unreadable_message(argument, error)) from None
         found.append(_source_of_file(path))
@@ -91,7 +91,7 @@ def _unreadable_message(path: str, error: OSError) -> Text:
 def _source_of_file(path: Path) -> LogSource:
     return LogSource(
         str(path),
-        lambda: opened(path),
+        lambda: open_for_reading(path),
         rank_from_file_name(path),
         path.name == _ERROR_FILE_NAME,
         is_flight_recorder_dump(path),
@@ -140,7 +140,7 @@ def rank_from_file_name(path: Path) -> int | None:
     return None
 
 
-def chunks(source: LogSource, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
+def read_chunks(source: LogSource, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
     """The log's bytes, decompressed, with UTF-16 converted to UTF-8; ``on_bytes`` is called with each chunk's size.
 
     A truncated compressed file or a failing disk ends the stream early; what was read until then is used.
@@ -154,7 +154,7 @@ def chunks(source: LogSource, on_bytes: Callable[[int], None]) -> Iterator[bytes
         return
 
 
-def whole(source: LogSource, max_bytes: int) -> bytes:
+def read_whole(source: LogSource, max_bytes: int) -> bytes:
     """The whole file, up to ``max_bytes`` bytes; empty if it can't be read."""
     try:
         with source.open() as raw:

@@ -33,7 +33,7 @@ _PLAUSIBLE_WIDTHS = range(60, 260)
 _COMMON_TERMINAL_WIDTHS = frozenset({80, 100, 120, 132, 140, 160, 200, 240})
 
 
-def restored(lines: NumberedLines) -> NumberedLines:
+def unwrap_lines(lines: NumberedLines) -> NumberedLines:
     """The lines as the program wrote them; unchanged if nothing altered them."""
     return _dedent_tracebacks(_unwrap_lines(_unwrap_boxes(_unwrap_json(lines))))
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gonogo.evidence.environment.package_name import canonical_package_name
-from gonogo.evidence.library import is_library
+from gonogo.evidence.library import is_library_path
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.traceback import RaisedError, parse_tracebacks
 from gonogo.evidence.patterns import lazy_compile
@@ -86,4 +86,4 @@ def _classified_frames(exception: RaisedError, owners: dict[str, Owner]) -> Iter
 def _owner_of_path(path: str) -> Owner:
     if package_of(path) == "torch":
         return "torch"
-    return "library" if is_library(path) or _OVERLAY_PACKAGES_PATH in path.replace(os.sep, "/") else "user"
+    return "library" if is_library_path(path) or _OVERLAY_PACKAGES_PATH in path.replace(os.sep, "/") else "user"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gonogo.evidence.library import is_library
+from gonogo.evidence.library import is_library_path
 from gonogo.evidence.rehearsal.chain import ChainedException, first_cause
 from gonogo.evidence.rehearsal.influence import Influence, ProgramLine
 from gonogo.evidence.rehearsal.record import (
@@ -256,7 +256,7 @@ def _assumption_by_data_flow(rank: RankRecord, failure: Failure) -> Assumption |
     followed = [one for one in rank.assumptions if is_python_value(one) or (rows_count and is_generated_data(one))]
     for assumption in followed[:_MAX_FOLLOWED_ASSUMPTIONS]:
         start = place_of(assumption)
-        if start is None or is_library(start.path):
+        if start is None or is_library_path(start.path):
             continue
         influence = Influence(start, paths)
         if any(influence.decides(place) for place in users) or (users and influence.uses(users[-1])):

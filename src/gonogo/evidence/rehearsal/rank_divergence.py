@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 
-from gonogo.evidence.library import is_library
+from gonogo.evidence.library import is_library_path
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal.failures import is_python_value, place_of, setting
 from gonogo.evidence.rehearsal.influence import Influence, ProgramLine
@@ -135,7 +135,7 @@ class RankDivergence:
 
     def _decides_calls(self, assumption: Assumption) -> bool:
         start = place_of(assumption)
-        if start is None or is_library(start.path):
+        if start is None or is_library_path(start.path):
             return False
         frames = [
             ProgramLine(frame.path, frame.line)

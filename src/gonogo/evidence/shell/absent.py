@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gonogo.evidence.paths import iter_parent_folders, may_exist, opened
+from gonogo.evidence.paths import iter_parent_folders, may_exist, open_for_reading
 from gonogo.evidence.shell.text import ShellWord
 from gonogo.evidence.source_file import Place
 
@@ -137,7 +137,7 @@ def _is_named_in(path: str, files: tuple[str, ...]) -> bool:
             if not entry.startswith(files):
                 continue
             try:
-                with opened(folder / entry) as file:
+                with open_for_reading(folder / entry) as file:
                     if word.search(file.read(_MOST_READ)):
                         return True
             except OSError:

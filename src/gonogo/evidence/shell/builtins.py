@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gonogo.evidence.number import whole_number_in
+from gonogo.evidence.number import parse_whole_number
 from gonogo.evidence.shell.state import ASSUMED_SUCCESS, FAILURE, SUCCESS, UNSURE, ExitStatus, State, Variable
 from gonogo.evidence.shell.text import Piece, ShellWord, text_of
 from gonogo.evidence.source_file import Place
@@ -324,7 +324,7 @@ def _getopts(arguments: Sequence[ShellWord], state: State, place: Place) -> Exit
     texts = [word.value for word in arguments]
     given = [word.value for word in state.positional]
     counter = state.variables.get("OPTIND")
-    index = whole_number_in(counter.value if counter is not None else "1")
+    index = parse_whole_number(counter.value if counter is not None else "1")
     if len(texts) != 2 or None in texts or None in given or index is None or not state.arguments_given:
         for name in (*(text for text in texts[1:2] if text), "OPTARG", "OPTIND"):
             state.forget(name, place, _READ_FROM_STDIN.format(name=name))
@@ -372,7 +372,7 @@ def _names_script_folder(word: ShellWord) -> bool:
 
 
 def _shift(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
-    count = whole_number_in(arguments[0].value if arguments else "1")
+    count = parse_whole_number(arguments[0].value if arguments else "1")
     if count is None:
         state.positional, state.arguments_given = (), False
     elif count <= len(state.positional):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from gonogo.evidence.number import whole_number_in
+from gonogo.evidence.number import parse_whole_number
 from gonogo.evidence.shell.arithmetic import combined
 from gonogo.evidence.shell.builtins import run_builtin
 from gonogo.evidence.shell.expansion import expand_assignment_words
@@ -146,7 +146,7 @@ def _simple_command_output(name: str, values: list[str], state: State) -> str | 
         return _seq_output(values)
     if name == "expr" and len(values) == 3:
         left, operator, right = (value.strip() for value in values)
-        result = combined(whole_number_in(left), operator, whole_number_in(right))
+        result = combined(parse_whole_number(left), operator, parse_whole_number(right))
         return str(result) if result is not None else None
     if name == "printf" and len(values) == 2 and values[0] in ("%s", "%s\\n"):
         return values[1]
@@ -183,7 +183,7 @@ def _evaluate_filter(words: list[str], text: str) -> str | None:
     if name == "cut" and len(arguments) in (2, 3, 4):
         joined = "".join(arguments)
         delimiter, _, field = joined.removeprefix("-d").partition("-f")
-        number = whole_number_in(field)
+        number = parse_whole_number(field)
         if joined.startswith("-d") and len(delimiter) == 1 and number:
             parts = text.rstrip("\n").split(delimiter)
             return parts[number - 1] if number <= len(parts) else ""

@@ -1,5 +1,5 @@
 from gonogo.evidence.field import whole_number
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.facts.trained_size import billions_trained
@@ -66,7 +66,7 @@ class CheckpointWriteDiskFull(Hazard):
         evidence, certainty = _find_evidence(log)
         if evidence is None:
             return
-        if outside_training(log):
+        if is_outside_training(log):
             certainty = Certainty.POSSIBLE
         quota = log.find(_QUOTA) is not None
         yield self.log_finding(

@@ -1,7 +1,7 @@
 import ast
 from collections.abc import Iterator
 
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match, matched_text
@@ -106,7 +106,7 @@ class SafetensorsSharedTensors(Hazard):
         if evidence is None and not log.errors:
             evidence = find_truncated_error(log, *_REFUSING_FRAMES, max_frames=1)
             certainty = Certainty.LIKELY
-        if evidence is None or outside_training(log):
+        if evidence is None or is_outside_training(log):
             return
         cures = [self.texts["old_format_cure"], self.texts["save_model_cure"]]
         if len(names) > 8:

@@ -1,9 +1,9 @@
 import ast
 from collections.abc import Iterator
 
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.number import whole_number_in
+from gonogo.evidence.number import parse_whole_number
 from gonogo.evidence.script.nodes import dotted
 from gonogo.hazards.facts.duplicate_gpu import HARDCODED_DEVICE_PATTERN, DuplicateGpu, duplicate_gpu
 from gonogo.hazards.facts.training_script import DDP, first_argument, has_several_processes_per_node, mentions
@@ -60,7 +60,7 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
 
 
 def _certainty(log: FailureLog, duplicate_devices: DuplicateGpu) -> Certainty:
-    if duplicate_devices.too_many_ranks or outside_training(log):
+    if duplicate_devices.too_many_ranks or is_outside_training(log):
         return Certainty.POSSIBLE
     if log.setup.mentions(HARDCODED_DEVICE_PATTERN):
         return Certainty.CERTAIN
@@ -131,7 +131,7 @@ def _gpu(script: Script, node: ast.expr | None) -> int | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     text = value.removeprefix("cuda:") if isinstance(value, str) and value.startswith("cuda:") else ""
-    return whole_number_in(text)
+    return parse_whole_number(text)
 
 
 def _bare(script: Script) -> list[ast.Call]:

@@ -1,6 +1,12 @@
 import signal
 
-from gonogo.evidence.guarded.ends import RankDeath, rank_file_span, roots, signal_name, unlike
+from gonogo.evidence.guarded.ends import (
+    RankDeath,
+    rank_file_span,
+    ranks_have_different_models,
+    root_deaths,
+    signal_name,
+)
 from gonogo.evidence.guarded.guarded_run import GuardedRank
 from gonogo.evidence.guarded.whereabouts import innermost_user_frame
 from gonogo.evidence.rehearsal.failures import places
@@ -49,11 +55,11 @@ _EXIT_STATUS_CURE = (translated("Look for sys.exit() or os._exit() in the progra
 class RankKilled(Hazard):
     def in_guarded_run(self, run: GuardedRun) -> Findings:
         """The first rank that ended by a signal, a bare exit status, or without a trace."""
-        for death in roots(run)[:1]:
+        for death in root_deaths(run)[:1]:
             rank = run.rank(death.rank)
             if death.how == "exception" or rank is None:
                 return
-            if death.signal == signal.SIGABRT and unlike(run):
+            if death.signal == signal.SIGABRT and ranks_have_different_models(run):
                 return  # gloo and NCCL abort if sizes differ: the difference is the cause
             number = death.signal
             known = signal.Signals(number) if number in {one.value for one in signal.Signals} else None

@@ -1,9 +1,9 @@
 import os
 
-from gonogo.evidence.guarded.divergence import divergence
-from gonogo.evidence.guarded.ends import unseen
+from gonogo.evidence.guarded.divergence import find_divergence
+from gonogo.evidence.guarded.ends import ranks_without_records
 from gonogo.evidence.guarded.standstill import find_hang
-from gonogo.evidence.guarded.whereabouts import innermost_user_frame, whereabouts
+from gonogo.evidence.guarded.whereabouts import activity_in_stack, innermost_user_frame
 from gonogo.evidence.rehearsal.failures import places
 from gonogo.finding.ranks import capitalize_text, ranks_text
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Text, translated
@@ -21,12 +21,18 @@ class StepStandsStill(Hazard):
     def in_guarded_run(self, run: GuardedRun) -> Findings:
         """A hang in which no rank waits for another."""
         still = find_hang(run)
-        if still is None or still.late or still.silent or unseen(run) or divergence(run) is not None:
+        if (
+            still is None
+            or still.late
+            or still.silent
+            or ranks_without_records(run)
+            or find_divergence(run) is not None
+        ):
             return
         ranks = tuple(sorted(still.stalls))
         frames = still.seen[ranks[0]].frames if ranks[0] in still.seen else ()
         at = innermost_user_frame(still.call.frames) if still.call is not None else innermost_user_frame(frames)
-        known = whereabouts(frames)
+        known = activity_in_stack(frames)
         where = translated("{place} in {function}").format(
             place=f"{os.path.basename(at.path)}:{at.line}" if at is not None else "?",
             function=at.function if at is not None else "?",

@@ -107,8 +107,8 @@ class UnevenDataPerRankHang(Hazard):
         if stall is None:
             return
         iterable = find_in_log_or_setup(log, _ITERABLE_DATASET_PATTERN)
-        near_end = None if iterable or (stall.diverged and not stall.is_in_gather) else nearly_finished_line(log)
-        if not iterable and near_end is None and (not stall.diverged or stall.is_in_gather):
+        near_end = None if iterable or (stall.has_diverged and not stall.is_in_gather) else nearly_finished_line(log)
+        if not iterable and near_end is None and (not stall.has_diverged or stall.is_in_gather):
             return
         yield self.log_finding(
             stall.evidence,
@@ -118,7 +118,7 @@ class UnevenDataPerRankHang(Hazard):
                 else translated("near the end of the progress bar, or in different collectives")
             ),
             cure=self.cures,
-            certainty=stall.at_most(Certainty.LIKELY) if iterable else Certainty.POSSIBLE,
+            certainty=stall.cap_certainty(Certainty.LIKELY) if iterable else Certainty.POSSIBLE,
             extra_evidence=tuple(one for one in (iterable, near_end) if isinstance(one, LineMatch)),
             confirm=translated("Print each rank's number of batches in an epoch: they differ"),
         )

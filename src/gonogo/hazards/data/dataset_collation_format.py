@@ -1,4 +1,4 @@
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
@@ -59,7 +59,7 @@ class DatasetCollationFormat(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The tokenizer's error, or the collator's about samples that can't be stacked."""
-        if outside_training(log):
+        if is_outside_training(log):
             return
         evidence = first_match(log, "Unable to create tensor, you should", "activate truncation and/or padding with")
         cause = next(

@@ -3,8 +3,8 @@ import ast
 from gonogo.evidence.log.context import (
     REPLICA_ERROR_PATTERN,
     has_several_processes,
+    is_outside_training,
     is_single_process_multi_gpu,
-    outside_training,
 )
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
@@ -74,7 +74,7 @@ class DeviceMapAutoTrainerMismatch(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch between accelerators in training, if nothing shows several processes or DataParallel."""
-        if not log.errors and not outside_training(log) and (cut := _truncated_in_dispatched(log)):
+        if not log.errors and not is_outside_training(log) and (cut := _truncated_in_dispatched(log)):
             yield self.log_finding(
                 cut,
                 self.texts["cut_log_cause"],

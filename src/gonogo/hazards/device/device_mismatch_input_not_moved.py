@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gonogo.evidence.library import is_library
+from gonogo.evidence.library import is_library_path
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.evidence.script.script import ClassInfo
@@ -108,7 +108,7 @@ def _certainty(mismatch: LoggedMismatch) -> Certainty | None:
         return None
     if mismatch.owner is Owner.INPUT:
         caller = mismatch.caller
-        if mismatch.on_host == "ids" or caller is None or not is_library(caller.path):
+        if mismatch.on_host == "ids" or caller is None or not is_library_path(caller.path):
             return Certainty.LIKELY
         return Certainty.LIKELY if mismatch.on_host else Certainty.POSSIBLE
     # A bare line, or a line that uses an attribute of the user's own, does not decide.

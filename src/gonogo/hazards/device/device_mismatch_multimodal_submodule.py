@@ -1,6 +1,6 @@
 import re
 
-from gonogo.evidence.log.context import under_zero3
+from gonogo.evidence.log.context import is_under_zero3
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch, operands_on
 from gonogo.evidence.rehearsal.failures import describe, failed_ranks, failure_places, last_frame_outside_torch
@@ -87,7 +87,7 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch with the CPU inside such a submodule, or of an Omni model under ZeRO-3 if no frame says more."""
         omni = log.find(_OMNI) is not None or log.setup.mentions(_OMNI_TEXT)
-        zero3 = under_zero3(log)
+        zero3 = is_under_zero3(log)
         for mismatch in training_mismatches(log):
             certainty = _certainty(mismatch, omni, zero3)
             if certainty is None:

@@ -1,4 +1,4 @@
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.dtype._half_and_float import DTYPE_MISMATCH_LITERALS, dtype_mismatches
 from gonogo.hazards.rule import Certainty, Findings, Hazard, translated
@@ -13,7 +13,7 @@ class DtypeMismatchLoraQuantized(Hazard):
             if met.in_replica or (met.has_frames and not met.quantized):
                 continue
             certainty = Certainty.POSSIBLE
-            if met.quantized and not outside_training(log) and (met.in_quantized_linear or not met.in_evaluation):
+            if met.quantized and not is_outside_training(log) and (met.in_quantized_linear or not met.in_evaluation):
                 certainty = Certainty.LIKELY
             yield self.log_finding(
                 met.evidence,

@@ -1,4 +1,4 @@
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import first_match
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
@@ -116,4 +116,4 @@ def _truncated_in_kernel(log: FailureLog) -> LoggedError | None:
 
 def _is_server(log: FailureLog) -> bool:
     """True for an inference server; a script that only generates is treated like training."""
-    return outside_training(log) and not log.passes("generation/utils.py", "in generate")
+    return is_outside_training(log) and not log.passes("generation/utils.py", "in generate")

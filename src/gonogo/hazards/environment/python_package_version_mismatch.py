@@ -7,7 +7,7 @@ from gonogo.evidence.failure.api_mismatch import (
     trainer_config_class,
 )
 from gonogo.evidence.failure.message import parse_message
-from gonogo.evidence.library import is_library
+from gonogo.evidence.library import is_library_path
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import collapse_whitespace
 from gonogo.hazards.environment._model_names import MODEL_CLASS
@@ -350,7 +350,7 @@ def _certainty(error: LoggedError) -> Certainty | None:
     if last is not None and last.path.startswith("<") and error.type in ("ImportError", "ModuleNotFoundError"):
         # A line typed to try the import: for which release it was written is unknown. Of no package is no release.
         return None if _NO_MODULE_PATTERN.search(message) else Certainty.POSSIBLE
-    by_library = last is not None and is_library(last.path) and "transformers_modules" not in last.path
+    by_library = last is not None and is_library_path(last.path) and "transformers_modules" not in last.path
     if error.type == "TypeError" and _KNOWN_MISMATCH_PATTERN.search(message):
         # A keyword may be misspelt in the user's own call, or in settings that a library passes on.
         if by_library and _KNOWN_SIGNATURE_PATTERN.search(message):

@@ -51,5 +51,5 @@ def is_program_missing(launch: Launch) -> bool:
     path = launch.program.string
     if path is None or launch.program_kind != "script" or not path.endswith(".py") or os.path.isabs(path):
         return False
-    program = launch.original(launch.cwd / path)
+    program = launch.copy_source(launch.cwd / path)
     return launch.cwd_known and not may_exist(program) and str(program) not in launch.written_files

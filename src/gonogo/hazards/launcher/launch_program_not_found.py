@@ -17,7 +17,7 @@ class LaunchProgramNotFound(Hazard):
             return  # launch-folder-not-found says why
         if not launch.source.writable or os.path.isabs(path) or launch.program.reason is not None:
             return
-        program = launch.original(launch.cwd / path)
+        program = launch.copy_source(launch.cwd / path)
         if may_exist(program) or str(program) in launch.written_files or not is_folder(launch.cwd):
             return
         if not launch.cwd_known and may_exist(Path(launch.source.path).parent / path):

@@ -1,7 +1,7 @@
-from gonogo.evidence.guarded.ends import rank_file_span, roots
+from gonogo.evidence.guarded.ends import rank_file_span, root_deaths
 from gonogo.evidence.guarded.guarded_run import GuardedRank
-from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.exit_summary import exits, first_failure
+from gonogo.evidence.log.context import is_outside_training
+from gonogo.evidence.log.exit_summary import process_exits, torchrun_first_failure
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.stall import find_stall
@@ -53,7 +53,7 @@ _BYTES_PER_UNIT = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 class CpuRamOomKilled(Hazard):
     def in_guarded_run(self, run: GuardedRun) -> Findings:
         """A rank that SIGKILL ended first, if the kernel counted an OOM kill or hardly any memory was left."""
-        death = next(iter(roots(run)), None)
+        death = next(iter(root_deaths(run)), None)
         rank = run.rank(death.rank) if death is not None and death.signal == 9 else None
         if rank is None:
             return
@@ -177,7 +177,7 @@ class CpuRamOomKilled(Hazard):
                     confirm=self.texts["confirm"],
                 )
             return
-        if outside_training(log):
+        if is_outside_training(log):
             certainty = Certainty.POSSIBLE
         said = certainty is Certainty.CERTAIN or (isinstance(evidence, LoggedError))
         offloads = log.setup.offloads("optimizer") or log.setup.offloads("param")
@@ -232,8 +232,10 @@ def _find_kill_in_log(log: FailureLog) -> tuple[LoggedError | LineMatch | None, 
         return short, Certainty.LIKELY if fills else Certainty.POSSIBLE
     if ended := log.find(_POD_LIMIT_PATTERN):
         return ended, Certainty.LIKELY
-    first = first_failure(log)
-    killed: LineMatch | None = next((found for found, code in exits(log) if code == -9), None) or _find_kill_line(log)
+    first = torchrun_first_failure(log)
+    killed: LineMatch | None = next(
+        (found for found, code in process_exits(log) if code == -9), None
+    ) or _find_kill_line(log)
     if killed is None:
         return None, Certainty.POSSIBLE
     # Launchers kill the survivors of a failure; then another rank has the error.

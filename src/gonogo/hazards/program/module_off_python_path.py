@@ -1,6 +1,6 @@
 import os
 
-from gonogo.evidence.launch.command_line import quoted
+from gonogo.evidence.launch.command_line import quote_for_shell
 from gonogo.evidence.run import ImportOutsideSysPath
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text, translated
 
@@ -38,7 +38,9 @@ def _folder_text(folder: str) -> Text:
 
 
 def _cures(launch: Launch, off_path: ImportOutsideSysPath, value: str) -> tuple[Text, ...]:
-    first = translated("Start it with PYTHONPATH={value} (there is nothing to install)").format(value=quoted(value))
+    first = translated("Start it with PYTHONPATH={value} (there is nothing to install)").format(
+        value=quote_for_shell(value)
+    )
     program = launch.program.string
     if (
         off_path.folder != os.path.realpath(launch.cwd)

@@ -52,7 +52,7 @@ def first_match(log: FailureLog, says: Pattern, *types: str) -> LoggedError | Li
 
 def find_cut_traceback(log: FailureLog, path: str, *functions: str, code: Pattern | None = None) -> LoggedError | None:
     """A traceback without its last line whose innermost frame is in that file and function and matches ``code``."""
-    for error in log.cut:
+    for error in log.truncated_errors:
         last = error.innermost
         if last is None or path not in last.path or (functions and last.function.strip("_") not in functions):
             continue

@@ -109,7 +109,7 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
             stall.evidence,
             self.texts["cause_in_log"],
             cure=_CURE,
-            certainty=stall.at_most(Certainty.LIKELY),
+            certainty=stall.cap_certainty(Certainty.LIKELY),
             confirm=translated("py-spy dump shows some ranks inside generate and others past it"),
         )
 

@@ -89,12 +89,12 @@ class Zero3MixedModalityHang(Hazard):
         named, cache = find_multimodal_mention(log), stall.trace_cache
         if not named and not stall.disagreed and (cache is None or stall.time_outs):
             return
-        shown = named and (cache is not None or stall.diverged)
+        shown = named and (cache is not None or stall.has_diverged)
         yield self.log_finding(
             stall.evidence,
             self.texts["cause_in_log"],
             cure=self.cures,
-            certainty=stall.at_most(Certainty.LIKELY) if shown else Certainty.POSSIBLE,
+            certainty=stall.cap_certainty(Certainty.LIKELY) if shown else Certainty.POSSIBLE,
             extra_evidence=tuple(one for one in (named, cache) if isinstance(one, LineMatch)),
             confirm=translated("With text-only or image-only data the run continues, as it does under ZeRO-2"),
         )

@@ -1,4 +1,4 @@
-from gonogo.evidence.log.context import under_zero3
+from gonogo.evidence.log.context import is_under_zero3
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
@@ -120,7 +120,7 @@ def _certainty(mismatch: LoggedMismatch, log: FailureLog, release: tuple[int, ..
         return None
     if log.find(_CLIPS) is not None:
         return Certainty.LIKELY
-    offloads, zero3 = log.setup.offloads("optimizer"), under_zero3(log)
+    offloads, zero3 = log.setup.offloads("optimizer"), is_under_zero3(log)
     if zero3 is False or offloads is False:
         return None
     if faulty and (zero3 or offloads):
@@ -135,6 +135,6 @@ def _certainty(mismatch: LoggedMismatch, log: FailureLog, release: tuple[int, ..
 
 def _find_cut_step_traceback(log: FailureLog, release: tuple[int, ...] | None) -> LoggedError | None:
     """A traceback that ends in the engine's step; None if version or stage rule this hazard out."""
-    if under_zero3(log) is False or (release is not None and release[:3] not in _FAULTY_VERSIONS):
+    if is_under_zero3(log) is False or (release is not None and release[:3] not in _FAULTY_VERSIONS):
         return None
     return find_truncated_error(log, ("deepspeed/runtime/engine.py", "_take_model_step"), max_frames=1)

@@ -1,4 +1,4 @@
-from gonogo.evidence.log.context import outside_training, under_zero3
+from gonogo.evidence.log.context import is_outside_training, is_under_zero3
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Run, translated
 
@@ -41,7 +41,7 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """NCCL's error about a CPU tensor; version, frames and setup tell how certain it is."""
-        if outside_training(log):
+        if is_outside_training(log):
             return
         evidence: LoggedError | LineMatch | None = next(log.errors_of(says=_NOT_CUDA), None) or log.find(_NOT_CUDA)
         certainty = _certainty(evidence, log) if evidence is not None else None
@@ -62,7 +62,7 @@ def _certainty(evidence: LoggedError | LineMatch, log: FailureLog) -> Certainty 
     frames = evidence.frames if isinstance(evidence, LoggedError) else ()
     passes = isinstance(evidence, LoggedError) and evidence.passes(*_ZERO_FRAMES)
     elsewhere = isinstance(evidence, LoggedError) and evidence.passes(*_UNRELATED_FRAMES)
-    zero3 = under_zero3(log)
+    zero3 = is_under_zero3(log)
     if zero3 is False:
         return None
     if frames and not passes:

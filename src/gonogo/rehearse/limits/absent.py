@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gonogo.evidence.config.model import is_in_hub_cache
-from gonogo.evidence.library import is_library
+from gonogo.evidence.library import is_library_path
 from gonogo.evidence.prepared import is_prepared_automatically
 from gonogo.evidence.rehearsal.failures import class_of
 from gonogo.evidence.rehearsal.influence import Influence, ProgramLine
@@ -121,7 +121,7 @@ def _is_machine_specific(lookup: FailedLookup, failure: Failure, record: Rehears
             or lookup.step > 0
         )  # output of the program itself
         is_as_installed = path.suffix in _CODE or path.parent.suffix in _METADATA
-        of_package = is_as_installed and is_library(str(path))
+        of_package = is_as_installed and is_library_path(str(path))
         return not written and not of_package and not is_repository_file(path, world.cwd)
     if lookup.kind == "module":
         name = lookup.name.partition(".")[0]

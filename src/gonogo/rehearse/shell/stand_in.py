@@ -20,7 +20,7 @@ if __name__ == "__main__":
 from gonogo.evidence.environment.own_package import project_console_script
 from gonogo.evidence.launch.command_words import SHELLS, is_python, python_command
 from gonogo.evidence.launch.launchers import find_called_launcher
-from gonogo.evidence.launch.launchers.runners import ray_job
+from gonogo.evidence.launch.launchers.runners import parse_ray_job_submit
 from gonogo.rehearse.launch.launchers.captured_processes import is_python_script
 from gonogo.rehearse.shell import commands
 from gonogo.rehearse.shell.consumers import is_read_by_shell
@@ -44,7 +44,7 @@ class StandIn:
             return 0
         if find_called_launcher(words) is not None:
             return self._record_call("launch", words)
-        if (job := ray_job(words)) is not None:
+        if (job := parse_ray_job_submit(words)) is not None:
             return self._run_ray_job(words, *job)
         if is_python(name):
             return self._python(words)
@@ -174,7 +174,7 @@ def _answer_missing_command(session: ShellSession, words: list[str]) -> int:
     """Handle a command that this machine lacks: the one that trains may have it."""
     name = words[0]
     known = find_called_launcher(words) is not None or is_python(name) or name in commands.REPLACED
-    known = known or ray_job(words) is not None
+    known = known or parse_ray_job_submit(words) is not None
     if known:
         return StandIn(session, ReplacedProgram(name, name)).answer(words)
     session.skip(words)

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from gonogo.evidence.environment.package_name import canonical_package_name
-from gonogo.evidence.notebook import SUFFIX, python_of
+from gonogo.evidence.notebook import SUFFIX, notebook_to_python
 from gonogo.evidence.prepared import read_prepared
 from gonogo.evidence.rehearsal.record import Failure, Frame, MissingInput, Outcome, RankRecord, Shortage, Unsupported
 from gonogo.evidence.rehearsal.work import PhaseWork
@@ -542,7 +542,7 @@ def _run_program(plan: WorkerPlan) -> None:
 def _run_notebook(path: str) -> None:
     """Run the code cells in order, keeping their line numbers in the file, so that tracebacks refer to the
     notebook."""
-    code = (python_of(Path(path).read_bytes()) or b"").decode("utf-8", "replace")
+    code = (notebook_to_python(Path(path).read_bytes()) or b"").decode("utf-8", "replace")
     linecache.cache[path] = (len(code), None, code.splitlines(keepends=True), path)
     main = ModuleType("__main__")
     main.__dict__["__file__"] = path

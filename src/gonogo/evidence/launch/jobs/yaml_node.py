@@ -37,7 +37,7 @@ class YamlNode:
     def _wrap_node(self, node: Any) -> YamlNode:
         return YamlNode(node, self.source, self._documents)
 
-    def beside(self) -> Iterator[YamlNode]:
+    def documents(self) -> Iterator[YamlNode]:
         """All documents of the file."""
         yield from (self._wrap_node(one) for one in self._documents)
 
@@ -80,6 +80,6 @@ class YamlNode:
         )
         return Place(self.source, start, max(start, end))
 
-    def word(self) -> PlacedText:
+    def placed_text(self) -> PlacedText:
         """The scalar's text with its place."""
         return PlacedText(self.text, self.place, getattr(self.node, "style", None) or "")

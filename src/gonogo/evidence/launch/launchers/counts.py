@@ -40,7 +40,7 @@ class LaunchSettings(msgspec.Struct, frozen=True):
     """Returns the value under nested keys of accelerate's config, if there is one."""
 
 
-def multiply(nodes: Field, per_node: Field) -> Field:
+def total_processes(nodes: Field, per_node: Field) -> Field:
     """The total number of processes."""
     if nodes.known and per_node.known:
         place = per_node.place or nodes.place
@@ -49,12 +49,12 @@ def multiply(nodes: Field, per_node: Field) -> Field:
     return Field.not_known(unknown.place, unknown.reason)
 
 
-def world(nodes: Field, per_node: Field, hostfile: Field | None = None) -> LaunchSize:
+def launch_size_per_node(nodes: Field, per_node: Field, hostfile: Field | None = None) -> LaunchSize:
     """A launch size from the number of nodes and the number of processes per node."""
-    return LaunchSize(nodes, per_node, multiply(nodes, per_node), hostfile or Field.missing())
+    return LaunchSize(nodes, per_node, total_processes(nodes, per_node), hostfile or Field.missing())
 
 
-def count(field: Field, default: int | None = None) -> Field:
+def to_positive_count(field: Field, default: int | None = None) -> Field:
     """A field as a positive integer, or the default if it is absent."""
     if field.absent:
         return Field.of(default, None, DEFAULT) if default is not None else Field.not_known(None, UNSETTLED)
@@ -75,7 +75,7 @@ def visible_gpu_count(variables: Mapping[str, Field]) -> Field:
     return Field.of(len(devices), field.place, _VISIBLE_GPUS)
 
 
-def one_per_gpu(variables: Mapping[str, Field]) -> Field:
+def one_process_per_gpu(variables: Mapping[str, Field]) -> Field:
     """One process for each GPU in CUDA_VISIBLE_DEVICES; unknown if it is not set."""
     field = visible_gpu_count(variables)
     if field.known and field.value:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from gonogo.evidence.field import Field
-from gonogo.evidence.launch.command_line import CommandOptions, names
+from gonogo.evidence.launch.command_line import CommandOptions, split_names
 from gonogo.evidence.launch.command_words import ProgramKind, PythonCommand, is_python, python_command, strip_prefix
 from gonogo.evidence.launch.launchers import LauncherDescription, find_called_launcher, runners
 from gonogo.evidence.launch.launchers.slurm import SRUN
@@ -17,7 +17,7 @@ from gonogo.evidence.launch.option_parsing import parse_known_options, parse_opt
 from gonogo.evidence.shell.text import ShellWord
 from gonogo.evidence.source_file import Place
 
-_NON_TRAINING_MODULES = names(
+_NON_TRAINING_MODULES = split_names(
     """
     pip venv http.server json.tool site ensurepip zipfile timeit cProfile compileall ipykernel build
     torch.utils.collect_env deepspeed.env_report bitsandbytes huggingface_hub tensorboard.main
@@ -82,7 +82,7 @@ def parse_launcher_call(words: Sequence[ShellWord]) -> LauncherCall | None:
         if name == "srun":
             slurm, left = parse_known_options(rest[1:], SRUN)
         elif name in ("mpirun", "mpiexec"):
-            mpirun, left = runners.mpirun(rest[1:])
+            mpirun, left = runners.split_mpirun_command(rest[1:])
         elif (inner := runners.wrapped_command(name, rest[1:])) is not None:
             left, in_container, image = inner.words, in_container or inner.in_container, inner.image or image
             environment.update({one: (value, rest[0]) for one, value in inner.environment.items()})
@@ -91,7 +91,7 @@ def parse_launcher_call(words: Sequence[ShellWord]) -> LauncherCall | None:
         rest = list(left)
         if not rest:
             return None
-    answer = _launcher_call(rest)
+    answer = _parse_known_launcher_call(rest)
     if answer is None:
         return None
     return msgspec.structs.replace(
@@ -115,13 +115,13 @@ def _known_text(word: ShellWord) -> str:
     return f"{first or ''}{_UNKNOWN_TEXT_MARK}"
 
 
-def _launcher_call(words: list[ShellWord]) -> LauncherCall | None:
+def _parse_known_launcher_call(words: list[ShellWord]) -> LauncherCall | None:
     first = words[0]
     if first.value is None:
-        return _unknown_launcher(words)
+        return _parse_unknown_launcher(words)
     name = PurePath(first.value).name
     if name in ("bash", "sh", "zsh", "dash", "sbatch", "ksh"):
-        return _shell_script(name, words[1:])
+        return _parse_shell_script_call(name, words[1:])
     if name.endswith((".sh", ".slurm", ".sbatch")):
         return script_call(words)
     as_python = is_python(name) or name in ("pythonw", "ipython", "pypy3")
@@ -136,7 +136,7 @@ def _launcher_call(words: list[ShellWord]) -> LauncherCall | None:
     return None
 
 
-def _shell_script(name: str, words: list[ShellWord]) -> LauncherCall | None:
+def _parse_shell_script_call(name: str, words: list[ShellWord]) -> LauncherCall | None:
     rest = list(words)
     if name == "sbatch":
         slurm, left = parse_known_options(rest, SRUN)
@@ -165,7 +165,7 @@ def script_call(words: Sequence[ShellWord]) -> LauncherCall:
     return _shell_launcher_call(script=words[0], script_arguments=tuple(words[1:]))
 
 
-def _unknown_launcher(words: list[ShellWord]) -> LauncherCall | None:
+def _parse_unknown_launcher(words: list[ShellWord]) -> LauncherCall | None:
     """``$LAUNCHER train.py …`` where the variable's value is unknown."""
     for index, word in enumerate(words[1:8], start=1):
         if word.value is not None and word.value.endswith(".py"):
@@ -194,7 +194,7 @@ def _parse_python_call(words: list[ShellWord]) -> LauncherCall | None:
 
 def _parse_launcher(launcher: LauncherDescription, words: list[ShellWord]) -> LauncherCall | None:
     if launcher.options is None:
-        return _framework_call(launcher, words)
+        return _parse_framework_call(launcher, words)
     own, rest = parse_known_options(words, launcher.options)
     rest = _skip_unknown_words(own, rest)
     if rest != tuple(words[len(own.words) :]):
@@ -206,7 +206,7 @@ def _parse_launcher(launcher: LauncherDescription, words: list[ShellWord]) -> La
         return LauncherCall(launcher.name, own, CommandOptions(end=own.end), program, "script")
     kind: ProgramKind = "module" if own.get("module").known else "script"
     if own.get("no_python").known and is_python(PurePath(rest[0].value or "").name):
-        inner = _launcher_call(list(rest))
+        inner = _parse_known_launcher_call(list(rest))
         if inner is not None:
             return msgspec.structs.replace(inner, launcher=launcher.name, launcher_options=own)
     call = _program_call(launcher.name, own, kind, rest)
@@ -252,7 +252,7 @@ def console_script_call(words: Sequence[ShellWord], module: str) -> LauncherCall
     return _program_call("python", CommandOptions(), "module", words, module)
 
 
-def _framework_call(launcher: LauncherDescription, words: list[ShellWord]) -> LauncherCall | None:
+def _parse_framework_call(launcher: LauncherDescription, words: list[ShellWord]) -> LauncherCall | None:
     """``swift sft …``, ``llamafactory-cli train …``: the subcommand is the program."""
     if not words:
         return None
