@@ -154,9 +154,9 @@ def test_code_that_no_name_leads_to_is_not_reached() -> None:
     scripts = Project(Path("."), SourceFile.read("train.py")).all_scripts()
     reached = ReachableCode(scripts)
     path = scripts[1].source.path
-    assert reached.holds("train.py", 3)
-    assert all(reached.holds(path, line) for line in (4, 9, 12))
-    assert not reached.holds(path, 7)
+    assert reached.is_reachable("train.py", 3)
+    assert all(reached.is_reachable(path, line) for line in (4, 9, 12))
+    assert not reached.is_reachable(path, 7)
 
 
 def test_a_lone_carriage_return_at_an_argument_is_not_certain() -> None:
@@ -205,8 +205,8 @@ def test_the_parser_of_another_program_says_nothing_of_this_ones_options() -> No
 def test_a_method_of_an_object_is_no_function_of_a_module() -> None:
     write({"library.py": _LIBRARY, "entry.py": "from library import answer\nanswer(1, 2)\n"})
     reached = ReachableCode(Project.around(SourceFile.read("entry.py")).all_scripts())
-    assert reached.holds("library.py", 3)
-    assert not reached.holds("library.py", 5)
+    assert reached.is_reachable("library.py", 3)
+    assert not reached.is_reachable("library.py", 5)
 
 
 _ALONE = """import deepspeed

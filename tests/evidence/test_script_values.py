@@ -98,7 +98,7 @@ def test_keywords_through_dictionaries() -> None:
     assert not call.has("quantization")
     assert call.keyword("gone").absent
     assert call.keyword("late").absent
-    assert not call.has_star
+    assert not call.has_unknown_kwargs
     place = call.keyword_place("device_map")
     assert place is not None
     assert place.text == 'kwargs["device_map"] = "auto"'
@@ -112,7 +112,7 @@ def test_keywords_through_dictionaries() -> None:
 )
 def test_what_a_star_may_hide_is_unknown(text: str) -> None:
     call = only_call(script_of(text), "?.f")
-    assert call.has_star
+    assert call.has_unknown_kwargs
     assert call.keyword("device_map").unknown
 
 

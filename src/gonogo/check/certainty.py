@@ -9,7 +9,14 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from gonogo.evidence.run import Run
-from gonogo.evidence.script.identifiers import is_main_guard, is_option, last_name, says, uses_name, words
+from gonogo.evidence.script.identifiers import (
+    contains_words,
+    is_main_guard,
+    is_option,
+    last_name,
+    split_identifier,
+    uses_name,
+)
 from gonogo.evidence.script.nodes import is_none
 from gonogo.evidence.script.script import Script
 from gonogo.finding import Certainty, Finding, Text, translated
@@ -69,7 +76,7 @@ def _downgrade_by_conditions(finding: Finding, script: Script, run: Run) -> Find
     line = finding.spans[0].line
     if run.launch is None and _TEST_FILE_PATTERN.search(script.source.path):
         return _downgrade_finding(finding, Certainty.POSSIBLE, _IN_TEST_FILE)
-    if run.launch is not None and not run.reached.holds(script.source.path, line):
+    if run.launch is not None and not run.reachable_code.is_reachable(script.source.path, line):
         return _downgrade_finding(finding, Certainty.POSSIBLE, _CODE_NOT_CALLED)
     if finding.certainty is not Certainty.CERTAIN:
         return finding
@@ -118,7 +125,7 @@ def _condition_holds(script: Script, test: ast.expr, run: Run) -> bool | None:
         )
     if _depends_on_rank(test) or _tests_step_count(test):
         return True
-    if run.deepspeed_on and (asked := _tests_for_deepspeed(test)) is not None:
+    if run.uses_deepspeed and (asked := _tests_for_deepspeed(test)) is not None:
         return asked
     name = test.attr if isinstance(test, ast.Attribute) else test.id if isinstance(test, ast.Name) else ""
     return run.arguments.get(name).truth if name else None
@@ -150,7 +157,7 @@ def _depends_on_rank(test: ast.expr) -> bool:
 def _tests_step_count(test: ast.expr) -> bool:
     """Whether a test compares a loop's counter, so that it becomes true at some step."""
     return isinstance(test, ast.Compare) and any(
-        not _COUNTER_WORDS.isdisjoint(named := words(last_name(each))) and _LIMIT_WORDS.isdisjoint(named)
+        not _COUNTER_WORDS.isdisjoint(named := split_identifier(last_name(each))) and _LIMIT_WORDS.isdisjoint(named)
         for each in ast.walk(test)
         if isinstance(each, (ast.Name, ast.Attribute)) and not is_option(each)
     )
@@ -159,7 +166,7 @@ def _tests_step_count(test: ast.expr) -> bool:
 def _tests_for_deepspeed(test: ast.expr) -> bool | None:
     """Whether a test holds if DeepSpeed is used; None if it is not about DeepSpeed, or about more than that."""
     texts = [each.value for each in ast.walk(test) if isinstance(each, ast.Constant) and isinstance(each.value, str)]
-    by_value = any(says(text, *_DEEPSPEED_NAMES) for text in texts)
+    by_value = any(contains_words(text, *_DEEPSPEED_NAMES) for text in texts)
     if not by_value and not uses_name(test, *_DEEPSPEED_NAMES):
         return None
     op = test.ops[0] if isinstance(test, ast.Compare) else None

@@ -199,7 +199,7 @@ class _HazardHandlers:
     def _environment_findings(self, hazard: Hazard, run: Run) -> list[Finding]:
         found = self._findings_of(hazard, hazard.in_environment, run.environment, run)
         if any(finding.certainty is Certainty.CERTAIN for finding in found):
-            for other in run.in_alternatives():
+            for other in run.in_alternative_environments():
                 told = self._findings_of(hazard, hazard.in_environment, other.environment, other)
                 found = downgrade_other_declarations(found, other.environment.sources[0].en, told)
         return found
@@ -214,7 +214,9 @@ class _HazardHandlers:
                 self._cut.add(hazard.name)
                 found = found[:_MAX_FINDINGS]
             told = (
-                run.declared_only() if any(finding.certainty is not Certainty.POSSIBLE for finding in found) else None
+                run.with_declared_environment()
+                if any(finding.certainty is not Certainty.POSSIBLE for finding in found)
+                else None
             )
             return (
                 found

@@ -15,7 +15,7 @@ from gonogo.evidence.environment.own_package import project_package
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.paths import is_file, iter_parent_folders
 from gonogo.evidence.run import ImportOutsideSysPath
-from gonogo.evidence.script.identifiers import identifiers, last_name
+from gonogo.evidence.script.identifiers import identifiers_in, last_name
 from gonogo.evidence.script.module_search import PythonPath
 from gonogo.evidence.script.project import Project
 from gonogo.evidence.script.script import Script
@@ -102,7 +102,7 @@ def imports_not_on_path(
             continue
         for node, name in _absolute_imports(script):
             top = name.partition(".")[0]
-            if (top in found and not found[top].optional) or project.search.knows(top, "") or is_installed(top):
+            if (top in found and not found[top].optional) or project.search.has_module(top, "") or is_installed(top):
                 continue
             folder = next((place for place in places if _has_module(place, top)), None)
             if folder is not None:
@@ -149,7 +149,7 @@ def _handles_import_error(script: Script, node: ast.stmt) -> bool:
     inner: ast.AST = node
     while (outer := script.index.parents.get(inner)) is not None:
         if isinstance(outer, ast.Try) and inner in outer.body:
-            caught = (one for one in outer.handlers if one.type is None or _IMPORT_ERRORS & {*identifiers(one.type)})
+            caught = (one for one in outer.handlers if one.type is None or _IMPORT_ERRORS & {*identifiers_in(one.type)})
             if (handler := next(caught, None)) is not None and not _handler_exits(handler):
                 return True
         inner = outer

@@ -203,7 +203,9 @@ class RunBuilder:
 
     def _is_parsed(self, script: Script) -> bool:
         problem = script.problem
-        if problem is not None and not problem.is_fault:  # a limit of gonogo's parser: must not count as a pass
+        if (
+            problem is not None and not problem.is_rejected_by_python
+        ):  # a limit of gonogo's parser: must not count as a pass
             path = script.source.path
             self.files.skipped.append(Skipped(Text(path, path), problem.message))
         return problem is None
@@ -319,7 +321,7 @@ def _training_arguments_in(scripts: Sequence[Script]) -> tuple[dict[str, Field],
     complete = True
     for script in scripts:
         for call in script.calls(*ARGUMENT_CLASSES):
-            complete = complete and not call.has_star
+            complete = complete and not call.has_unknown_kwargs
             for name in call.keywords:
                 given.setdefault(name, call.keyword(name))
         for one in script.subclasses(*ARGUMENT_CLASSES):
@@ -366,7 +368,9 @@ def _involves_deepspeed(launch: Launch, run: Run) -> bool:
         return False
     if run.scripts and not run.off_path:
         # A Trainer may get a config from its command-line arguments alone.
-        return run.says(b"deepspeed", b"DeepSpeed", b"HfArgumentParser", b"TrlParser", b"TrainingArguments")
+        return run.any_script_contains(
+            b"deepspeed", b"DeepSpeed", b"HfArgumentParser", b"TrlParser", b"TrainingArguments"
+        )
     return True
 
 

@@ -62,13 +62,13 @@ class Run:
         self.off_path = off_path
         self._said: dict[tuple[bytes, ...], bool] = {}
 
-    def says(self, *words: bytes) -> bool:
+    def any_script_contains(self, *words: bytes) -> bool:
         """Whether any of its scripts contains any of the words; cached, since each script's hazards ask again."""
         if words not in self._said:
             self._said[words] = any(word in one.source.data for one in self.scripts for word in words)
         return self._said[words]
 
-    def declared_only(self) -> Run | None:
+    def with_declared_environment(self) -> Run | None:
         """The same run with only its declared environment; None if no environment other than that was assumed."""
         if self.environment.declared is None:
             return None
@@ -76,7 +76,7 @@ class Run:
         other.environment = self.environment.declared
         return other
 
-    def in_alternatives(self) -> Iterator[Run]:
+    def in_alternative_environments(self) -> Iterator[Run]:
         """The same run in each environment that the project's other files declare."""
         for environment in self.environment.alternatives:
             other = copy(self)
@@ -84,7 +84,7 @@ class Run:
             yield other
 
     @cached_property
-    def reached(self) -> ReachableCode:
+    def reachable_code(self) -> ReachableCode:
         """The lines of its scripts that the launch can reach; without a launch, from its first script."""
         return reachable_from(self.scripts, self.launch.entry_function if self.launch is not None else "")
 
@@ -98,10 +98,10 @@ class Run:
         """The ZeRO stage; 0 without ZeRO or DeepSpeed; None if unknown."""
         if self.config is not None:
             return self.config.zero_stage
-        return 0 if self.deepspeed_on is False else None
+        return 0 if self.uses_deepspeed is False else None
 
     @property
-    def deepspeed_on(self) -> bool | None:
+    def uses_deepspeed(self) -> bool | None:
         """Whether DeepSpeed is used; None if unknown."""
         if self.config is not None:
             return True
@@ -120,7 +120,7 @@ class Run:
         return size if isinstance(size, int) else None
 
     @property
-    def distributed(self) -> bool | None:
+    def is_distributed(self) -> bool | None:
         """Whether the launcher sets up distributed training, rather than a single process; None if unknown."""
         if self.launch is None:
             return None

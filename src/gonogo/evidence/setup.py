@@ -43,7 +43,7 @@ class Setup(msgspec.Struct, frozen=True):
         """The version of a package, or None if it isn't stated or isn't exact."""
         return parse_version(self.version_texts.get(canonical_package_name(package), ""))
 
-    def release(self, package: str) -> tuple[int, ...] | None:
+    def release_numbers(self, package: str) -> tuple[int, ...] | None:
         """A package's version as numbers, as far as stated: (0, 14) for "0.14.*"; None if not stated."""
         found = re.match(r"v?(\d{1,6}(?:\.\d{1,6}){0,4})", self.version_texts.get(canonical_package_name(package), ""))
         return tuple(int(part) for part in found.group(1).split(".")) if found else None
@@ -84,7 +84,7 @@ class Setup(msgspec.Struct, frozen=True):
         return None
 
     @property
-    def processes(self) -> int | None:
+    def processes_per_node(self) -> int | None:
         """Processes per node according to the launch command, if it states a number."""
         found = re.search(
             r"(?:--nproc[-_]per[-_]node|--num[-_]gpus|--num[-_]processes|NPROC_PER_NODE|--nproc)[= ]+(\d{1,5})\b",

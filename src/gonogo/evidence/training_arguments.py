@@ -93,7 +93,7 @@ def read_arguments(
         return Arguments({"script": given}, complete=False, reason=_LAUNCH_UNKNOWN)
     files, files_complete = _arguments_from_file(launch)
     options = option_fields(launch.options)
-    options.update(_overrides(launch.options))
+    options.update(_hydra_overrides(launch.options))
     complete = launch.options.complete and files_complete and script_complete
     sources = {_OPTION_SOURCE: options, "file": files, "script": given}
     return Arguments(sources, complete=complete, framework=launch.framework)
@@ -110,7 +110,7 @@ def option_fields(options: CommandOptions) -> dict[str, Field]:
     return fields
 
 
-def _overrides(options: CommandOptions) -> dict[str, Field]:
+def _hydra_overrides(options: CommandOptions) -> dict[str, Field]:
     """``name=value`` words, as in LLaMA-Factory and Hydra."""
     fields: dict[str, Field] = {}
     for word in options.positional:

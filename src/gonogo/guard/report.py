@@ -9,7 +9,7 @@ from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings
 from gonogo.evidence.guarded.ends import ranks_without_records, root_deaths, was_interrupted
 from gonogo.evidence.guarded.guarded_run import GuardedRun
 from gonogo.evidence.guarded.standstill import find_hang
-from gonogo.evidence.rehearsal.failures import few
+from gonogo.evidence.rehearsal.failures import first_few_names
 from gonogo.finding import Report, Skipped, Text, translated, verdict_of
 from gonogo.finding.ranks import ranks_text
 from gonogo.guard.findings import findings_in_guarded_run, findings_with_files
@@ -111,7 +111,7 @@ def _report_notes(run: GuardedRun) -> Iterator[Text]:
     restarted = [str(rank.rank) for rank in run.ranks if rank.earlier]
     if restarted:
         yield translated("The launcher restarted {ranks}; this report covers the last start.").format(
-            ranks=few(restarted)
+            ranks=first_few_names(restarted)
         )
     for rank in run.ranks:
         longest = max(rank.resumed, key=lambda one: one.seconds, default=None)

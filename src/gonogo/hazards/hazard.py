@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError, span_of_line
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.rehearsal.divergence_text import describe_divergence, places_of_divergence
+from gonogo.evidence.rehearsal.divergence_text import describe_divergence, divergence_spans
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Span, Text, translated
@@ -236,7 +236,7 @@ class Hazard:
             describe_divergence(divergence, telling, reason),
             certainty=divergence.certainty,
             cure=cure,
-            spans=places_of_divergence(divergence, telling),
+            spans=divergence_spans(divergence, telling),
             ranks=divergence.ranks,
             module=call.module if call is not None else None,
             parameter=next((name for name in parameters if not name.startswith("#")), None),

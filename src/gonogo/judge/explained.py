@@ -10,7 +10,7 @@ from functools import cached_property
 
 from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.rank_ends import RankFailure
-from gonogo.evidence.rehearsal.chain import ChainedException, package_of
+from gonogo.evidence.rehearsal.chain import ChainedException, package_of_file
 from gonogo.evidence.rehearsal.failures import is_stdlib_frame
 from gonogo.evidence.script.flows.value_flow import LineRange, statements_behind_backward, statements_behind_losses
 from gonogo.evidence.source_file import SourceFile
@@ -73,7 +73,7 @@ class FindingPlaces:
 
     def _loss_statements(self, exception: ChainedException) -> list[LineRange]:
         """The statements that compute the loss whose backward raised; none if no backward raised."""
-        last = exception.users
+        last = exception.last_user_frame
         inner = exception.frames[exception.frames.index(last) + 1 :] if last is not None else ()
         if last is None or not exception.type:
             return []
@@ -97,7 +97,7 @@ class FindingPlaces:
         if not span.path.endswith(".py"):
             return False
         for told in failure.chain:
-            last = told.users
+            last = told.last_user_frame
             frames = [frame for frame in told.frames if frame.owner == "user"]
             if certainty is not Certainty.CERTAIN:
                 frames = [last] if last is not None else []
@@ -183,7 +183,7 @@ def _packages_at_raise(exception: ChainedException) -> Iterator[str]:
     for frame in reversed(exception.frames):
         if is_stdlib_frame(frame):
             continue
-        package = package_of(frame.path)
+        package = package_of_file(frame.path)
         if package is None:
             break
         if package not in found:

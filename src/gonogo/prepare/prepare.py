@@ -24,8 +24,8 @@ from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.prepared import FOLDER, PreparedStandIns, is_data_file_url, parent_of_prepared, read_prepared
 from gonogo.evidence.published.datasets import published_dataset
 from gonogo.evidence.published.models import published_model
-from gonogo.evidence.rehearsal.failures import shorten
-from gonogo.evidence.rehearsal.record import Failure, MissingInput, RankRecord, Unsupported
+from gonogo.evidence.rehearsal.failures import shorten_exception_message
+from gonogo.evidence.rehearsal.record import Failure, MissingInput, RankRecord, UnsupportedPart
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile
@@ -224,7 +224,7 @@ def prepare(
     return done
 
 
-def _environment_file(unsupported: Unsupported) -> str | None:
+def _environment_file(unsupported: UnsupportedPart) -> str | None:
     """The project's file with whose packages it could be rehearsed; None if other packages wouldn't help."""
     remedy = unsupported.remedy
     if remedy is None or remedy.purpose is not Purpose.BUILD_ENVIRONMENT:
@@ -324,7 +324,7 @@ def _failure_texts(record: RankRecord) -> tuple[str, str] | None:
 
 
 def _one_line(text: str) -> str:
-    return shorten(" ".join(text.split()), _MAX_MESSAGE_LENGTH)
+    return shorten_exception_message(" ".join(text.split()), _MAX_MESSAGE_LENGTH)
 
 
 def _inputs_from_record(

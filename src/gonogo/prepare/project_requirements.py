@@ -248,7 +248,7 @@ def _used_distributions(runs: Sequence[Run]) -> list[str]:
     for run in runs:
         if run.launch is not None and run.launch.launcher in ("deepspeed", "accelerate"):
             names.append(run.launch.launcher)
-        if run.deepspeed_on or run.arguments.get("deepspeed").string:
+        if run.uses_deepspeed or run.arguments.get("deepspeed").string:
             names.append("deepspeed")
         # Not imports in functions or under conditions, nor those in other parts of a framework that is started as a
         # module: the launch may never run them, and a first worker shows those that it does.

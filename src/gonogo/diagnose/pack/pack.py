@@ -395,7 +395,7 @@ def missing(log: FailureLog, files: StaticFindings) -> Iterator[Text]:
     if log.truncated_errors:
         yield translated("the last lines of a traceback: the log was cut before them")
     seen = {line.rank for line in log.lines if line.rank is not None}
-    processes = log.setup.processes
+    processes = log.setup.processes_per_node
     if processes and len(seen) < processes:
         yield translated("lines from all ranks: {count} of {all} processes of a node appear in the logs").format(
             count=len(seen), all=processes

@@ -16,7 +16,7 @@ from gonogo.evidence.guarded.last_seen import (
 )
 from gonogo.evidence.guarded.records import CalledCollective
 from gonogo.evidence.guarded.standstill import find_hang
-from gonogo.evidence.rehearsal.conditions import guards_of
+from gonogo.evidence.rehearsal.conditions import conditions_around_stack
 from gonogo.finding.divergence import CollectiveCall, Divergence, Side
 
 _UNEVEN_COLLECTIVES = frozenset({"all_to_all", "all_to_all_single", "all_gather", "gather", "scatter"})
@@ -165,7 +165,7 @@ def _divergence_side(
     return Side(
         ranks=tuple(sorted(ranks)),
         call=call,
-        guards=tuple(guards_of(frames)),
+        guards=tuple(conditions_around_stack(frames)),
         steps=first.step,
         functions=tuple(frame.function for frame in frames),
     )

@@ -17,7 +17,7 @@ from gonogo.evidence.launch.launchers import LAUNCHERS
 from gonogo.evidence.launch.launchers.recognise import LauncherCall
 from gonogo.evidence.paths import exists
 from gonogo.evidence.shell.script_commands import ShellCommand
-from gonogo.evidence.shell.text import Piece, text_of
+from gonogo.evidence.shell.text import Piece, joined_text
 from gonogo.evidence.source_file import Place, SourceFile, display_path
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
@@ -25,7 +25,7 @@ from gonogo.finding.errors import UserError
 
 def to_written_file(path: str, pieces: tuple[Piece, ...], place: Place) -> WrittenFile:
     """A file that a script writes, from the parts of its heredoc."""
-    return WrittenFile(path, text_of(pieces), place, all(piece.literal for piece in pieces))
+    return WrittenFile(path, joined_text(pieces), place, all(piece.literal for piece in pieces))
 
 
 def framework_of_call(call: LauncherCall) -> str | None:

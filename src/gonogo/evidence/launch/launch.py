@@ -11,7 +11,7 @@ import msgspec
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.command_line import CommandOptions, Word, quote_for_shell
 from gonogo.evidence.launch.command_words import ProgramKind
-from gonogo.evidence.shell.absent import Absent
+from gonogo.evidence.shell.absent import MissingTarget
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Edit, Text
 
@@ -89,9 +89,9 @@ class Launch(msgspec.Struct, frozen=True):
     """The function that one of the project's console scripts calls in the program's module."""
     heredoc: WrittenFile | None = None
     """The program's code, if given by ``python - <<EOF``."""
-    absent: tuple[Absent, ...] = ()
+    absent: tuple[MissingTarget, ...] = ()
     """What its script changes into or sources before, and is not here."""
-    never: Absent | None = None
+    never: MissingTarget | None = None
     """What is not here, if the launch is therefore never started."""
     made_before: bool = False
     """Whether something before it may have made files: a program, ``mkdir``, ``cp``, ``>``."""

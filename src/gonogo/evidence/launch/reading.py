@@ -236,7 +236,11 @@ def _caller_key(
     """A cache key of all that a script gets from its caller, without source positions."""
 
     def comparable_words(words: Sequence[ShellWord] | None) -> tuple[object, ...] | None:
-        return None if words is None else tuple((word.value, word.many, word.quoted) for word in words)
+        return (
+            None
+            if words is None
+            else tuple((word.value, word.may_be_any_number_of_words, word.quoted) for word in words)
+        )
 
     variables = {
         (name, one.value, one.exported, one.unset, comparable_words(one.array)) for name, one in environment.items()

@@ -71,7 +71,7 @@ def uses_fsdp(log: FailureLog) -> bool:
 @lru_cache(maxsize=1)
 def has_several_processes(log: FailureLog) -> bool | None:
     """True if the log or the launch command shows several processes, False if only one is requested, else None."""
-    processes = log.setup.processes
+    processes = log.setup.processes_per_node
     if processes is not None and processes > 1:
         return True
     if len({line.rank for line in log.lines if line.rank is not None}) > 1:

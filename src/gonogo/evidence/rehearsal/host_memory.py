@@ -20,12 +20,12 @@ class NodeHostMemory(msgspec.Struct, frozen=True):
     """A lower bound that the rehearsed ranks prove: see :func:`host_memory_by_node`."""
 
     @property
-    def estimated(self) -> bool:
+    def is_estimated(self) -> bool:
         """True if some of its ranks were not rehearsed."""
         return len(self.run) < self.ranks
 
     @property
-    def fullest(self) -> tuple[RankRecord, HostMemory]:
+    def rank_with_highest_peak(self) -> tuple[RankRecord, HostMemory]:
         """The rank that needs the most."""
         return max(self.run, key=lambda pair: pair[1].peak_bytes)
 

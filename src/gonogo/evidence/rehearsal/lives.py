@@ -127,7 +127,7 @@ class FileEvent(msgspec.Struct, frozen=True):
     """Whose it is, where those of several ranks are put in order."""
 
 
-class RankLife(msgspec.Struct):
+class RankRunState(msgspec.Struct):
     """What a rank observed of one life."""
 
     part: LifePart

@@ -11,7 +11,7 @@ _ROUNDING = 1 / 64
 _PACKED = ("uint8", "int8", "uint32", "int32", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn_x2")
 
 
-def compared(one: TensorSample, other: TensorSample) -> Literal["same", "rounded", "packed", "other"]:
+def compare_samples(one: TensorSample, other: TensorSample) -> Literal["same", "rounded", "packed", "other"]:
     """``packed``: one is quantized, so that its elements can't be compared with the other's."""
     if one.dtype == other.dtype and one.shape == other.shape and one.digest == other.digest:
         return "same"
@@ -26,6 +26,6 @@ def compared(one: TensorSample, other: TensorSample) -> Literal["same", "rounded
     return "other"
 
 
-def are_alike(one: TensorSample, other: TensorSample) -> bool:
+def may_be_same_weights(one: TensorSample, other: TensorSample) -> bool:
     """Whether they may be the same weights."""
-    return compared(one, other) != "other"
+    return compare_samples(one, other) != "other"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from gonogo.evidence.script.syntax_index import ScriptIndex, position
+from gonogo.evidence.script.syntax_index import ScriptIndex, start_position
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Edit
 
@@ -173,7 +173,7 @@ class ScriptEditor:
         parent = self.index.parents.get(node)
         last = getattr(parent, "lineno", 0)
         for child in ast.iter_child_nodes(parent) if parent is not None else ():
-            if position(child) < position(node):
+            if start_position(child) < start_position(node):
                 last = max(last, getattr(child, "end_lineno", 0) or 0)
         return int(last)
 
@@ -278,4 +278,4 @@ _COMPOUND_STATEMENTS = (
 
 def _arguments(call: ast.Call) -> list[ast.expr | ast.keyword]:
     """Positional and keyword arguments in source order."""
-    return sorted([*call.args, *call.keywords], key=position)
+    return sorted([*call.args, *call.keywords], key=start_position)

@@ -57,7 +57,7 @@ class ScriptProblem(msgspec.Struct, frozen=True):
     needs: str | None = None
 
     @property
-    def is_fault(self) -> bool:
+    def is_rejected_by_python(self) -> bool:
         """Whether the script itself is broken, so that Python would refuse to run it."""
         return self.kind in ("syntax", "encoding", "null-byte")
 
@@ -89,7 +89,7 @@ def parse(source: SourceFile) -> ParsedSource:
             message = _NOT_IN_ENCODING.format(encoding=encoding)
             return ParsedSource(None, ScriptProblem("encoding", source.place(0, 0), message))
     elif not source.is_utf8:
-        at = _first_undecodable(data)
+        at = _offset_of_undecodable_byte(data)
         return ParsedSource(None, ScriptProblem("encoding", source.place(at, at + 1), _NOT_UTF8))
     else:
         text = source.text
@@ -158,7 +158,7 @@ def _encoding(source: SourceFile) -> tuple[str | None, ScriptProblem | None]:
     return None, None
 
 
-def _first_undecodable(data: bytes) -> int:
+def _offset_of_undecodable_byte(data: bytes) -> int:
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as error:

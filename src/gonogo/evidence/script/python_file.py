@@ -53,7 +53,7 @@ class PythonFile:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.path!r})"
 
-    def take(self, source: SourceFile) -> None:
+    def use_path_of(self, source: SourceFile) -> None:
         """Use another path for the same bytes, before anything has been reported about them."""
         self.source = source
         self.__dict__.pop("_editor", None)
@@ -101,10 +101,10 @@ class PythonFile:
 
     def qualified(self, node: ast.AST) -> str | None:
         """The qualified name of a class, function, module or method; None if unknown."""
-        names = self._own(self.names.names(node))
+        names = self._without_own_module(self.names.names(node))
         return names[0] if names else None
 
-    def _own(self, names: tuple[str, ...]) -> tuple[str, ...]:
+    def _without_own_module(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Names as the script itself uses them: without its own module's name."""
         if not names or not self.module or not any(name.startswith(self.module) for name in names):
             return names
@@ -122,7 +122,7 @@ class PythonFile:
 
     def kinds_of(self, node: ast.AST) -> tuple[str, ...]:
         """Like :meth:`kind_of`, with the names of the base classes of a class of the project."""
-        return self._own(self.names.kinds(node))
+        return self._without_own_module(self.names.kinds(node))
 
     def field(self, node: ast.expr) -> Field:
         """The value of an expression of constants, and of names that hold one; otherwise unknown, with the reason."""

@@ -47,7 +47,7 @@ class ReachableCode:
                     self._waiting.append((ast.Name(entry_function, ast.Load()), script))
         self._follow_names()
 
-    def holds(self, path: str, line: int) -> bool:
+    def is_reachable(self, path: str, line: int) -> bool:
         """Whether a line of a script can run, as far as names show."""
         around = [unit for unit in self._units.get(path, ()) if unit.lineno <= line <= (unit.end_lineno or line)]
         return all(unit in self._open for unit in around)

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from gonogo.evidence.field import Field, Status
-from gonogo.evidence.script.flow import reaching, scope_binding
+from gonogo.evidence.script.flow import reaching_bindings, scope_binding
 from gonogo.evidence.script.names import NameResolver
-from gonogo.evidence.script.nodes import dotted
+from gonogo.evidence.script.nodes import dotted_name
 from gonogo.evidence.script.syntax_index import Binding
 from gonogo.finding import Text, translated
 
@@ -100,7 +100,7 @@ class ValueResolver:
             )
         if isinstance(node, ast.Call):
             return self._call_value(node)
-        return self._variable(node) or _unknown_value(node)
+        return self._unknown_if_environment_variable(node) or _unknown_value(node)
 
     def _value_of_name(self, node: ast.Name) -> Value:
         scope = scope_binding(self.names.index, node.id, node)
@@ -109,7 +109,7 @@ class ValueResolver:
             if not names:
                 return Value(known=False, reason=_NAME_NOT_DEFINED.format(name=node.id))
             return Value(Symbol(names[0]))
-        found = reaching(self.names.index, scope.names[node.id], scope, node)
+        found = reaching_bindings(self.names.index, scope.names[node.id], scope, node)
         values = [self._value_of_binding(binding, node.id) for binding in found]
         unknown = next((value for value in values if not value.known), None)
         if unknown is not None:
@@ -137,7 +137,7 @@ class ValueResolver:
             names = self.names.names_of_binding(binding)
             return Value(Symbol(names[0])) if names else Value(known=False, reason=_NAME_NOT_DEFINED.format(name=name))
         if binding.kind == "define":
-            return Value(Symbol(self.names.defined(binding.node)[0]))
+            return Value(Symbol(self.names.names_of_definition(binding.node)[0]))
         if binding.kind == "parameter":
             function = getattr(binding.value, "name", "lambda")
             return Value(known=False, reason=_PARAMETER_REASON.format(name=name, function=function))
@@ -154,7 +154,7 @@ class ValueResolver:
                 if len(values) == 1
                 else Value(known=False, reason=_SEVERAL_VALUES_REASON.format(name=_short_text(node)))
             )
-        variable = self._variable(node)
+        variable = self._unknown_if_environment_variable(node)
         if variable is not None:
             return variable
         names = self.names.names(node)
@@ -253,7 +253,7 @@ class ValueResolver:
         return Value(text) if len(text) <= _MAX_LENGTH else _unknown_value(node)
 
     def _call_value(self, node: ast.Call) -> Value:
-        variable = self._variable(node)
+        variable = self._unknown_if_environment_variable(node)
         if variable is not None:
             return variable
         name = self.names.names(node.func)[:1]
@@ -275,7 +275,7 @@ class ValueResolver:
                 return _unknown_value(node)
         return _unknown_value(node)
 
-    def _variable(self, node: ast.AST) -> Value | None:
+    def _unknown_if_environment_variable(self, node: ast.AST) -> Value | None:
         """Unknown because it reads an environment variable, if the expression does."""
         name = self.environment_variable(node)
         return Value(known=False, reason=_ENVIRONMENT_REASON.format(name=name)) if name is not None else None
@@ -300,7 +300,7 @@ class ValueResolver:
             if not isinstance(node, ast.Name):
                 return None
             scope = scope_binding(self.names.index, node.id, node)
-            found = reaching(self.names.index, scope.names[node.id], scope, node) if scope is not None else []
+            found = reaching_bindings(self.names.index, scope.names[node.id], scope, node) if scope is not None else []
             if len(found) != 1 or found[0].kind != "assign" or found[0].path:
                 return None
             node = found[0].value
@@ -353,5 +353,5 @@ def _short_text(node: ast.AST) -> str:
     if isinstance(node, ast.Call):
         return f"{_short_text(node.func)}(...)"
     if isinstance(node, ast.Subscript):
-        return f"{dotted(node.value) or '...'}[...]"
-    return (dotted(node) or type(node).__name__)[:_MAX_SHOWN]
+        return f"{dotted_name(node.value) or '...'}[...]"
+    return (dotted_name(node) or type(node).__name__)[:_MAX_SHOWN]

@@ -16,7 +16,7 @@ from gonogo.evidence.shell.text import ShellWord
 from gonogo.evidence.source_file import Place
 
 if TYPE_CHECKING:
-    from gonogo.evidence.shell.reading import Reading
+    from gonogo.evidence.shell.reading import ExpansionContext
     from gonogo.evidence.shell.state import State
 
 _MAKING = frozenset({"cp", "mv", "ln", "rsync", "touch", "git", "wget", "curl", "tar", "unzip", "scp", "tee", "yes"})
@@ -32,7 +32,7 @@ _TELLING = ("README", "INSTALL", ".gitignore", ".gitmodules", "Makefile", "Docke
 _MOST_READ = 1 << 20
 
 
-class Absent(msgspec.Struct, frozen=True):
+class MissingTarget(msgspec.Struct, frozen=True):
     """A folder that ``cd`` changes into, or a file that is sourced, and that is not there."""
 
     command: str
@@ -44,7 +44,9 @@ class Absent(msgspec.Struct, frozen=True):
     """Whether it can't be where the run is either, and the script surely comes to it."""
 
 
-def absent_target(shell: Reading, words: Sequence[ShellWord], state: State, node: Any) -> Absent | None:
+def find_missing_target(
+    shell: ExpansionContext, words: Sequence[ShellWord], state: State, node: Any
+) -> MissingTarget | None:
     """What a ``cd`` or ``source`` doesn't find; None for any other command, or if it is there or unknown."""
     name = words[0].value
     if name not in ("cd", "source", ".") or len(words) < 2:
@@ -63,7 +65,7 @@ def absent_target(shell: Reading, words: Sequence[ShellWord], state: State, node
         and not written.startswith(("/", "~"))
         and not shell.made_before
         and shell.in_main_script
-        and _is_straight(shell, node)
+        and _always_runs(shell, node)
     )
     if name == "cd":
         sure = sure and "CDPATH" not in state.variables
@@ -71,7 +73,7 @@ def absent_target(shell: Reading, words: Sequence[ShellWord], state: State, node
         # dash knows no `source`; a name without a slash is looked for in PATH first.
         sure = sure and not (shell.posix and name == "source")
         sure = sure and (os.sep in written or written.endswith((".sh", ".bash", ".env")))
-    return Absent(name, written, path, shell.place(node), sure and not _is_told_of(path, written))
+    return MissingTarget(name, written, path, shell.place(node), sure and not _is_documented(path, written))
 
 
 def may_make_files(words: Sequence[ShellWord], name: str | None = None) -> bool:
@@ -84,7 +86,7 @@ def may_make_files(words: Sequence[ShellWord], name: str | None = None) -> bool:
     return name in _MAKING or (name == "mkdir" and None in values[1:])
 
 
-def _is_straight(shell: Reading, node: Any) -> bool:
+def _always_runs(shell: ExpansionContext, node: Any) -> bool:
     """Whether the script runs a command whatever happens, as long as it comes to its line."""
     while node.parent is not None:
         above = node.parent
@@ -100,13 +102,13 @@ def _is_straight(shell: Reading, node: Any) -> bool:
     return bool(node.type == "program")
 
 
-def is_made_by_users(path: str) -> bool:
+def is_left_to_users(path: str) -> bool:
     """Whether the project leaves a file to each user: git ignores it, or there is an example of it."""
     return _is_named_in(path, (".gitignore",))
 
 
 @lru_cache(maxsize=64)
-def _is_told_of(path: str, written: str) -> bool:
+def _is_documented(path: str, written: str) -> bool:
     """Whether the project says that somebody makes it: a README, .gitignore or the like names it.
 
     Where it is there from a folder above, these speak of that one: the command is typed in the wrong folder.

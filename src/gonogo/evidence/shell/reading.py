@@ -19,14 +19,14 @@ _SET_BY_SLURM = translated("Slurm sets `${name}` when the job runs")
 _SBATCH_DIRECTIVE_REASON = translated("from the job's #SBATCH lines")
 
 
-class Reading:
+class ExpansionContext:
     """The context in which words are expanded; nodes are those of ``source``."""
 
     def __init__(
         self,
         source: SourceFile,
         initial_variables: dict[str, str] | None,
-        get_command_output: Callable[[Reading, Any, State], Sequence[Piece] | None],
+        get_command_output: Callable[[ExpansionContext, Any, State], Sequence[Piece] | None],
     ) -> None:
         self.source = source
         self.script_name = os.path.abspath(source.path)
@@ -65,7 +65,7 @@ class Reading:
         """A node's source text."""
         return self.source.data[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
-    def special(self, name: str, state: State) -> tuple[str | None, Text | None]:
+    def special_variable(self, name: str, state: State) -> tuple[str | None, Text | None]:
         """A variable that the script doesn't set: the value from the shell, Slurm or the caller, and the reason."""
         if name in self.given:
             return self.given[name], _SBATCH_DIRECTIVE_REASON
@@ -91,7 +91,7 @@ class Reading:
             self.limit = before
 
     @contextmanager
-    def substituting(self, end: int) -> Iterator[None]:
+    def limit_to_substitution(self, end: int) -> Iterator[None]:
         """The same for the commands of a ``$(…)``, whose nesting is counted in :attr:`substitutions`."""
         self.substitutions += 1
         try:
@@ -100,6 +100,6 @@ class Reading:
         finally:
             self.substitutions -= 1
 
-    def parsed_part(self, start: int, end: int) -> Any:
+    def parse_part(self, start: int, end: int) -> Any:
         """A part of the source, parsed in place: the script inside ``bash -c '…'``. None if it can't be parsed."""
         return parse_script(self.source, (start, end))

@@ -40,7 +40,7 @@ class CheckpointWriteDiskFull(Hazard):
         """A disk too small for one checkpoint of a full fine-tune with DeepSpeed."""
         free = environment.disk_free.number
         arguments = run.arguments
-        if free is None or run.launch is None or not run.deepspeed_on or arguments.get("save_strategy").get() == "no":
+        if free is None or run.launch is None or not run.uses_deepspeed or arguments.get("save_strategy").get() == "no":
             return
         billions = billions_trained(run)
         if billions is None:

@@ -7,7 +7,7 @@ from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.patterns import lazy_compile
-from gonogo.evidence.rehearsal.failures import few
+from gonogo.evidence.rehearsal.failures import first_few_names
 from gonogo.hazards.facts.training_script import first_argument, is_trainer, makers, trained
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, Text, translated
 
@@ -114,7 +114,9 @@ class SafetensorsSharedTensors(Hazard):
         yield self.log_finding(
             evidence,
             translated("{names} share memory, and safetensors does not write the same memory under two names.").format(
-                names=Text(few(names, 4), f"{few(names, 4)} ") if names else translated("Some tensors")
+                names=Text(first_few_names(names, 4), f"{first_few_names(names, 4)} ")
+                if names
+                else translated("Some tensors")
             ),
             certainty=certainty,
             cure=tuple(cures),

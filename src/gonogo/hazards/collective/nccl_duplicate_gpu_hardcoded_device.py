@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.number import parse_whole_number
-from gonogo.evidence.script.nodes import dotted
+from gonogo.evidence.script.nodes import dotted_name
 from gonogo.hazards.facts.duplicate_gpu import HARDCODED_DEVICE_PATTERN, DuplicateGpu, duplicate_gpu
 from gonogo.hazards.facts.training_script import DDP, first_argument, has_several_processes_per_node, mentions
 from gonogo.hazards.rule import Certainty, Edit, Findings, Fix, Hazard, Run, Script, translated
@@ -161,7 +161,7 @@ def _never_selects_device(script: Script, run: Run) -> bool:
 def _is_device(node: ast.AST) -> bool:
     """Whether a node is ``"cuda:0"`` or ``torch.device("cuda:0")``, not the index alone."""
     if isinstance(node, ast.Call):
-        return dotted(node.func) == "torch.device"
+        return dotted_name(node.func) == "torch.device"
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda:")
 
 

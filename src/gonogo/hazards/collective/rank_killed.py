@@ -9,7 +9,7 @@ from gonogo.evidence.guarded.ends import (
 )
 from gonogo.evidence.guarded.guarded_run import GuardedRank
 from gonogo.evidence.guarded.whereabouts import innermost_user_frame
-from gonogo.evidence.rehearsal.failures import places
+from gonogo.evidence.rehearsal.failures import frame_spans
 from gonogo.finding.words import PHASES, size
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Span, Text, translated
 
@@ -86,7 +86,7 @@ class RankKilled(Hazard):
 def _last_known_place(rank: GuardedRank) -> tuple[Span, ...]:
     """The last position of the main thread, from the stack dump written at the signal."""
     frames = rank.dump.threads[0].frames if rank.dump is not None and rank.dump.threads else ()
-    return places((innermost_user_frame(frames), translated("it was here")))
+    return frame_spans((innermost_user_frame(frames), translated("it was here")))
 
 
 def _describe_end(death: RankDeath) -> Text:

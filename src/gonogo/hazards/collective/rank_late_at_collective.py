@@ -8,7 +8,7 @@ from gonogo.evidence.guarded.whereabouts import activity_in_stack, innermost_use
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, span_of_line
 from gonogo.evidence.log.stacks import MainThreadStack, parse_py_spy_stacks
 from gonogo.evidence.log.stall import STALL_WORDS, find_stall
-from gonogo.evidence.rehearsal.failures import places
+from gonogo.evidence.rehearsal.failures import frame_spans
 from gonogo.finding.frame import Frame
 from gonogo.finding.ranks import capitalize_text, ranks_text
 from gonogo.hazards.collective import _recorded as recorded
@@ -191,7 +191,7 @@ def _spans(hang: Hang, own_call_frame: Frame | None) -> tuple[Span, ...]:
     wait = translated("{ranks} wait{s} here").format(
         ranks=ranks_text(hang.waiting), s="s" if len(hang.waiting) == 1 else ""
     )
-    return places(
+    return frame_spans(
         (own_call_frame, held), (innermost_user_frame(hang.call.frames) if hang.call is not None else None, wait)
     )
 

@@ -4,7 +4,7 @@ from gonogo.evidence.guarded.divergence import find_divergence
 from gonogo.evidence.guarded.ends import ranks_without_records
 from gonogo.evidence.guarded.standstill import find_hang
 from gonogo.evidence.guarded.whereabouts import activity_in_stack, innermost_user_frame
-from gonogo.evidence.rehearsal.failures import places
+from gonogo.evidence.rehearsal.failures import frame_spans
 from gonogo.finding.ranks import capitalize_text, ranks_text
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Text, translated
 
@@ -55,7 +55,7 @@ class StepStandsStill(Hazard):
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING if run.exit_status in (None, 0) else Severity.ERROR,
             cure=_TRANSPORT_CURES if still.call is not None else (known.cure if known and known.cure else look,),
-            spans=places((at, translated("the ranks are stuck here"))),
+            spans=frame_spans((at, translated("the ranks are stuck here"))),
             ranks=ranks,
             confirm=translated("py-spy dump of every rank shows the same lines minutes later"),
         )

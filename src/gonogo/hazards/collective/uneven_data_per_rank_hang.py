@@ -5,7 +5,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.progress import nearly_finished_line
 from gonogo.evidence.log.stall import STALL_WORDS, find_in_log_or_setup, find_stall
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence, rank_divergence
-from gonogo.evidence.script.identifiers import last_name, says
+from gonogo.evidence.script.identifiers import contains_words, last_name
 from gonogo.hazards.facts.divergence_fixes import fix_divergent_loop
 from gonogo.hazards.facts.rank_tests import contains_rank_name
 from gonogo.hazards.facts.training_script import DDP, mentions
@@ -50,7 +50,7 @@ class UnevenDataPerRankHang(Hazard):
         divergence = rank_divergence(record)
         if divergence is None:
             return
-        if divergence.rank_test is None and divergence.rank_exit is None and _has_uneven_batches(divergence):
+        if divergence.rank_condition is None and divergence.rank_loop_exit is None and _has_uneven_batches(divergence):
             yield self.divergence_finding(
                 divergence, divergence.most_informative_side(), cure=self.cures, reason=self.texts["divergence_reason"]
             )
@@ -140,4 +140,6 @@ def _is_endless(node: ast.AST) -> bool:
     """Whether data is endless: ``while True``, ``itertools.cycle(…)``, ``rows.repeat()``, ``self.repeat``."""
     if isinstance(node, ast.While):
         return isinstance(node.test, ast.Constant) and bool(node.test.value)
-    return isinstance(node, (ast.Name, ast.Attribute)) and says(last_name(node), "repeat", "cycle", "infinite")
+    return isinstance(node, (ast.Name, ast.Attribute)) and contains_words(
+        last_name(node), "repeat", "cycle", "infinite"
+    )

@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Run, Script,
 class AccelerateAccumulationGivenTwice(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """A keyword of the Accelerator that contradicts the JSON or the YAML."""
-        if run.launch is None or uses_trainer(run) or not run.deepspeed_on:
+        if run.launch is None or uses_trainer(run) or not run.uses_deepspeed:
             return
         used = _effective_accumulation(run)
         if used is None or not used.known or not isinstance(used.value, int):

@@ -20,7 +20,7 @@ class SaveOnlyModelWithBestModelAtEnd(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """Both arguments set, or a resume from a checkpoint in the run's own output folder."""
         only = run.arguments.get("save_only_model")
-        if only.truth is not True or not run.deepspeed_on or not uses_trainer(run):
+        if only.truth is not True or not run.uses_deepspeed or not uses_trainer(run):
             return
         best = run.arguments.get("load_best_model_at_end")
         resume = run.arguments.get("resume_from_checkpoint")

@@ -39,7 +39,7 @@ class DatasetCollationFormat(Hazard):
         unused = run.arguments.get("remove_unused_columns")
         if b".map(" not in script.source.data or unused.truth is not False:
             return
-        maps = [call for call in script.calls("*.map") if call.node.args or call.passed("function") is not None]
+        maps = [call for call in script.calls("*.map") if call.node.args or call.passed_keyword("function") is not None]
         collators = list(script.calls(*_COLLATORS))
         if not collators or not maps or mentions(run, script, *_COLUMN_DROPPING_MARKERS):
             return

@@ -98,7 +98,7 @@ def plain_tensor_finding(hazard: Hazard, kept: PlainTensor) -> Finding:
 def plain_tensors_on_cpu(script: Script, run: Run) -> Iterator[PlainTensor]:
     """Plain tensor attributes that a module's own methods compute with, if the run uses an accelerator."""
     if on_accelerator(script, run):
-        yield from script.once(_plain_tensors_in)
+        yield from script.cached_result(_plain_tensors_in)
 
 
 def _plain_tensors_in(script: Script) -> tuple[PlainTensor, ...]:

@@ -9,7 +9,7 @@ from gonogo.evidence.log.context import (
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
-from gonogo.evidence.rehearsal.failures import failed_ranks, innermost, library_frame, places
+from gonogo.evidence.rehearsal.failures import failed_ranks, frame_spans, innermost_frame, library_frame
 from gonogo.evidence.script.identifiers import uses_name
 from gonogo.hazards.facts.device_map import AUTO_DEVICE_MAPS, abbreviate_devices, device_map_accelerators
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, training_mismatches
@@ -20,7 +20,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Ru
 class DeviceMapAutoTrainerMismatch(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """A custom loss of labels and the logits of a model split over GPUs, in one process."""
-        if b"compute_loss" not in script.source.data or run.distributed or has_several_processes_per_node(run):
+        if b"compute_loss" not in script.source.data or run.is_distributed or has_several_processes_per_node(run):
             return
         spread = [
             load
@@ -63,8 +63,8 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                     there=mismatch.devices[1],
                 ),
                 cure=self.cures,
-                spans=places(
-                    (innermost(failed.first.device_map_frames, "user"), translated("split here")),
+                spans=frame_spans(
+                    (innermost_frame(failed.first.device_map_frames, "user"), translated("split here")),
                     (failed.failure.innermost("user"), translated("fails here")),
                     (library_frame(failed.failure), None),
                 ),

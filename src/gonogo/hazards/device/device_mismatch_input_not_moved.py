@@ -126,7 +126,7 @@ def _input_name(mismatch: LoggedMismatch) -> str | None:
 def _tensors_created_in_forward(script: Script, run: Run) -> Iterator[_CreatedTensor]:
     """The tensors that forwards create without a device, each once."""
     if b"def forward" in script.source.data and on_accelerator(script, run):
-        yield from script.once(_tensors_created_in)
+        yield from script.cached_result(_tensors_created_in)
 
 
 def _tensors_created_in(script: Script) -> tuple[_CreatedTensor, ...]:

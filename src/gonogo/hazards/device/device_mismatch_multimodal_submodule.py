@@ -3,7 +3,7 @@ import re
 from gonogo.evidence.log.context import is_under_zero3
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch, operands_on
-from gonogo.evidence.rehearsal.failures import describe, failed_ranks, failure_places, last_frame_outside_torch
+from gonogo.evidence.rehearsal.failures import describe_operands, failed_ranks, failure_places, last_frame_outside_torch
 from gonogo.evidence.rehearsal.record import Failure, Frame
 from gonogo.finding.words import PHASES
 from gonogo.hazards.facts.mismatch_in_log import (
@@ -45,11 +45,11 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
             submodule = _submodule(failure)
             if submodule is None:
                 continue
-            operands = describe(o for device in mismatch.devices for o in operands_on(failure, device))
+            operands = describe_operands(o for device in mismatch.devices for o in operands_on(failure, device))
             yield self.finding(
                 translated("While {doing}, {submodule} ({function}) combines tensors on {devices}{operands}.").format(
                     doing=translated("the model is built inside deepspeed.zero.Init")
-                    if failed.under_zero_init
+                    if failed.is_under_zero_init
                     else translated("the model runs, in {phase}").format(phase=PHASES[failure.phase]),
                     submodule=_shorten_class_chain(submodule),
                     function=caller.function,

@@ -3,7 +3,7 @@ from gonogo.evidence.guarded.guarded_run import GuardedRank
 from gonogo.evidence.guarded.records import NonFiniteRecord
 from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.rehearsal.failures import setting
+from gonogo.evidence.rehearsal.failures import nested_value
 from gonogo.hazards.rule import Certainty, Finding, Findings, GuardedRun, Hazard, Pattern, Severity, Text, translated
 
 _NONFINITE_TENSOR_LABELS = {
@@ -104,4 +104,4 @@ class LossNotFinite(Hazard):
 
 
 def _uses_fp16(run: GuardedRun) -> bool:
-    return bool(setting(deepspeed_config(run), "fp16", "enabled"))
+    return bool(nested_value(deepspeed_config(run), "fp16", "enabled"))

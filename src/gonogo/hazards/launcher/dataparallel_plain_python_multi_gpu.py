@@ -26,7 +26,7 @@ class DataparallelPlainPythonMultiGpu(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Plain python with several visible GPUs, and a Trainer whose model has no device_map."""
         visible = visible_gpus(launch) if launch.launcher == "python" else None
-        if visible is None or len(visible) < 2 or (whole_number(launch.world_size) or 1) > 1 or run.deepspeed_on:
+        if visible is None or len(visible) < 2 or (whole_number(launch.world_size) or 1) > 1 or run.uses_deepspeed:
             return
         for script in run.scripts:
             if any(word in script.source.data for word in _MODEL_SPLIT_WORDS):

@@ -2,7 +2,7 @@ import os
 from pathlib import Path
 
 from gonogo.evidence.paths import is_folder, may_exist
-from gonogo.evidence.shell.absent import is_made_by_users
+from gonogo.evidence.shell.absent import is_left_to_users
 from gonogo.hazards.launcher.launch_folder_not_found import failed_cd
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text, translated
 
@@ -46,7 +46,7 @@ def _is_sure(launch: Launch, program: Path) -> bool:
     if not launch.cwd_known or launch.made_before or not is_folder(program.parent):
         return False
     code = any(name.endswith(".py") for name in os.listdir(program.parent))
-    return code and not is_made_by_users(str(program))
+    return code and not is_left_to_users(str(program))
 
 
 def _find_similar_file(name: str, folder: os.PathLike[str]) -> str | None:

@@ -14,7 +14,7 @@ def certainty(node: NodeHostMemory, limit: int) -> Certainty:
 
 
 def estimate_basis(node: NodeHostMemory) -> Text:
-    if not node.estimated:
+    if not node.is_estimated:
         return translated("All of them were run.")
     return translated("{run} of them {were} run; the other {rest} are assumed to hold {each} each.").format(
         run=len(node.run),
@@ -25,7 +25,7 @@ def estimate_basis(node: NodeHostMemory) -> Text:
 
 
 def cures(record: RehearsalRecord, node: NodeHostMemory, missing_bytes: int) -> tuple[Text, ...]:
-    rank, host = node.fullest
+    rank, host = node.rank_with_highest_peak
     config = rank.deepspeed_config
     cures: list[Text] = []
     if host.peak_phase == "load":
@@ -62,7 +62,7 @@ def cures(record: RehearsalRecord, node: NodeHostMemory, missing_bytes: int) -> 
             more=size(missing_bytes)
         )
     )
-    if node.estimated and all(run.local_rank == 0 for run, _ in node.run):
+    if node.is_estimated and all(run.local_rank == 0 for run, _ in node.run):
         cures.append(translated("For a more reliable total, rehearse another rank too: --ranks 0,1"))
     return tuple(cures)
 

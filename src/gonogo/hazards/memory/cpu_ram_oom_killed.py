@@ -93,7 +93,7 @@ class CpuRamOomKilled(Hazard):
         node = max(nodes, key=lambda each: each.peak_bytes)
         if node.peak_bytes <= _USABLE_FRACTION * limit:
             return
-        worst, peak = node.fullest
+        worst, peak = node.rank_with_highest_peak
         over = node.peak_bytes > limit
         yield self.finding(
             self.texts["cause_in_rehearsal"].format(

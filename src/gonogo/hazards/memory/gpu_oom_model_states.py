@@ -36,7 +36,7 @@ class GpuOomModelStates(Hazard):
         sizes = [one.memory for one in environment.gpus if one.memory]
         if not sizes or run.launch is None or run.model is None or not uses_trainer(run) or not run.scripts:
             return
-        alone = run.launch.launcher == "python" and run.world_size == 1 and run.deepspeed_on is False
+        alone = run.launch.launcher == "python" and run.world_size == 1 and run.uses_deepspeed is False
         if not (is_certainly_ddp(run) or alone) or mentions(run, run.scripts[0], *_MEMORY_SAVING_WORDS):
             return
         optimizer = run.arguments.get("optim")

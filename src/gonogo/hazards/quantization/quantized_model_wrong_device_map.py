@@ -21,7 +21,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
             node = load.keyword_node("device_map")
             if (
                 node is None
-                or not any(load.passed(name) is not None for name in _QUANTIZATION_ARGUMENTS)
+                or not any(load.passed_keyword(name) is not None for name in _QUANTIZATION_ARGUMENTS)
                 or not is_trainer(trainer)
             ):
                 continue
@@ -33,7 +33,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
             assert run.launch is not None
             yield self.finding(
                 self.texts["cause"].format(given=script.place(node).text, gpu=fixed),
-                certainty=Certainty.CERTAIN if run.deepspeed_on is False else Certainty.LIKELY,
+                certainty=Certainty.CERTAIN if run.uses_deepspeed is False else Certainty.LIKELY,
                 cure=self.cures,
                 spans=(
                     place.span() if place is not None else load.place.span(),

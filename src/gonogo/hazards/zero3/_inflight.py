@@ -39,7 +39,7 @@ def find_inflight_error(log: FailureLog) -> tuple[LoggedError | LineMatch, Mappi
         if not log.find(_EVALUATION_PATTERN):
             return stuck, {Cause.COORDINATORS: Certainty.POSSIBLE, Cause.DYNAMIC: Certainty.POSSIBLE}
         return stuck, {Cause.COORDINATORS: Certainty.LIKELY, Cause.DYNAMIC: Certainty.POSSIBLE}
-    release = log.setup.release("deepspeed")
+    release = log.setup.release_numbers("deepspeed")
     dynamic = {Cause.DYNAMIC: Certainty.LIKELY, Cause.COORDINATORS: Certainty.POSSIBLE}
     coordinators = {Cause.COORDINATORS: Certainty.LIKELY, Cause.DYNAMIC: Certainty.POSSIBLE}
     if release is not None and release >= (0, 17):

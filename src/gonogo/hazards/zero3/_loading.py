@@ -36,7 +36,7 @@ def zero3_configuring_calls(script: Script) -> tuple[Call, ...]:
 
 def _configuring_calls_by_function(script: Script) -> dict[ast.AST | None, list[Call]]:
     found: dict[ast.AST | None, list[Call]] = {}
-    for call in script.once(zero3_configuring_calls):
+    for call in script.cached_result(zero3_configuring_calls):
         found.setdefault(script.enclosing_function(call.node), []).append(call)
     return found
 
@@ -47,7 +47,7 @@ def is_zero3_configured_at(script: Script, node: ast.AST) -> bool | None:
 
 
 def _is_configured_at(script: Script, node: ast.AST, depth: int) -> bool | None:
-    tells = script.once(_configuring_calls_by_function)
+    tells = script.cached_result(_configuring_calls_by_function)
     function = script.enclosing_function(node)
     if not tells and function is None:
         return None

@@ -31,7 +31,7 @@ def is_single_process(log: FailureLog) -> bool | None:
     setup = log.setup
     if any(line.rank for line in log.lines) or log.passes("elastic/multiprocessing", "torch/distributed/run.py"):
         return False
-    if setup.launcher in ("torchrun", "accelerate", "deepspeed", "slurm") or setup.processes is not None:
+    if setup.launcher in ("torchrun", "accelerate", "deepspeed", "slurm") or setup.processes_per_node is not None:
         return False
     frames = [frame for error in log.errors for frame in error.all_frames]
     if any(frame.path.endswith("llamafactory/launcher.py") and frame.function == "<module>" for frame in frames):

@@ -26,7 +26,7 @@ class Zero3DirectParamUseOutsideForward(Hazard):
         """A weight that is passed to an operator of torch outside of every module's forward."""
         if run.zero_stage != 3:
             return
-        for use in script.once(parameter_uses):
+        for use in script.cached_result(parameter_uses):
             if (
                 use.kind != "passed"
                 or use.gathered

@@ -64,7 +64,7 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
         """``generate`` with ``synced_gpus=False``, or without it if transformers doesn't know about ZeRO-3."""
         if run.zero_stage != 3 or b".generate(" not in script.source.data or run.world_size == 1:
             return
-        seen = any(one.once(zero3_configuring_calls) for one in run.scripts)
+        seen = any(one.cached_result(zero3_configuring_calls) for one in run.scripts)
         old = run.environment.within("transformers", "<4.28")
         for call in script.calls("*.generate"):
             synced = call.keyword("synced_gpus")

@@ -30,7 +30,7 @@ class Zero3MixedModalityHang(Hazard):
             return
         towers = [side for side in divergence.sides if self.patterns["tower"].search(names_in_call(side))]
         unlike = 0 < len(towers) < len(divergence.sides) or divergence.batches_differ
-        if unlike and divergence.gathers and divergence.rank_test is None:
+        if unlike and divergence.gathers_weights and divergence.rank_condition is None:
             yield self.divergence_finding(
                 divergence,
                 divergence.most_informative_side(*towers),
@@ -65,7 +65,7 @@ class Zero3MixedModalityHang(Hazard):
             if not any(word in tower.attr.lower() for word in _TOWERS) or is_under_zero_condition(script, node):
                 continue
             test = next((one for one in script.guarded_by(node) if _depends_on_batch(one)), None)
-            if test is None or script.once(_calls_by_name)[function, name_of(tower)] > 1:
+            if test is None or script.cached_result(_calls_by_name)[function, name_of(tower)] > 1:
                 continue
             yield self.finding(
                 self.texts["cause_in_script"].format(call=text_of(script, node, 50), tower=tower.attr),

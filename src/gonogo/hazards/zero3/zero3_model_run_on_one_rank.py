@@ -33,9 +33,9 @@ class Zero3ModelRunOnOneRank(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Ranks that diverge because only one runs the model."""
         divergence = rank_divergence(record)
-        if divergence is None or divergence.rank_test is None:
+        if divergence is None or divergence.rank_condition is None:
             return
-        side, guard = divergence.rank_test
+        side, guard = divergence.rank_condition
         call = side.call
         runs_model = call is not None and (call.parameters or call.module) and not _in_forward(call, guard)
         if runs_model and divergence.zero_stage == 3:

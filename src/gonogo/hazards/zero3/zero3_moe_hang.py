@@ -39,7 +39,7 @@ class Zero3MoeHang(Hazard):
         if divergence is None:
             return
         reached = [side for side in divergence.sides if _EXPERT.search(names_in_call(side))]
-        if reached and divergence.gathers and divergence.rank_test is None:
+        if reached and divergence.gathers_weights and divergence.rank_condition is None:
             yield self.divergence_finding(
                 divergence,
                 divergence.most_informative_side(*reached),

@@ -2,7 +2,7 @@ from gonogo.evidence.log.context import is_under_zero3
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
-from gonogo.evidence.rehearsal.failures import failed_ranks, path_ends_with, places, setting
+from gonogo.evidence.rehearsal.failures import failed_ranks, frame_spans, nested_value, path_ends_with
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, training_mismatches
 from gonogo.hazards.rule import (
     Certainty,
@@ -60,7 +60,7 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
             if mismatch is None or not mismatch.involves_cpu:
                 continue
             version = failed.first.versions.get("deepspeed", "?")
-            limit = setting(failed.first.deepspeed_config, "gradient_clipping")
+            limit = nested_value(failed.first.deepspeed_config, "gradient_clipping")
             yield self.finding(
                 self.texts["cause_in_rehearsal"].format(
                     version=version,
@@ -68,7 +68,7 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
                     limit="?" if limit is None else limit,
                 ),
                 cure=self.cures,
-                spans=places(
+                spans=frame_spans(
                     (clipping, translated("gradient on cpu, factor on the accelerator")),
                     (failure.innermost("user"), translated("reached from here")),
                 ),
@@ -77,7 +77,7 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch with the CPU in ``unscale_and_clip_grads``; elsewhere only if version or config suggest it."""
-        release = log.setup.release("deepspeed")
+        release = log.setup.release_numbers("deepspeed")
         for mismatch in training_mismatches(log):
             certainty = _certainty(mismatch, log, release)
             if certainty is not None:

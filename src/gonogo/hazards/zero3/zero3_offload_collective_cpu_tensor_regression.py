@@ -58,7 +58,7 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
 
 
 def _certainty(evidence: LoggedError | LineMatch, log: FailureLog) -> Certainty | None:
-    release = log.setup.release("deepspeed")
+    release = log.setup.release_numbers("deepspeed")
     frames = evidence.frames if isinstance(evidence, LoggedError) else ()
     passes = isinstance(evidence, LoggedError) and evidence.passes(*_ZERO_FRAMES)
     elsewhere = isinstance(evidence, LoggedError) and evidence.passes(*_UNRELATED_FRAMES)

@@ -43,7 +43,7 @@ class Zero3SavedEmptyWeights(Hazard):
             return
         for call in script.calls("*.save_pretrained", "*.state_dict"):
             model = call.receiver
-            if model is None or call.has("state_dict") or call.has_star or gathered(script, call.node):
+            if model is None or call.has("state_dict") or call.has_unknown_kwargs or gathered(script, call.node):
                 continue
             if (
                 not _is_partitioned(script, model)

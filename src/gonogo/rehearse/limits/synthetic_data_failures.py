@@ -18,7 +18,7 @@ from gonogo.evidence.prepared import (
 )
 from gonogo.evidence.published.models import published_model
 from gonogo.evidence.rehearsal.chain import exception_chain
-from gonogo.evidence.rehearsal.failures import class_of
+from gonogo.evidence.rehearsal.failures import exception_class_name
 from gonogo.evidence.rehearsal.record import Failure, MissingInput, RankRecord, RehearsalRecord
 from gonogo.finding import translated
 from gonogo.finding.remedy import GapRemedy, Purpose, Reason, prepare_launch, rehearse_again, run_command
@@ -173,7 +173,7 @@ def explain_data_failure(
         return "made", _TOO_FEW.format(names=", ".join(made[:3]))
     if (elsewhere := explain_missing_file(failure, folder, record, is_prepared=was_tried)) is not None:
         return "missing", elsewhere
-    if (pair := _find_substitute_model(table)) is not None and class_of(failure) in _ROW_ERRORS:
+    if (pair := _find_substitute_model(table)) is not None and exception_class_name(failure) in _ROW_ERRORS:
         return "made", _SUBSTITUTE_MODEL.format(name=pair[0], chosen=pair[1])
     if table.guessed and _is_row_processing_failure(failure):
         return "made", _GUESSED.format(names=", ".join(table.guessed[:3]))
@@ -196,7 +196,7 @@ def _inferred_file_read(rank: RankRecord, table: PreparedStandIns) -> str | None
     The lookups before a failure show what was read; once the rank trains, the data is in everything that it does.
     """
     failure = rank.failure
-    if failure is None or class_of(failure) in _DATA_INDEPENDENT_ERRORS:
+    if failure is None or exception_class_name(failure) in _DATA_INDEPENDENT_ERRORS:
         return None
     if set(rank.phases) & _TRAINING_PHASES:
         return next(iter(table.shapes), None)
@@ -274,7 +274,7 @@ def _mentions_path(failure: Failure, path: str) -> bool:
 
 def _is_row_processing_failure(failure: Failure) -> bool:
     """Whether the failure arose while rows were read or collated into a batch."""
-    kind = class_of(failure)
+    kind = exception_class_name(failure)
     if unset_variable(failure) is not None:
         return False
     if kind == "ZeroDivisionError" and failure.phase == "load":
