@@ -98,7 +98,7 @@ class TestConfig:
     ],
 )
 def test_launchers(launch: str, launcher: str | None, processes: int | None) -> None:
-    assert (Setup(launch=launch).launcher, Setup(launch=launch).processes) == (launcher, processes)
+    assert (Setup(launch=launch).launcher, Setup(launch=launch).processes_per_node) == (launcher, processes)
 
 
 class TestFilesThatCannotBeRead:

@@ -197,10 +197,10 @@ _ASSUMED_VERSIONS = translated(
 )
 
 
-def downgrade_assumed_versions(findings: Sequence[Finding], told: Sequence[Finding]) -> list[Finding]:
-    """Downgrade what only this Python's package versions show to possible. ``told``: the findings without them."""
-    sure = {(finding.parameter, finding.cause.en, finding.spans[:1]): finding.certainty for finding in told}
-    placed = {(finding.parameter, finding.spans[:1]): finding.certainty for finding in told}
+def downgrade_assumed_versions(findings: Sequence[Finding], certain: Sequence[Finding]) -> list[Finding]:
+    """Downgrade what only this Python's package versions show to possible. ``certain``: findings without them."""
+    sure = {(finding.parameter, finding.cause.en, finding.spans[:1]): finding.certainty for finding in certain}
+    placed = {(finding.parameter, finding.spans[:1]): finding.certainty for finding in certain}
     answers = []
     for finding in findings:
         place = (finding.parameter, finding.spans[:1])
@@ -218,12 +218,12 @@ _OTHER_DECLARATION = translated(
 )
 
 
-def downgrade_other_declarations(findings: Sequence[Finding], other: str, told: Sequence[Finding]) -> list[Finding]:
-    """Downgrade what only one of the files that declare the environment shows to likely.
+def downgrade_other_declarations(findings: Sequence[Finding], other: str, certain: Sequence[Finding]) -> list[Finding]:
+    """Downgrade what only one of several files that declare the environment shows to likely.
 
-    ``told``: the findings if the environment is made from the file ``other``.
+    ``certain``: the findings if the environment is made from the file ``other``.
     """
-    there = {(finding.hazard, finding.parameter) for finding in told}
+    there = {(finding.hazard, finding.parameter) for finding in certain}
     reason = _OTHER_DECLARATION.format(other=other)
     return [
         one if (one.hazard, one.parameter) in there else _downgrade_finding(one, Certainty.LIKELY, reason)

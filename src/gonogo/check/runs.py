@@ -165,7 +165,7 @@ class _RunGatherer:
             self.placeholders += placeholders_in(source, [one for one in launches if one.source is source])
 
     def _variables_used_by(self, command: Sequence[str]) -> dict[str, str]:
-        """Variables of this shell that the command takes: sizes, and those for which its scripts have a default."""
+        """Variables of this shell that the command uses: sizes, and those for which its scripts have a default."""
         names = set(_LAUNCH_SIZE_VARIABLES)
         for word in command:
             path = self.files.base / word
@@ -381,7 +381,7 @@ class _RunGatherer:
         return found.with_overrides(self._version_overrides) if self._version_overrides else found
 
     def _environments_of_neighbours(self, path: Path) -> tuple[Environment, ...]:
-        """What the files beside one declare, unless that one is a lock, which says what another comes to."""
+        """The environments that the files next to a given one declare; none if that one is a lock file."""
         if path.name in LOCK_FILES:
             return ()
         beside = (file for file in environment_files([path.parent]) if file.parent == path.parent and file != path)
@@ -455,4 +455,5 @@ def _covered_items(runs: Sequence[Run], launches: Sequence[Launch]) -> list[Text
 
 
 def _problem_text(problem: ConfigProblem) -> Text:
+    """A config's problem with its line, as one sentence."""
     return _PROBLEM_AT_LINE.format(line=problem.place.line, problem=problem.message)

@@ -79,7 +79,7 @@ def check_project(
 
 
 def static_findings_of(checked: CheckResult, base: str) -> StaticFindings:
-    """The result of a check that was started in the folder ``base``."""
+    """What a check, started in the folder ``base``, found in a run's files."""
     gathered = checked.gathered
     packages = [package for run in gathered.runs for package in run.environment.packages.values()]
     return StaticFindings(

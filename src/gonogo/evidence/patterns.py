@@ -56,6 +56,7 @@ class Pattern:
 
     @cached_property
     def _required_shapes(self) -> tuple[bytes, ...]:
+        """The required literals with their numbers replaced by 0."""
         return tuple(map(with_numbers_zeroed, self._required_literal_bytes))
 
     def may_match(self, shapes: bytes) -> bool:
@@ -146,7 +147,7 @@ _DIGITS = bytes.maketrans(b"0123456789", b"0" * 10)
 
 
 def with_numbers_zeroed(data: bytes) -> bytes:
-    """Text with each number replaced by 0. If a literal is in a text, its shape is in the text's shape."""
+    """Text with each number replaced by 0, so that a pattern can be ruled out for many similar lines at once."""
     data = data.translate(_DIGITS)
     while b"00" in data:
         data = data.replace(b"00", b"0")

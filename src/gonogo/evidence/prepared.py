@@ -29,7 +29,7 @@ def is_data_file_url(name: str) -> bool:
 
 
 class PreparedStandIns(msgspec.Struct, frozen=True):
-    """Maps each name that the program uses to the folder or file that stands in for it, relative to the table."""
+    """Maps each model or data set name in the program to the generated files that stand in for it."""
 
     models: dict[str, str] = {}
     """By the name on the Hub, in lower case."""

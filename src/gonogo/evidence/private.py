@@ -58,7 +58,7 @@ def redact_private(text: str) -> str:
 
 @lru_cache(maxsize=1)
 def _private_names() -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """Home folder, user names, host names; without names too short or too common to be distinguished from words."""
+    """Home folder, user names and host names to redact; without those too short or too common."""
     home = os.path.expanduser("~").rstrip("/")
     common = {"root", "user", "ubuntu", "admin", "home", "docker", "localhost", "local", "nobody", "python", "torch"}
     users = {os.environ.get(name, "") for name in ("USER", "LOGNAME", "USERNAME")}

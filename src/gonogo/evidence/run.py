@@ -63,13 +63,13 @@ class Run:
         self._said: dict[tuple[bytes, ...], bool] = {}
 
     def any_script_contains(self, *words: bytes) -> bool:
-        """Whether any of its scripts contains any of the words; cached, since each script's hazards ask again."""
+        """Whether any of the run's scripts contains any of the words; cached."""
         if words not in self._said:
             self._said[words] = any(word in one.source.data for one in self.scripts for word in words)
         return self._said[words]
 
     def with_declared_environment(self) -> Run | None:
-        """The same run with only its declared environment; None if no environment other than that was assumed."""
+        """The same run with only what the project's files say of its versions; None if nothing else was assumed."""
         if self.environment.declared is None:
             return None
         other = copy(self)

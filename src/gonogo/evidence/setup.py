@@ -30,7 +30,7 @@ MAX_FILE_BYTES = 8 << 20
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """Facts of the setup. The texts are verbatim; ``launch`` joins the launch file and commands found in the log."""
+    """What is known of a failed run's setup: versions, DeepSpeed config, script, launch commands."""
 
     version_texts: Mapping[str, str] = {}
     """Package (canonical name) to version as stated: "0.14.2", "0.14.*", "2.1.0+cu118"."""

@@ -117,7 +117,7 @@ class SourceFile:
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A byte range of a file, from ``start`` to before ``end``."""
+    """A location in a file: the bytes from ``start`` to before ``end``."""
 
     source: SourceFile
     start: int

@@ -30,7 +30,7 @@ _MODEL_OPTIONS = ("model_name_or_path", "model", "base_model", "model_path", "mo
 
 
 class Arguments:
-    """Training arguments by name, from the source with the highest precedence: option, config file, script.
+    """A run's training arguments by name, from options, config file or script, in this order of precedence.
 
     A value is kept as written: text from options, typed from YAML and scripts. ``Field.truth`` and ``Field.number``
     handle both. Arguments that aren't given are absent: defaults aren't filled in.

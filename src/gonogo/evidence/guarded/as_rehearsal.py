@@ -19,7 +19,7 @@ from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Outcome,
 
 @cached_per_run
 def to_rehearsal_record(run: GuardedRun) -> RehearsalRecord:
-    """The root-cause exceptions of a guarded run, and the point where its ranks' collectives diverge.
+    """A guarded run as a rehearsal's record: its root-cause exceptions, and where its collectives diverge.
 
     Facts that only a rehearsal knows, such as memory, are empty, so that no hazard reports them.
     """

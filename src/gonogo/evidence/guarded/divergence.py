@@ -119,12 +119,13 @@ def _first_mismatched_calls(last_collectives: dict[int, LastCollectives]) -> Div
 
 
 def _call_signature(call: CalledCollective) -> tuple[object, ...]:
+    """What has to be the same on all ranks: operator, group, sizes."""
     sizes = () if call.operator in _UNEVEN_COLLECTIVES or "object" in call.operator else _element_counts(call)
     return call.operator, call.peer, sizes, call.dtype if sizes else ""
 
 
 def _call_site(call: CalledCollective) -> tuple[str, int] | None:
-    """The place of a call without a sequence number, to distinguish it from others."""
+    """The file and line of a call without a sequence number, to distinguish it from others."""
     return (call.frames[-1].path, call.frames[-1].line) if call.frames and not call.group else None
 
 

@@ -26,7 +26,7 @@ _Result = TypeVar("_Result")
 
 
 class RankDeath(msgspec.Struct, frozen=True):
-    """How a rank ended abnormally."""
+    """How a rank ended abnormally: by an exception, a signal or an exit status."""
 
     rank: int
     how: Literal["exception", "signal", "status", "vanished"]
@@ -137,7 +137,7 @@ def to_failure_log(run: GuardedRun, ranks: list[GuardedRank], setup: Setup | Non
 
 
 def setup_of_run(run: GuardedRun) -> Setup:
-    """The known setup of the run: versions, the DeepSpeed config, the command."""
+    """What is known of the run's setup: versions, the DeepSpeed config, the command."""
     import shlex
 
     start = next((rank.start for rank in run.ranks if rank.start is not None), None)

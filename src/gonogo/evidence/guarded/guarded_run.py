@@ -91,7 +91,7 @@ class GuardedRank(msgspec.Struct):
 
 
 class GuardedRun(msgspec.Struct):
-    """A guarded run: its ranks, and the parent's records of the command."""
+    """A run under ``gonogo run``: its ranks' records, and those of the process that started the command."""
 
     folder: str
     ranks: list[GuardedRank] = []

@@ -17,7 +17,7 @@ POINT_TO_POINT_OPERATIONS = frozenset(
 
 
 class LastCollectives(msgspec.Struct, frozen=True):
-    """A rank's collectives, as of its last record."""
+    """The collectives that a rank had called when it wrote its last record."""
 
     rank: int
     collectives: tuple[CalledCollective, ...]
@@ -44,7 +44,7 @@ class LastCollectives(msgspec.Struct, frozen=True):
         return max([self.counts.get(group, 0), *called])
 
     def nth_call(self, group: str, index: int) -> CalledCollective | None:
-        """Its n-th collective in a group, if that is among the recorded ones."""
+        """The rank's n-th collective in a group, if that is among the recorded ones."""
         return next((one for one in self.collectives if one.group == group and one.index == index), None)
 
 
@@ -110,7 +110,7 @@ def collective_in_progress(
 def infer_native_collective(
     collectives: LastCollectives, last_collectives: dict[int, LastCollectives], group: str = "", index: int = 0
 ) -> CalledCollective:
-    """A collective called from C++, such as DDP's gradient reduction, inferred from the rank's stack alone."""
+    """A collective called from C++ (DDP's gradient reduction), inferred from the rank's Python stack alone."""
     in_backward = any(frame.function == "_engine_run_backward" for frame in collectives.frames)
     return CalledCollective(
         "all_reduce" if in_backward else "a collective of torch's own",

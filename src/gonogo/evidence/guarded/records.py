@@ -19,6 +19,8 @@ WorldSize = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
 
 
 class _Record(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):
+    """Base of all records that a rank appends to its file."""
+
     time: float
 
 
@@ -87,7 +89,7 @@ class PlacedTensors(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PlacementSnapshot(_Record, frozen=True, tag="census", omit_defaults=True):
-    """The placement of tensors before the first step (``moment`` ``start``) or after (``first-step``), in bytes."""
+    """On which devices the tensors were before the first step (``moment`` ``start``) or after (``first-step``)."""
 
     places: tuple[PlacedTensors, ...] = ()
     moment: Literal["start", "first-step"] = "start"
@@ -202,7 +204,7 @@ class CalledCollective(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CollectiveQueue(msgspec.Struct, frozen=True):
-    """The progress of a group's collectives as counted by its process group, including those called from C++."""
+    """The progress of a group's collectives as its process group counts them, including those called from C++."""
 
     group: str
     enqueued: int
@@ -254,7 +256,7 @@ class StallEndRecord(_Record, frozen=True, tag="resumed", omit_defaults=True):
 
 
 class NonFiniteRecord(_Record, frozen=True, tag="nonfinite", omit_defaults=True):
-    """The first value that is not finite."""
+    """The first module or gradient with a NaN or infinite value."""
 
     step: int = 0
     what: Literal["loss", "gradient", "activation", "parameter"] = "loss"

@@ -29,7 +29,7 @@ _FROZEN_AFTER_SECONDS = 5.0
 
 
 class Hang(msgspec.Struct, frozen=True):
-    """A hang. ``late`` are the ranks that have not reached the collective in which the others wait."""
+    """A hang: the collective in which ranks wait, and ``late``, the ranks that have not reached it."""
 
     stalls: dict[int, StallRecord]
     """The last stall record of each rank that reported a stall."""
@@ -140,7 +140,7 @@ def _find_awaited_collective(
 def _awaited_by_queue_counts(
     last_collectives: dict[int, LastCollectives], silent_ranks: tuple[int, ...]
 ) -> tuple[CalledCollective | None, tuple[int, ...], tuple[int, ...]]:
-    """The same from the counters of process groups, for collectives not called from Python."""
+    """The awaited collective by the process groups' own counters, for collectives not called from Python."""
     for group in sorted({group for one in last_collectives.values() for group in one.queued}):
         between_two = any(f"{group} between two" in one.counts for one in last_collectives.values())
         counted = {rank: one.queued[group] for rank, one in last_collectives.items() if group in one.queued}

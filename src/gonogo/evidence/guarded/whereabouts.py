@@ -89,7 +89,7 @@ _KNOWN_FRAMES = (
 
 
 def activity_in_stack(frames: Sequence[Frame]) -> StackActivity | None:
-    """The activity shown by the innermost recognized frame; None if no frame is recognized."""
+    """What a process is doing, by the innermost recognized frame of its stack; None if none is recognized."""
     for frame in reversed(frames):
         text = (
             f"{frame.path.replace(chr(92), '/')} in {frame.function} {frame.path.rpartition('/')[2]} {frame.function}"

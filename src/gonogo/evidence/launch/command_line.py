@@ -30,7 +30,7 @@ class OptionTable(msgspec.Struct, frozen=True):
     abbreviations: bool = True
 
     def option_name_of(self, word: str) -> str | None:
-        """The name of the option that a word stands for (no dashes, ``_`` for ``-``); None if there is none."""
+        """The option that a word such as ``--num-nodes=2`` sets (no dashes, ``_`` for ``-``); None if none."""
         name = normalize_option_name(word)
         if name in self.with_value or name in self.flags:
             return name
@@ -239,6 +239,7 @@ class CommandOptions:
         return sharing <= 1
 
     def _edit_without_change(self) -> Edit:
+        """An edit at the options' place that changes nothing."""
         place = self.end or (self.words[0].place if self.words else None)
         if place is None:
             return Edit("", 0, 0, b"", b"")

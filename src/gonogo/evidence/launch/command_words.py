@@ -37,7 +37,7 @@ _PYTHON_OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 
 
 class PlainCommand(msgspec.Struct, frozen=True):
-    """A command without its prefix. ``words[0]`` is the program."""
+    """A command without wrappers such as ``env`` or ``nohup``. ``words[0]`` is the program."""
 
     words: tuple[str, ...]
     environment: dict[str, str] = {}

@@ -111,7 +111,7 @@ def accelerate_config_of_call(
 def named_deepspeed_config(
     call: LauncherCall, framework: str | None, framework_file: YamlFile | None, accelerate: AccelerateConfig | None
 ) -> Field:
-    """The DeepSpeed config that the files name: a path, or the name of a framework's preset."""
+    """The DeepSpeed config that a setting names: by its path, or by the name of a framework's preset."""
     for name in ("deepspeed_config", "deepspeed", "deepspeed_config_file", "ds_config", "ds_config_path"):
         field = call.options.get(name)
         if isinstance(field.value, tuple):

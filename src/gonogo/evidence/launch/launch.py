@@ -116,7 +116,7 @@ class Launch(msgspec.Struct, frozen=True):
         return whole if path and (os.path.isabs(path) or os.path.isdir(self.cwd) or os.path.exists(whole)) else None
 
     def copy_source(self, path: Path) -> Path:
-        """The file that will be at a path: where the script copies it there and it is not there yet, what it copies."""
+        """The original of a file that the script copies to ``path`` and that isn't there yet; else ``path``."""
         if not self.copied or os.path.exists(path):
             return path
         whole = os.path.normpath(path)

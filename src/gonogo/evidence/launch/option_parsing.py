@@ -59,7 +59,7 @@ def parse_options(words: Sequence[ShellWord], end: Place | None = None) -> Comma
 
 
 def is_positional(word: ShellWord) -> bool:
-    """Whether a word of unknown value starts with literal text that can't begin an option: ``data/$X``."""
+    """Whether a partly unknown word begins with text that no option begins with: ``data/$X``."""
     first = word.pieces[0].text if word.pieces else None
     return bool(first) and not str(first).startswith("-")
 
@@ -87,7 +87,7 @@ def _end_place(words: Sequence[ShellWord]) -> Place | None:
 
 
 def parse_known_options(words: Sequence[ShellWord], table: OptionTable) -> tuple[CommandOptions, tuple[ShellWord, ...]]:
-    """The options of a program whose parser is known, and the words from the first that isn't its own on."""
+    """The options of a known program, and the words from the first that isn't one of its options."""
     options: list[Option] = []
     complete = True
     index = 0

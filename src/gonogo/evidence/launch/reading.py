@@ -137,7 +137,7 @@ def _launches_of_commands(
 
 
 def _mark_never_started(command: ShellCommand, launches: tuple[Launch, ...]) -> tuple[Launch, ...]:
-    """The launches of a script, with what is not there for the command that runs the script."""
+    """The launches of a script, with what is missing on disk for the command that runs the script."""
     if not command.absent:
         return launches
     return tuple(
@@ -236,6 +236,7 @@ def _caller_key(
     """A cache key of all that a script gets from its caller, without source positions."""
 
     def comparable_words(words: Sequence[ShellWord] | None) -> tuple[object, ...] | None:
+        """Words as a cache key: their texts without source positions."""
         return (
             None
             if words is None

@@ -118,7 +118,7 @@ class CodeOwner(NamedTuple):
 
 
 def code_owner_of_path(path: str) -> CodeOwner:
-    """The owner of the code at a path from a traceback."""
+    """Which package, if any, the code at a path from a traceback belongs to."""
     if found := _SITE_PACKAGES_PATTERN.search(path):
         inside, release = found.group(1), ""
         if egg := _EGG_PATTERN.match(inside):
@@ -146,7 +146,7 @@ def code_owner_of_path(path: str) -> CodeOwner:
 
 
 def _outermost_package(pieces: list[str], index: int) -> int:
-    """Where the framework's package begins whose folder the one at ``index`` is.
+    """The index in the path at which the framework's package begins that contains the folder at ``index``.
 
     swift/megatron/model and verl/utils/vllm/utils.py are not Megatron's and vLLM's; verl/third_party/vllm is.
     """

@@ -68,7 +68,7 @@ class LoggedError(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def frames(self) -> tuple[LogFrame, ...]:
-        """Outermost first; empty if the log shows none. Frames of the causing exceptions aren't included."""
+        """The frames, outermost first, without those of causing exceptions; empty if the log shows none."""
         return self.raised.frames
 
     @property
@@ -82,11 +82,11 @@ class LoggedError(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def innermost(self) -> LogFrame | None:
-        """Where it was raised."""
+        """The frame in which it was raised."""
         return self.frames[-1] if self.frames else None
 
     def passes(self, *fragments: str) -> bool:
-        """True if any frame's path, function or code has a fragment: ``passes("zero/stage3.py", "backward")``."""
+        """Whether any frame's path, function or code contains a fragment: ``passes("zero/stage3.py", "backward")``."""
         return self.frame(*fragments) is not None
 
     def frame(self, *fragments: str) -> LogFrame | None:
@@ -188,11 +188,11 @@ class FailureLog:
             yield index
 
     def says(self, pattern: Pattern) -> bool:
-        """True if any line matches, advice or not."""
+        """Whether any line of the log matches the pattern, even if it is only advice."""
         return any(pattern.search(self.lines[index].text) for index in self._candidates(pattern))
 
     def has(self, text: str) -> bool:
-        """True if any line contains the literal, advice or not."""
+        """Whether any line of the log contains the text, even if it is only advice."""
         looked_for = text.encode("utf-8", "replace")
         if self._shapes is not None and b"\n" not in looked_for and with_numbers_zeroed(looked_for) not in self._shapes:
             return False
@@ -215,7 +215,7 @@ class FailureLog:
         return [other for other in self.lines[index + 1 : index + 1 + count] if other.path == line.path]
 
     def passes(self, *fragments: str) -> bool:
-        """True if a frame of any traceback contains one of the fragments in its path, function or code."""
+        """Whether a frame of any traceback contains one of the fragments in its path, function or code."""
         return any(error.passes(*fragments) for error in self._merged_errors)
 
     @cached_property
@@ -224,7 +224,7 @@ class FailureLog:
 
     @cached_property
     def _distinct_text(self) -> bytes | None:
-        """Each distinct line once if the log repeats itself, since hundreds of patterns search it; else None."""
+        """Each distinct line once, if the log repeats itself, since hundreds of patterns search it; else None."""
         texts = dict.fromkeys(line.text for line in self.lines)
         if 2 * len(texts) > len(self.lines) or len(self.lines) < _MIN_LINES_TO_DEDUPLICATE:
             return None
@@ -263,7 +263,7 @@ class LogFileInfo(msgspec.Struct, frozen=True):
 
 
 def span_of_line(line: LogLine) -> Span:
-    """A log line as evidence of a finding."""
+    """A log line as a span that a finding shows as evidence."""
     return Span(line.path, line.number, text=line.text.strip()[:400])
 
 

@@ -61,14 +61,16 @@ class LogSieve:
 
     @cached_property
     def _strong_words(self) -> Any:
+        """A matcher that finds all ``words`` at once."""
         return _compile_literals(self._strong)
 
     @cached_property
     def _all_words(self) -> Any:
+        """A matcher that finds all ``words`` and ``hints`` at once."""
         return _compile_literals(self._strong | {hint for hint in self._hints if hint})
 
     def keep_relevant_parts(self, chunks: Iterable[bytes], max_bytes: int) -> KeptLog:
-        """The relevant parts of a log: about ``max_bytes`` bytes, half from its start, half from its end.
+        """The parts of a log around ``words``: about ``max_bytes`` bytes, half from its start, half from its end.
 
         Fewer where lines are shorter than :data:`MIN_LINE_COST`. Three quarters of that are reserved for words, the
         rest is for hints.
@@ -125,6 +127,7 @@ def _count_lines(data: bytes) -> int:
 
 
 def _reading_cost(data: bytes) -> int:
+    """An estimate of what it costs to parse a part: its bytes, and more for each line."""
     return max(len(data), MIN_LINE_COST * data.count(b"\n"))
 
 

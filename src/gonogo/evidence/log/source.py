@@ -54,7 +54,7 @@ class LogSource(msgspec.Struct, frozen=True):
 
 
 def find_log_sources(arguments: list[str]) -> tuple[list[LogSource], list[Skipped]]:
-    """The logs that the arguments name, in order (in natural order within a folder), and the files that were skipped.
+    """The logs that the arguments name (files, folders, ``-``), in order, and the files that were skipped.
 
     Raises UserError for a path that doesn't exist, can't be read, or is neither a file nor a folder.
     """

@@ -24,7 +24,7 @@ _TORCH_PATH_PATTERN = re.compile(r"(?:^|/)torch/")
 
 
 class MainThreadStack(msgspec.Struct, frozen=True):
-    """A process's main thread. ``at`` is the line of its innermost frame; frames are outermost first."""
+    """The stack of a process's main thread. ``at`` is the log line of its innermost frame."""
 
     rank: int
     at: LogLine

@@ -180,6 +180,7 @@ class _TracebackReader:
             self._begin_message(final.group(1), final.group(2), line)
 
     def _continues_message(self, line: LogLine, text: str) -> bool:
+        """Whether a line continues the message of the exception above it."""
         assert self._message is not None
         if not text.strip() or len(self._message[1]) >= _MAX_MESSAGE_LENGTH or _MESSAGE_END_PATTERN.search(text):
             return False

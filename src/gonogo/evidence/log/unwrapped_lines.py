@@ -34,7 +34,7 @@ _COMMON_TERMINAL_WIDTHS = frozenset({80, 100, 120, 132, 140, 160, 200, 240})
 
 
 def unwrap_lines(lines: NumberedLines) -> NumberedLines:
-    """The lines as the program wrote them; unchanged if nothing altered them."""
+    """The lines as the program wrote them, without wrapping by a terminal, Rich or a log collector."""
     return _dedent_tracebacks(_unwrap_lines(_unwrap_boxes(_unwrap_json(lines))))
 
 

@@ -22,7 +22,7 @@ _CLASSIFIER_SUFFIX = "ForSequenceClassification"
 
 
 class SwiftModelOptions(msgspec.Struct, frozen=True):
-    """The options to pass, each empty if ms-swift infers it, and the candidates from which each was chosen."""
+    """The ``--model_type`` and ``--template`` to pass to ms-swift, each empty if ms-swift infers it."""
 
     kind: str = ""
     template: str = ""
@@ -39,7 +39,7 @@ class _ModelGroup(msgspec.Struct, frozen=True):
 
 
 def infer_swift_options(name: str, folder: Path, model_class: str | None = None) -> SwiftModelOptions:
-    """The options to pass for a model, given as the user names it; empty if ms-swift doesn't know the architecture.
+    """The options that ms-swift needs for a model, given as the user names it.
 
     ``model_class`` is the class of the loaded model, for a config.json that states no architecture.
     """

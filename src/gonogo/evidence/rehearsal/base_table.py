@@ -22,7 +22,7 @@ _WHOLE, _SOME = 0.999, 0.001
 
 
 class _FrozenWeight(NamedTuple):
-    """A frozen weight of one program."""
+    """A frozen weight of one program of a run, and what its contents came from."""
 
     name: str
     shape: tuple[int, ...]
@@ -31,12 +31,12 @@ class _FrozenWeight(NamedTuple):
 
     @property
     def shares_by_source(self) -> dict[tuple[str, str], float]:
-        """(file, key) of each tensor that it was loaded from or computed from, with its share."""
+        """The share of its contents from each (file, key) that it was loaded or computed from."""
         return {(one.slot, one.name): one.share for one in self.origins if one.kind == "base" and one.slot}
 
     @property
     def random_share(self) -> float:
-        """The share that a random generator made."""
+        """The share of its contents that a random generator made."""
         return sum(one.share for one in self.origins if one.kind == "drawn")
 
     @property
@@ -48,6 +48,8 @@ class _FrozenWeight(NamedTuple):
 
 
 class _WeightComparison(NamedTuple):
+    """What became of a frozen weight in a later program."""
+
     status: BaseStatus
     is_certain: bool = True
     before: tuple[str, ...] = ()
@@ -57,7 +59,7 @@ class _WeightComparison(NamedTuple):
 def base_weight_rows(
     first: RehearsalRecord, later: Sequence[RehearsalRecord], stages: Sequence[str]
 ) -> tuple[BaseRow, ...]:
-    """The first life's frozen weights, grouped by what each was in the later programs; ``stages`` names those.
+    """The first run's frozen weights, grouped by what each was in the later programs (``stages``).
 
     A weight that several of them have counts where it differs first.
     """
@@ -105,7 +107,7 @@ def _group_rows(found: Mapping[str, tuple[str, _WeightComparison, _FrozenWeight,
 
 
 def strip_peft_wrappers(name: str) -> str:
-    """A parameter's name without what PEFT's wrappers add."""
+    """A parameter's name without the components that PEFT's wrappers add."""
     return _PEFT_PREFIX.sub("", name)
 
 
@@ -160,7 +162,7 @@ def _compare_weight(
     samples_now: Mapping[tuple[str, str], TensorSample],
     unknown: frozenset[str],
 ) -> _WeightComparison | None:
-    """What became of one weight; None if that isn't known."""
+    """What became of one weight in a later program; None if that isn't known."""
     own = sum(
         one.share
         for one in now.origins

@@ -68,7 +68,7 @@ def package_of_file(path: str) -> str | None:
 def logged_exception_chain(
     exception: RaisedError, owners: dict[str, Owner] | None = None
 ) -> tuple[ChainedException, ...]:
-    """The same for an exception in a log; ``owners`` maps files to their owners, if known."""
+    """The exceptions that led to one in a log; ``owners`` maps files to their owners, if known."""
     chain: list[ChainedException] = []
     one: RaisedError | None = exception
     while one is not None:

@@ -20,7 +20,7 @@ _EXIT_STATEMENTS = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 
 
 def conditions_around_stack(frames: Sequence[Frame]) -> Iterator[EnclosingCondition]:
-    """The conditions and loops of the user's code that enclose the frames of a stack, outermost first."""
+    """The ``if``s and loops of the user's code that enclose the frames of a stack, outermost first."""
     for frame in frames:
         if frame.owner == "user":
             for guard in _conditions_around_line(frame.path, frame.line, _file_version(frame.path)):
@@ -50,6 +50,7 @@ def _conditions_around_line(path: str, line: int, version: tuple[int, ...]) -> t
         return text if len(text) <= _MAX_TEXT_LENGTH else f"{text[:_MAX_TEXT_LENGTH]} …"
 
     def origin_texts(test: ast.expr) -> tuple[str, ...]:
+        """The source of the expressions that a test's names were computed from."""
         return tuple(map(source_text, _origin_expressions(tree, test)))
 
     def enclosing_condition(kind: Any, node: ast.expr) -> EnclosingCondition:

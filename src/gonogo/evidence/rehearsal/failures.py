@@ -161,7 +161,7 @@ def shorten_exception_message(message: str, limit: int = 600) -> str:
 
 
 def first_few_names(names: Iterable[str], limit: int = 5) -> str:
-    """The first names, and the number of the others."""
+    """The first names, and how many others there are."""
     listed = list(names)
     more = len(listed) - limit
     return ", ".join(listed[:limit]) + (f" … (+{more})" if more > 0 else "")

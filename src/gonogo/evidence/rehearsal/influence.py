@@ -21,14 +21,14 @@ _MAX_ROUNDS = 30
 
 
 class ProgramLine(NamedTuple):
-    """A line of a file."""
+    """A file's path and a line number."""
 
     path: str
     line: int
 
 
 class Entity(NamedTuple):
-    """Something that holds a value: a function's local name, a global name, an attribute, a method's return value."""
+    """A variable of the analyzed program: a local or global name, an attribute, a method's return value."""
 
     kind: str
     owner: int
@@ -257,7 +257,7 @@ def statements_of_file(path: str) -> _FileStatements | None:
 
 
 class Influence:
-    """Everything that the statement at ``start`` may affect.
+    """All statements whose execution or values the statement at ``start`` may affect.
 
     ``may_raise``: the statement may have raised an exception that its ``try`` handled. A ``break``, ``continue`` or
     ``return`` that depends on it affects the statements after it; with ``rounds`` also the whole loop, whose number
@@ -312,7 +312,7 @@ class Influence:
                 return
 
     def _propagate_through(self, statement: _Statement) -> None:
-        """Mark what a statement affects that is itself affected."""
+        """Mark what a statement assigns if it reads an affected value."""
         node = statement.node
         self._held |= statement.binds
         for call, name in statement.calls:
@@ -367,6 +367,7 @@ class Influence:
         return False
 
     def _mark_conditional_block(self, block: Sequence[ast.stmt]) -> None:
+        """Mark the names that a block assigns, since whether it runs is affected."""
         for statement in block:
             self._decided.add(id(statement))
             for inner in blocks_of(statement) if not isinstance(statement, (*_FUNCTION_NODES, ast.ClassDef)) else ():

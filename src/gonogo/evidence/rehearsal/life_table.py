@@ -35,7 +35,7 @@ _STATUSES_WORST_FIRST: tuple[StateStatus, ...] = (
 
 
 def life_report(record: RehearsalRecord) -> LifeReport | None:
-    """The comparison; None unless the record is of a second life that got as far as training, or to its end."""
+    """How a resumed run's state compares with the run that saved its checkpoint; None if it isn't a resumed run."""
     record = record.second_life or record
     first = record.first_life
     if first is None or record.life_part in RESULT_STAGES:
@@ -90,7 +90,7 @@ def _saved_moment(ranks: Sequence[RankRecord]) -> StateMoment | None:
 
 
 def _state_rows(before: Sequence[RankRecord], after: Sequence[RankRecord]) -> Iterator[StateRow]:
-    """A row for each state that the first life held when it saved: the worst status over the second life's ranks."""
+    """A row for each state that the first run held when it saved: the worst status over the resumed ranks."""
     had: dict[Identity, HeldState] = {}
     written: dict[Identity, dict[str, None]] = {}
     for rank in before:
@@ -131,7 +131,7 @@ def _state_rows(before: Sequence[RankRecord], after: Sequence[RankRecord]) -> It
 
 
 def _correct_rows_of_other_bases(rows: Iterable[StateRow], bases: Sequence[BaseRow]) -> Iterator[StateRow]:
-    """The rows, where frozen weights that come from elsewhere than in training are not called unchanged."""
+    """The rows, with frozen weights that come from elsewhere than in training no longer called unchanged."""
     other = {
         name for row in bases if row.is_certain and row.status in ("other", "applied-before") for name in row.names
     }
@@ -152,7 +152,7 @@ def _partitions(ranks: Sequence[RankRecord]) -> dict[Identity, set[str]]:
 
 
 def _untracked_files(lives: Sequence[RankRunState]) -> frozenset[str]:
-    """Files written since the run first began, by a process that wasn't tracked."""
+    """Files written since the first run began, by a process that wasn't tracked."""
     began = min((life.began for life in lives if life.part == "first"), default=0.0)
     known = {read for life in lives if life.part == "first" for read in life.unlabelled.items()}
     read = [one for life in lives if life.part == "second" for one in life.unlabelled.items()]
@@ -270,7 +270,7 @@ def _random_rows(before: Sequence[RankRunState], after: Sequence[RankRunState]) 
 
 
 def _data_status(before: Sequence[RankRecord], after: Sequence[RankRecord], same_world_size: bool) -> DataStatus:
-    """Which batch the second life starts with, compared with the one that came next in the first life."""
+    """Which batch the resumed run starts with, compared with the one that came next in the first run."""
     lives = {rank.rank: rank.life for rank in before if rank.life is not None}
     for rank in after:
         old, new = lives.get(rank.rank), rank.life

@@ -84,7 +84,7 @@ class RankDivergence:
 
     @cached_property
     def rank_loop_exit(self) -> LoopExit | None:
-        """The condition on the rank on which one rank has left a loop that the others are in, or is alone in."""
+        """The condition on the rank by which ranks have left a loop that others are still in."""
         if self.rank_condition is not None or self.left_loop is None:
             return None
         inside, outside, loop = self.left_loop

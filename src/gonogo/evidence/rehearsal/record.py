@@ -273,7 +273,7 @@ class OmittedPart(msgspec.Struct, frozen=True):
 
 
 class RankRecord(msgspec.Struct):
-    """Everything that one rank's worker observed."""
+    """Everything that one rank's worker observed in a rehearsal."""
 
     rank: int
     local_rank: int
@@ -390,7 +390,7 @@ class AcceleratorFacts(msgspec.Struct, frozen=True):
 
 
 class RehearsalRecord(msgspec.Struct):
-    """A rehearsal: the world, and the ranks that were run in it."""
+    """A rehearsal's result: the world, and the records of the ranks that were run in it."""
 
     command: list[str]
     cwd: str

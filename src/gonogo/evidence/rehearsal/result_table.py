@@ -17,7 +17,7 @@ _FLAT_WEIGHTS = ("optimizer", "weights")
 
 
 def result_report(record: RehearsalRecord) -> ResultReport | None:
-    """The comparison; None if nothing was made from the checkpoint, or the stages did not complete."""
+    """How weights made from a checkpoint (merged, converted) compare with the trained ones; None if there are none."""
     first = record.first_life or record
     before = [rank.life for rank in first.ranks if rank.life is not None and rank.life.at_save is not None]
     if not record.afterwards or not before or record.life_part not in ("first", "second"):
@@ -67,7 +67,7 @@ def _loaded_states(lives: Sequence[RankRunState]) -> StateMoment | None:
 
 
 def _weight_row(state: HeldState, files: Sequence[SavedTensor], loaded: StateMoment | None) -> StateRow:
-    """The row for one weight of the first life: where it is in the result."""
+    """The row for one weight of the first run: where it is in the result."""
     own = [tensor for tensor in files if state.identity in tensor.holds]
     flat = [t for t in files if any(one[:2] == _FLAT_WEIGHTS for one in t.holds) and is_key_of(state, t.key)]
     written = tuple(dict.fromkeys(tensor.file for tensor in own or flat))

@@ -34,7 +34,7 @@ class PassedKeyword(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """One call. ``name`` is the qualified name of the callee, ``names`` includes those of its base classes.
+    """One call in a script. ``name`` is the qualified name of the callee, ``names`` includes those of its base classes.
 
     A method of an object of unknown type is named ``?.`` and the expression as written: ``?.model.generate``.
     """

@@ -17,7 +17,7 @@ _OPTIONS_OBJECT_NAMES = frozenset(
 
 @lru_cache(maxsize=4096)
 def split_identifier(name: str) -> tuple[str, ...]:
-    """The words of an identifier in lower case: ``isRank0``, ``is_rank_0`` and ``IS_RANK0`` give is, rank, 0."""
+    """The words of an identifier in lower case: ``isRank0`` and ``is_rank_0`` both give is, rank, 0."""
     return tuple(word.lower() for word in _IDENTIFIER_WORD_PATTERN.findall(name))
 
 

@@ -58,7 +58,7 @@ class ProjectNames(Protocol):
 
 
 class NameResolver:
-    """Resolves the names of one script; everything is computed on demand and cached."""
+    """Resolves the names in one script to qualified names; computed on demand and cached."""
 
     def __init__(self, index: ScriptIndex, resolve_external: ProjectNames | None = None, module: str = "") -> None:
         self.index = index
@@ -143,7 +143,7 @@ class NameResolver:
         return tuple(dict.fromkeys(canonical_api_name(name) for name in names))
 
     def names_of_definition(self, node: ast.AST) -> Names:
-        """The names of a function or class of this script: its own, and those of a class's bases."""
+        """The qualified names of a function or class of this script: its own, and those of a class's bases."""
         own = getattr(node, "name", "")
         parent = self.index.parents.get(node)
         while parent is not None:

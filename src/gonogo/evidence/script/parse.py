@@ -45,7 +45,7 @@ _NEWER_SYNTAX: Sequence[tuple[tuple[int, int], Pattern]] = (
 
 
 class ScriptProblem(msgspec.Struct, frozen=True):
-    """Why a script has no syntax tree.
+    """Why a script could not be parsed.
 
     ``kind`` is ``"syntax"``, ``"encoding"``, ``"null-byte"``, ``"too-deep"``, ``"too-large"``; or
     ``"newer-python"``, which is no fault of the script: the Python that runs gonogo is older than :attr:`needs`.
@@ -58,7 +58,7 @@ class ScriptProblem(msgspec.Struct, frozen=True):
 
     @property
     def is_rejected_by_python(self) -> bool:
-        """Whether the script itself is broken, so that Python would refuse to run it."""
+        """Whether Python itself would refuse to run the script."""
         return self.kind in ("syntax", "encoding", "null-byte")
 
 

@@ -26,7 +26,7 @@ _MAX_STAR_IMPORTS = 50
 
 
 class Project:
-    """The files under a folder, read on demand.
+    """The Python files under a folder, read on demand.
 
     Scripts that share a project read each file once: for many scripts in a folder, create one project and call
     :meth:`script`.
@@ -159,7 +159,7 @@ class Project:
 
 
 class ProjectView:
-    """One script's view of the project's other files; :class:`~gonogo.evidence.script.python_file.ProjectModules`."""
+    """What one script can import from the project's other files."""
 
     def __init__(self, project: Project, script: Script, path: str) -> None:
         self.project = project

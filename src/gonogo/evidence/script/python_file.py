@@ -40,7 +40,7 @@ class ProjectModules(ProjectNames, Protocol):
 
 
 class PythonFile:
-    """One file. If it has a ``problem``, ``tree`` is None and everything else behaves as for an empty file."""
+    """One Python file. If it has a ``problem``, ``tree`` is None and all else behaves as for an empty file."""
 
     def __init__(self, source: SourceFile, package: str = "", module: str = "") -> None:
         self.source = source
@@ -54,7 +54,7 @@ class PythonFile:
         return f"{type(self).__name__}({self.path!r})"
 
     def use_path_of(self, source: SourceFile) -> None:
-        """Use another path for the same bytes, before anything has been reported about them."""
+        """Take over the path of another source with the same bytes, before anything has been reported."""
         self.source = source
         self.__dict__.pop("_editor", None)
 
@@ -80,7 +80,7 @@ class PythonFile:
 
     @cached_property
     def index(self) -> ScriptIndex:
-        """Parents and scopes."""
+        """The syntax index: parents and scopes of all nodes."""
         with gc_disabled():
             return ScriptIndex(self.tree or ast.Module(body=[], type_ignores=[]), self.package)
 
@@ -244,13 +244,13 @@ class PythonFile:
         return ScriptEditor(self.source, self.index) if self.editable else None
 
     def removing_keyword(self, call: ast.Call | HasCallNode, name: str) -> Edit | None:
-        """Remove a keyword argument from a call; None if it isn't written in the call itself, or can't be edited."""
+        """An edit that removes a keyword argument from a call; None if it isn't written in the call itself."""
         node = call if isinstance(call, ast.Call) else call.node
         keyword = next((each for each in node.keywords if each.arg == name), None)
         return self._editor.remove_keyword(node, keyword) if self._editor is not None and keyword is not None else None
 
     def setting_keyword(self, call: ast.Call | HasCallNode, name: str, source_text: str) -> Edit | None:
-        """Add a keyword argument to a call, or replace its value."""
+        """An edit that adds a keyword argument to a call, or replaces its value."""
         node = call if isinstance(call, ast.Call) else call.node
         if self._editor is None:
             return None
@@ -260,21 +260,21 @@ class PythonFile:
         return self.replacing(keyword, f"{name}={source_text}")
 
     def removing_statement(self, node: ast.stmt) -> Edit | None:
-        """Remove a statement and the comment lines directly above it; a block's only statement becomes ``pass``."""
+        """An edit that removes a statement and the comments directly above it; an emptied block gets ``pass``."""
         return self._editor.remove_statement(node) if self._editor is not None else None
 
     def replacing(self, node: ast.AST, text: str) -> Edit | None:
-        """Replace a node by other source text."""
+        """An edit that replaces a node by other source text."""
         return self.place(node).edit(text) if self._editor is not None else None
 
     def inserting_before(self, statement: ast.stmt, text: str) -> Edit | None:
-        """Insert a statement before another, at its indentation."""
+        """An edit that inserts a statement before another, at its indentation."""
         return self._editor.insert_before(statement, text) if self._editor is not None else None
 
     def inserting_after(self, statement: ast.stmt, text: str) -> Edit | None:
-        """Insert a statement after another, at its indentation."""
+        """An edit that inserts a statement after another, at its indentation."""
         return self._editor.insert_after(statement, text) if self._editor is not None else None
 
     def inserting_import(self, text: str) -> Edit | None:
-        """Add an import to those at the top of the script."""
+        """An edit that adds an import to those at the top of the script."""
         return self._editor.insert_import(text) if self._editor is not None else None

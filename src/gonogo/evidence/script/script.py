@@ -124,7 +124,7 @@ class Script(PythonFile):
         return self._imported_by(self) if self._imported_by is not None else ()
 
     def cached_result(self, function: Callable[[Script], _Result]) -> _Result:
-        """The cached result of ``function`` for this script."""
+        """The result of ``function`` for this script, computed once."""
         if function not in self._once:
             self._once[function] = function(self)
         return self._once[function]  # type: ignore[return-value]

@@ -276,7 +276,7 @@ class ValueResolver:
         return _unknown_value(node)
 
     def _unknown_if_environment_variable(self, node: ast.AST) -> Value | None:
-        """Unknown because it reads an environment variable, if the expression does."""
+        """An unknown value if the expression reads an environment variable, else None."""
         name = self.environment_variable(node)
         return Value(known=False, reason=_ENVIRONMENT_REASON.format(name=name)) if name is not None else None
 

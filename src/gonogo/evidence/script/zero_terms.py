@@ -24,7 +24,7 @@ _ATOMIC_NODES = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
 
 
 class ZeroTerm(msgspec.Struct, frozen=True, eq=False):
-    """What can be removed: whole ``statements``, or ``part`` of a sum if the statement computes more of the loss."""
+    """A loss term that is multiplied by zero: whole ``statements``, or ``part`` of a sum."""
 
     statements: tuple[ast.stmt, ...]
     part: tuple[ast.BinOp, ast.expr] | None = None

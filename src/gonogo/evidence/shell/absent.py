@@ -33,7 +33,7 @@ _MOST_READ = 1 << 20
 
 
 class MissingTarget(msgspec.Struct, frozen=True):
-    """A folder that ``cd`` changes into, or a file that is sourced, and that is not there."""
+    """A folder that ``cd`` changes into, or a file that is sourced, and that doesn't exist."""
 
     command: str
     """``cd``, ``source`` or ``.``."""
@@ -47,7 +47,7 @@ class MissingTarget(msgspec.Struct, frozen=True):
 def find_missing_target(
     shell: ExpansionContext, words: Sequence[ShellWord], state: State, node: Any
 ) -> MissingTarget | None:
-    """What a ``cd`` or ``source`` doesn't find; None for any other command, or if it is there or unknown."""
+    """The missing target of a ``cd`` or ``source``; None for any other command, or if it exists or is unknown."""
     name = words[0].value
     if name not in ("cd", "source", ".") or len(words) < 2:
         return None
@@ -87,7 +87,7 @@ def may_make_files(words: Sequence[ShellWord], name: str | None = None) -> bool:
 
 
 def _always_runs(shell: ExpansionContext, node: Any) -> bool:
-    """Whether the script runs a command whatever happens, as long as it comes to its line."""
+    """Whether the script runs a command whatever happens, as long as it gets to its line."""
     while node.parent is not None:
         above = node.parent
         if above.type not in _STRAIGHT:
@@ -103,13 +103,13 @@ def _always_runs(shell: ExpansionContext, node: Any) -> bool:
 
 
 def is_left_to_users(path: str) -> bool:
-    """Whether the project leaves a file to each user: git ignores it, or there is an example of it."""
+    """Whether each user has to create the file: git ignores it, or there is an example of it."""
     return _is_named_in(path, (".gitignore",))
 
 
 @lru_cache(maxsize=64)
 def _is_documented(path: str, written: str) -> bool:
-    """Whether the project says that somebody makes it: a README, .gitignore or the like names it.
+    """Whether a README, .gitignore or the like names the file.
 
     Where it is there from a folder above, these speak of that one: the command is typed in the wrong folder.
     """

@@ -372,6 +372,7 @@ def _names_script_folder(word: ShellWord) -> bool:
 
 
 def _shift(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
+    """``shift N``."""
     count = parse_whole_number(arguments[0].value if arguments else "1")
     if count is None:
         state.positional, state.arguments_given = (), False
@@ -386,6 +387,7 @@ _OPTION_BY_LETTER = {"e": "errexit", "u": "nounset", "f": "noglob", "a": "allexp
 
 
 def _set(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
+    """``set -e``, ``set -- WORDS`` and other forms of ``set``."""
     index = 0
     while index < len(arguments):
         value = arguments[index].value

@@ -28,7 +28,7 @@ _WRITING_REDIRECTS = (">", ">>", ">|", "&>", "&>>")
 
 
 def evaluate_compound(shell: Shell, node: Any, state: State) -> ExitStatus:
-    """Evaluate a statement that is neither a command nor an assignment."""
+    """Evaluate a list, a pipeline, a branch, a loop or the like."""
     kind = node.type
     if kind == "compound_statement" and node.children and node.children[0].type == "((":
         return _run_arithmetic(shell, node, state)

@@ -41,7 +41,7 @@ class TestOperand(msgspec.Struct):
 
 
 def evaluate_test_command(shell: ExpansionContext, node: Any, state: State) -> ExitStatus:
-    """The exit status of a ``test_command`` node."""
+    """The exit status of ``[[ … ]]``, ``[ … ]`` or ``test``."""
     return evaluate_test_at(shell, node.start_byte, state)
 
 

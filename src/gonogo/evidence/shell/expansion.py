@@ -265,7 +265,7 @@ def _expand_glob(word: ShellWord, state: State) -> list[ShellWord]:
 
 
 def evaluate_arithmetic_range(shell: ExpansionContext, start: int, end: int, state: State) -> int | None:
-    """The value of an arithmetic expression; None if it can't be determined. Its assignments take effect."""
+    """The value of an arithmetic expression in the source; None if unknown. Its assignments take effect."""
     text = joined_text(expand_text(shell, start, end, state))
     return None if text is None else evaluate_arithmetic_text(shell, text.replace('"', ""), WordPart(start, end), state)
 

@@ -117,12 +117,12 @@ _DECLARATION_BUILTINS = frozenset({"export", "declare", "typeset", "local", "rea
 
 @lru_cache(maxsize=4)
 def _closing_offsets(_data: bytes) -> dict[tuple[int, int], int | None]:
-    """Where brackets close in a script, as found so far: those of nested words are asked for at every level."""
+    """A cache of where brackets close in a script."""
     return {}
 
 
 class Lexer:
-    """Lexes words of ``data`` up to ``limit``."""
+    """Splits shell source into words, up to ``limit``."""
 
     def __init__(self, data: bytes, limit: int | None = None) -> None:
         self.data = data
@@ -670,7 +670,7 @@ def _match_braces(texts: Sequence[str]) -> dict[int, tuple[int, list[int]]]:
 def _brace_alternatives(
     cells: Sequence[WordPart], opening: int, closing: int, commas: Sequence[int]
 ) -> list[Sequence[WordPart]] | None:
-    """What a pair of braces stands for; None where bash leaves it as it is."""
+    """The words that ``{a,b}`` or ``{1..3}`` stands for; None where bash leaves it as it is."""
     if commas:
         return [cells[a + 1 : b] for a, b in pairwise([opening, *commas, closing])]
     inside = cells[opening + 1 : closing]

@@ -30,7 +30,7 @@ def unknown_piece(shell: ExpansionContext, node: Any, reason: Text | None = None
 def piece_placed_at_use(
     shell: ExpansionContext, node: Any, inner: tuple[Piece, ...], split: bool, reason: Text | None = None
 ) -> Piece:
-    """The value of a variable, placed where the variable is used."""
+    """The value of a variable, with the place where the variable is used."""
     text = joined_text(inner)
     kept = inner if _nesting_depth(inner) < _MAX_DEPTH else ()
     return Piece(

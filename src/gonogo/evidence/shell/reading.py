@@ -20,7 +20,7 @@ _SBATCH_DIRECTIVE_REASON = translated("from the job's #SBATCH lines")
 
 
 class ExpansionContext:
-    """The context in which words are expanded; nodes are those of ``source``."""
+    """The source and the settings with which shell words are expanded."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class ExpansionContext:
         return self.source is self._main and self.limit is None
 
     def note(self, place: Place, reason: Text) -> None:
-        """Record something that can't be followed: kept where a whole script is read."""
+        """Record something that gonogo can't follow; only kept where a whole script is read."""
 
     def place(self, node: Any) -> Place:
         """The span of a node."""
@@ -66,7 +66,7 @@ class ExpansionContext:
         return self.source.data[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
     def special_variable(self, name: str, state: State) -> tuple[str | None, Text | None]:
-        """A variable that the script doesn't set: the value from the shell, Slurm or the caller, and the reason."""
+        """A variable that the script doesn't set: its value from the shell, Slurm or the caller, and the reason."""
         if name in self.given:
             return self.given[name], _SBATCH_DIRECTIVE_REASON
         if name == "PWD":
@@ -92,7 +92,7 @@ class ExpansionContext:
 
     @contextmanager
     def limit_to_substitution(self, end: int) -> Iterator[None]:
-        """The same for the commands of a ``$(…)``, whose nesting is counted in :attr:`substitutions`."""
+        """Within the block, the source ends at ``end``, and one more level of ``$(…)`` is counted."""
         self.substitutions += 1
         try:
             with self.limit_reading(end):

@@ -69,7 +69,7 @@ def read_shell(
 
 
 def _mark_commands_never_reached(commands: list[ShellCommand], strict: Shell) -> list[ShellCommand]:
-    """The commands as ``strict`` comes to them, and those that it never comes to, marked as such."""
+    """The commands as a run without arguments reaches them, with those that it never reaches marked."""
     reached: dict[tuple[str, int, int], list[ShellCommand]] = {}
     for command in strict.commands:
         reached.setdefault(_place_key(command.place), []).append(command)

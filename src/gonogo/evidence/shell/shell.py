@@ -160,7 +160,7 @@ class Shell(ExpansionContext):
 
     @contextmanager
     def as_condition(self) -> Iterator[None]:
-        """Within the block, commands are part of a condition, so that their failure ends nothing under ``set -e``."""
+        """Within the block, commands are part of a condition, so that failing ends nothing under ``set -e``."""
         self.tested += 1
         try:
             yield
@@ -343,7 +343,7 @@ class Shell(ExpansionContext):
         return status
 
     def note(self, place: Place, reason: Text) -> None:
-        """Record something that can't be followed."""
+        """Record something that gonogo can't follow, for the report."""
         line = _NOT_FOLLOWED_AT.format(path=place.source.path, line=place.line, why=reason)
         if line not in self.notes and len(self.notes) < _MAX_NOTES:
             self.notes.append(line)

@@ -154,7 +154,7 @@ class State:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more of the current list runs."""
+        """Whether nothing more of the current list runs (after ``exit``, ``return``, ``break``)."""
         return self.ended or bool(self.leaving)
 
 

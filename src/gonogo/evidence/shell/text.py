@@ -16,7 +16,7 @@ _WHITESPACE = " \t\n"
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """A text and the bytes that it comes from. ``text`` is None if unknown."""
+    """A part of an expanded word, and the bytes that it comes from. ``text`` is None if unknown."""
 
     text: str | None
     source: SourceFile
@@ -71,7 +71,7 @@ class ShellWord(msgspec.Struct, frozen=True):
 
     @property
     def may_be_any_number_of_words(self) -> bool:
-        """Whether it may stand for no word or for several."""
+        """Whether it may expand to no word, or to several."""
         return any(piece.many for piece in self.pieces)
 
 

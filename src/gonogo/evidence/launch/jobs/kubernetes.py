@@ -41,6 +41,7 @@ def _torchrun_variables(nodes: YamlNode | int, per_node: YamlNode, resources: Ya
 
 
 def _resources_of_training_container(spec: YamlNode) -> YamlNode:
+    """The resources of the first container that requests accelerators; an empty node if none does."""
     containers = [one["resources"] for one in spec["containers"]]
     return next((one for one in containers if gpus_of(one).node is not None), YamlNode(None, spec.source))
 

@@ -27,7 +27,7 @@ _VARIABLE_PATTERN = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 
 
 class Workload(msgspec.Struct, frozen=True):
-    """A job of a queue. Memory is in bytes; None if not requested."""
+    """A job of a queue: its command, container, GPUs and nodes. Memory is in bytes; None if not requested."""
 
     kind: str
     words: tuple[PlacedText, ...]

@@ -21,7 +21,7 @@ class PlacedText(msgspec.Struct, frozen=True):
 
 
 class YamlNode:
-    """A node of the document, or an empty node: its lookups give empty nodes again."""
+    """A node of a YAML document, or an empty node: its lookups give empty nodes again."""
 
     def __init__(self, node: Any, source: SourceFile, documents: Sequence[Any] = ()) -> None:
         self.node = node
@@ -38,7 +38,7 @@ class YamlNode:
         return YamlNode(node, self.source, self._documents)
 
     def documents(self) -> Iterator[YamlNode]:
-        """All documents of the file."""
+        """All documents of the node's file."""
         yield from (self._wrap_node(one) for one in self._documents)
 
     def items(self) -> Iterator[tuple[str, YamlNode]]:

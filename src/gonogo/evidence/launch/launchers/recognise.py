@@ -157,6 +157,7 @@ def _parse_shell_script_call(name: str, words: list[ShellWord]) -> LauncherCall 
 
 
 def _shell_launcher_call(**what: Any) -> LauncherCall:
+    """A call of a shell script, which has no launcher of its own."""
     return LauncherCall("shell", CommandOptions(), CommandOptions(), Field.missing(), "script", **what)
 
 

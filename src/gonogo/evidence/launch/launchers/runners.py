@@ -66,7 +66,7 @@ _PLAIN_WRAPPERS = {"sudo": frozenset({"-u", "--user", "-g"}), "unbuffer": frozen
 
 
 class WrappedCommand(msgspec.Struct, frozen=True):
-    """The command that another program runs, and the container in which it runs, if any."""
+    """The command that another program (``mpirun``, ``docker run``) runs, and its container, if any."""
 
     words: tuple[ShellWord, ...]
     in_container: bool = False
@@ -116,7 +116,7 @@ def wrapped_command(name: str, words: Sequence[ShellWord]) -> WrappedCommand | N
 
 
 def parse_ray_job_submit(words: Sequence[str | None]) -> tuple[int, dict[str, str]] | None:
-    """Of ``ray job submit … -- COMMAND``: how many words come before COMMAND, and the variables that it gets.
+    """``ray job submit … -- COMMAND``: how many words come before COMMAND, and the variables that it gets.
 
     The variables are ``env_vars`` of ``--runtime-env-json``, as far as known. None if it is another command.
     """

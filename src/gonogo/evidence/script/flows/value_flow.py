@@ -29,7 +29,7 @@ def statements_behind_backward(trees: Mapping[str, ast.Module], path: str, line:
 
 
 def statements_behind_losses(trees: Mapping[str, ast.Module]) -> list[LineRange]:
-    """The same for losses that the user's own methods return to a library's training loop."""
+    """The statements that compute the losses that user methods return to a library's training loop."""
     followed = _BackwardSlice(trees)
     for path, function in _iter_functions(trees):
         if function.name in _LOSS_METHODS:
