@@ -74,7 +74,7 @@ def answer(tmp_path: Path, log: str, versions: dict[str, str] | None = None, lau
         ),
         (
             framed("megatron/core/utils.py", "flags = _FLAGS[config.backend]", "KeyError: None"),
-            "config.backend is None there",
+            "config.backend is None at that line",
         ),
         (
             framed(

@@ -82,7 +82,7 @@ def test_a_read_only_file_is_left_unless_that_is_allowed(here: Path) -> None:
     written, refused = apply_plan(plan, [here])
     assert written == ("b.txt",)
     assert [(one.hazard, one.path) for one in refused] == [("one", "a.json")]
-    assert "it is read-only: chmod u+w a.json" in refused[0].why.en
+    assert "the file is read-only: run chmod u+w a.json" in refused[0].why.en
     assert b'"a": 1' in Path("a.json").read_bytes()
     assert Path("b.txt").read_text() == "DeepSpeed==0.14.2\n"  # and nothing of the fix that was refused
 

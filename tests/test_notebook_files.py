@@ -78,7 +78,7 @@ def test_notebooks_are_checked_where_they_are_named_and_rehearsed(project: Path)
         assert asked == ["env", "-C", str(project), "python", str(project / "tune.ipynb")]
     (project / "broken.ipynb").write_text("{")
     for wrong, why in (
-        ("broken.ipynb", "not a notebook"),
+        ("broken.ipynb", "is not a Jupyter notebook"),
         ("none.ipynb", "no such file"),
         ("none.yaml", "no such file"),
     ):

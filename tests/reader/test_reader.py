@@ -101,12 +101,12 @@ def test_the_report_says_who_read_it_and_what_was_struck(folder: Path) -> None:
     said = " ".join(done.stdout.split())
     assert "Read by stub; 1 of 9 claims hold; not conclusive on its own" in said
     for struck in (
-        "rejected, quote: CUDA out of memory. Tried to allocate (it is not in the log)",
-        "rejected, place: data.py:4000 (there is no such line in the logs or files)",
-        "rejected, version: transformers 5.0.0 (the log says 4.57.1)",
+        "rejected, quote: CUDA out of memory. Tried to allocate (the quote is not in the log)",
+        "rejected, place: data.py:4000 (no log or file has this line)",
+        "rejected, version: transformers 5.0.0 (the log states version 4.57.1)",
         "rejected, version: transformers 4.57.1, needs >=4.0 (4.57.1 does satisfy >=4.0)",
         "rejected, version: vllm 0.9.0 (the log does not show its version)",
-        "rejected, number: 16333 % 16 = 0 (it comes to 13)",
+        "rejected, number: 16333 % 16 = 0 (the expression comes to 13)",
         "rejected, number: 8192 / 4 = 2048 (8192 does not appear in the log)",
     ):
         assert struck in said

@@ -25,12 +25,12 @@ from gonogo.hazards.facts.rank_tests import contains_rank_name
 CERTAINTY_ORDER = {Certainty.CERTAIN: 3, Certainty.LIKELY: 2, Certainty.POSSIBLE: 1}
 
 _CODE_NOT_CALLED = translated("as far as names can be traced, nothing that this launch starts calls this code")
-_CONDITION_HOLDS = translated("its condition `{test}` (line {line}) is true")
-_CONDITION_FAILS = translated("its condition `{test}` (line {line}) is false here")
+_CONDITION_HOLDS = translated("the condition `{test}` (line {line}), under which this code runs, is true")
+_CONDITION_FAILS = translated("the condition `{test}` (line {line}), without which this code runs, is false here")
 _CONFIG_OPENED_BY_PROGRAM = translated(
     "The program opens the config itself (line {line}): check that it passes the config on unchanged"
 )
-_IN_TEST_FILE = translated("a launch runs this test file")
+_IN_TEST_FILE = translated("a launch command runs this test file")
 _TEST_FILE_PATTERN = re.compile(r"(^|[/\\])(test_[^/\\]*|[^/\\]*_test|conftest)\.py$")
 """Files that are run by a test runner, which selects and skips the code in them."""
 _RANK_NAMES = ("should_save", "world_size", "is_initialized")
@@ -214,7 +214,8 @@ def downgrade_assumed_versions(findings: Sequence[Finding], certain: Sequence[Fi
 
 
 _OTHER_DECLARATION = translated(
-    "Find out which file the environment is made from: {other} declares it too, and there this does not hold"
+    "Find out from which file the environment is installed: {other} lists packages too, and with those this "
+    "problem does not occur"
 )
 
 

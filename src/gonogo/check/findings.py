@@ -145,7 +145,7 @@ def _check_without_gc(
 
 
 _NOTHING_TO_CHECK = Skipped(
-    translated("everything"),
+    translated("all of the given files"),
     translated("no launch script, DeepSpeed or accelerate config, training script or requirements file found"),
 )
 

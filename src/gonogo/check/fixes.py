@@ -22,7 +22,7 @@ from gonogo.report.atomic import write_atomically
 
 _FILE_CHANGED = translated("{path} changed while gonogo was reading it; nothing was written: run the command again")
 _CANNOT_WRITE = translated("can't write {path}: {why}")
-_SYMLINK_OUTSIDE_ROOT = translated("it is a symlink that points outside {root}: fix {target} itself")
+_SYMLINK_OUTSIDE_ROOT = translated("the file is a symlink that points outside {root}: fix {target} itself")
 
 
 _MAX_TOTAL_DIFF_LENGTH = 1 << 20
@@ -35,7 +35,7 @@ _CONTEXT_LINES = 3
 _HUNK = re.compile(r"@@ -(\d+)((?:,\d+)?) \+(\d+)((?:,\d+)?) @@")
 
 
-READ_ONLY = translated("it is read-only: chmod u+w {path}, then run --fix again")
+READ_ONLY = translated("the file is read-only: run chmod u+w {path}, then --fix again")
 
 
 class UnappliedFix(msgspec.Struct, frozen=True):

@@ -55,18 +55,18 @@ _FRAMEWORK_NAMES = (
 _PLACEHOLDER = re.compile(rb":\s*([A-Z][A-Z0-9_]{3,})\s*[,}\r\n]")
 """``"train_batch_size": BATCH_SIZE``: a placeholder that a script replaces by a value, for example with sed."""
 _CONSTANT_NAMES = frozenset({b"TRUE", b"FALSE", b"NULL", b"NONE", b"INFINITY"})
-_TEMPLATE_NOT_CHECKED = translated("{path} is a template that no launch reads as is; it was not checked")
+_TEMPLATE_NOT_CHECKED = translated("{path} is a config template that no launch uses unchanged, so it was not checked")
 _MODULE_NOT_ON_PATH = translated(
     "module {name} was not checked: {path}:{line} imports it, but it is not on Python's path"
 )
 _SUBMODULE_NOT_HERE = translated(
-    "a git submodule that is not checked out, and {path}:{line} imports it: run git submodule update --init"
+    "this git submodule is not checked out, and {path}:{line} imports it: run git submodule update --init"
 )
 _UNKNOWN_SYS_PATH_CHANGE = translated(
     "some modules may not have been checked: {path}:{line} changes sys.path in a way that can't be "
     "determined from the source"
 )
-_UNKNOWN_DEEPSPEED_CONFIG = translated("can't determine which DeepSpeed config it uses: {why}")
+_UNKNOWN_DEEPSPEED_CONFIG = translated("can't determine which DeepSpeed config the launch uses: {why}")
 
 
 class RunBuilder:
@@ -238,7 +238,7 @@ class RunBuilder:
             return field, None  # unknown arguments, and no sign that the program uses DeepSpeed
         if field.unknown:
             where = f"{launch.source.path}:{launch.line}"
-            why = field.reason or translated("the value is not in the files")
+            why = field.reason or translated("no file contains the value")
             self.files.skipped.append(Skipped(Text(where, where), _UNKNOWN_DEEPSPEED_CONFIG.format(why=why)))
             return field, None
         found = self._deepspeed_config_in_scripts(run.scripts, run, launch.cwd)

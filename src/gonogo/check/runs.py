@@ -40,9 +40,9 @@ _VARIABLE_WITH_DEFAULT = re.compile(r"\$\{([A-Za-z_]\w*):?[-=]")
 """``${CONFIG_FILE:-debug.toml}``: what the script takes from the shell in which it is started."""
 _SHELL_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch")
 _MAX_SCRIPT_BYTES = 1 << 20
-_PROGRAM_FROM_INPUT = translated("its program is read from standard input")
+_PROGRAM_FROM_INPUT = translated("the program is read from standard input, so gonogo can't read it")
 _PROGRAM_NOT_HERE = translated("no such file: the program that the command starts was not checked")
-_FOLDER_NOT_HERE = translated("no such folder: {program}, which the command starts there, was not checked")
+_FOLDER_NOT_HERE = translated("there is no such folder, so {program}, which the command starts in it, was not checked")
 _MODULE_NOT_HERE = translated("no such module in the project: the program that the command starts was not checked")
 FAULT = translated("internal error in gonogo ({what}); GONOGO_DEBUG=1 prints the traceback; please report it")
 _PROBLEM_AT_LINE = translated("line {line}: {problem}")

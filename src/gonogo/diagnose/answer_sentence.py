@@ -72,7 +72,7 @@ def _truncated_traceback_answer(cut_place: CodePlace) -> Answer:
     read = list(dict.fromkeys(_ATTRIBUTE_READ_PATTERN.findall(code)))[-1:]
     release = f"{cut_place.package} {cut_place.release}".strip()
     return Answer(
-        because=translated("`{code}` raised an error, but the log was cut off before it").format(
+        because=translated("`{code}` raised an error, but the log was cut off before the line that names it").format(
             code=code or cut_place.function
         ),
         at=_place_of_code(cut_place),

@@ -106,7 +106,7 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticF
             what = translated("{path}: {size} MiB of errors").format(
                 path=facts.path, size=max(facts.dropped_bytes >> 20, 1)
             )
-            why = translated("too many: only the first and the last were read")
+            why = translated("there are too many errors: only the first and the last were read")
             skipped = (*skipped, Skipped(what, why))
     if not complete and not any(finding.certainty is Certainty.CERTAIN for finding in findings):
         skipped = (*skipped, *missing_evidence(log, facts_of_failure))

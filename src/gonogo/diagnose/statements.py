@@ -94,7 +94,8 @@ def exception_statement(
         at = next((frame for frame in reversed(raised.frames) if frame.owner != "python"), None)
     if raised is not facts.chain[-1] and _is_cleanup_error(raised, facts.chain[-1]):
         because = translated(
-            "{because}; the {type} after it only hides it (cleaning up after the first failure)"
+            "{because}; the {type} that follows only hides this, since it was raised while cleaning up after "
+            "the failure"
         ).format(because=because, type=facts.chain[-1].type)
     return Statement(because, change, is_raised_in_user_code(raised) and not facts.collectives, at)
 
@@ -318,7 +319,7 @@ def _explain_none(message: Message, code: str) -> Explanation:
     if not what:
         return None, None
     return (
-        translated("{what} is None there").format(what=what),
+        translated("{what} is None at that line").format(what=what),
         translated(
             "find what leaves {what} as None (an entry that has no value, an argument that was not passed, a branch "
             "that "
@@ -343,7 +344,7 @@ def _explain_zero_division(code: str) -> Explanation:
     if found is None:
         return None, None
     return (
-        translated("it divides by {name}, which is 0").format(name=found.group(1)),
+        translated("the line divides by {name}, which is 0").format(name=found.group(1)),
         translated("give {name} a value above 0").format(name=found.group(1).rpartition(".")[2]),
     )
 

@@ -14,7 +14,7 @@ from gonogo.finding import Certainty, Finding, Severity, translated
 from gonogo.finding.errors import UserError
 from gonogo.judge.log_findings import is_fallback
 
-_ONLY_IN_FILES = translated("The log does not show it: check whether the run got that far")
+_ONLY_IN_FILES = translated("The log does not show this problem: check whether the run got that far")
 
 
 def require_folder(project: Path) -> None:

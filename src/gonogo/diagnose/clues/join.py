@@ -59,8 +59,8 @@ def of_order(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     if (killed := log.find(_SIGKILL_PATTERN)) is not None:
         yield Clue(
             translated(
-                "Launchers send SIGKILL (signal 9) to the ranks still running after a failure: {type} was raised "
-                "in the run itself"
+                "After a failure launchers send SIGKILL (signal 9) to the ranks that still run, so the cause "
+                "is {type}, which the run itself raised"
             ).format(type=raised.type),
             (
                 CluePlace(killed.line.path, killed.line.number, killed.text.strip()[:200]),

@@ -182,7 +182,7 @@ def engine_name_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     first = sent.split(".")[0]
     there = [name for name in _QUOTED_NAME_PATTERN.findall(listed or "") if first in name.split(".")[1:]]
     package = next((frame.package for frame in reversed(raised.frames) if frame.package), "")
-    engine = translated("the engine") if not package else Text(package, package)
+    engine = translated("the rollout engine") if not package else Text(package, package)
     if not there and not (first == "model" and class_.endswith("ForConditionalGeneration")):
         return
     parts = there[0].split(".") if there else ["language_model", first]

@@ -246,7 +246,7 @@ def _size_clues(log: FailureLog, message: Message, place: CluePlace) -> Iterator
             else Text("", "")
         )
         yield Clue(
-            translated("{large} is {times} x {small}{meant}").format(
+            translated("the size {large} is {times} x {small}{meant}").format(
                 large=large, times=times, small=small, meant=meant
             ),
             (place,),
@@ -262,14 +262,14 @@ def _setting_clues(log: FailureLog, message: Message, place: CluePlace) -> Itera
         equal = [setting for setting in settings if setting.number == number]
         if equal:
             yield Clue(
-                translated("{number} is {name}").format(
+                translated("{number} in the message is the value of {name}").format(
                     number=number, name=", ".join(dict.fromkeys(setting.name for setting in equal[:2]))
                 ),
                 (place, *_setting_places(equal[:2])),
             )
         elif pair := _factor_settings(number, settings):
             yield Clue(
-                translated("{number} = {one} x {other}").format(
+                translated("{number} in the message is {one} x {other}").format(
                     number=number, one=f"{pair[0].number} ({pair[0].name})", other=f"{pair[1].number} ({pair[1].name})"
                 ),
                 (place, *_setting_places(pair)),

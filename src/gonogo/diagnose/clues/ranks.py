@@ -182,12 +182,12 @@ _OBJECT_COLLECTIVE_PATTERN = lazy_compile(
 )
 """Calls with which ranks wait for work done in Python on another rank."""
 _WORK_BY_WORDS = (
-    (("rollout", "generate", "generation", "sample", "sampling"), translated("the rollout")),
-    (("reward", "rewards", "score", "judge", "verify"), translated("the rewards")),
-    (("save", "checkpoint", "export", "merge"), translated("the saving")),
+    (("rollout", "generate", "generation", "sample", "sampling"), translated("the rollout generation")),
+    (("reward", "rewards", "score", "judge", "verify"), translated("the computation of rewards")),
+    (("save", "checkpoint", "export", "merge"), translated("the saving of a checkpoint")),
     (("evaluate", "evaluation", "eval", "predict", "validate"), translated("the evaluation")),
     (("tokenize", "preprocess", "dataset", "datasets", "map", "cache"), translated("the data preparation")),
-    (("download", "load", "loading", "pretrained"), translated("the loading")),
+    (("download", "load", "loading", "pretrained"), translated("the loading of a model or data")),
 )
 
 

@@ -63,13 +63,13 @@ def _release_clues(api_mismatch: ApiMismatch, place: CluePlace) -> Iterator[Clue
     asks = f"{api_mismatch.asks} {api_mismatch.asks_version}".strip()
     if asks:
         yield Clue(
-            translated("{asks} asks for it, {lacks} does not have it: the two come from different releases").format(
-                asks=asks, lacks=lacks
-            ),
+            translated(
+                "{asks} uses a name that {lacks} does not have: the two come from releases that do not fit together"
+            ).format(asks=asks, lacks=lacks),
             (place,),
         )
     elif api_mismatch.lacks_version:
-        yield Clue(translated("the run has {lacks}").format(lacks=lacks), (place,))
+        yield Clue(translated("the run has {lacks} installed").format(lacks=lacks), (place,))
 
 
 def _requirement_clues(log: FailureLog, api_mismatch: ApiMismatch, place: CluePlace) -> Iterator[Clue]:

@@ -28,8 +28,8 @@ _WRAPPERS: tuple[tuple[re.Pattern[str], Text, Text, Text], ...] = (
             r"^(?:unshard|reshard|set_requires_gradient_sync|set_reshard_after_\w+|set_modules_to_\w+_prefetch)$"
         ),
         translated("a module that FSDP2 (fully_shard) sharded"),
-        translated("fully_shard was not called on this one, or FSDP1 wraps it"),
-        translated("call fully_shard on it first, or use the FSDP version that {asks} expects"),
+        translated("fully_shard was not called on this module, or FSDP1 wraps it"),
+        translated("call fully_shard on the module first, or use the FSDP version that {asks} expects"),
     ),
 )
 """Attributes that only one kind of sharding adds: on which object, why it is missing, what to do."""
@@ -95,7 +95,7 @@ def _explain_plain_object(raised: RaisedException, misfit: ApiMismatch, versions
     code = misfit.at.code[:2000] if misfit.at is not None else ""
     found = re.search(rf"([A-Za-z_][\w.]*(?:\[[^\]]{{1,40}}\])?)\.{re.escape(name)}\b", code)
     holder = found.group(1) if found is not None else ""
-    what = Text(f"`{holder}`", f"`{holder}`") if holder else translated("the object read there")
+    what = Text(f"`{holder}`", f"`{holder}`") if holder else translated("the object that this line reads")
     called = re.search(
         rf"(?<![\w.])([A-Za-z_][\w.]*)\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\.{re.escape(name)}\b", code
     )

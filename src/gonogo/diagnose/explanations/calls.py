@@ -113,7 +113,7 @@ def _explain_wrong_type(exception: RaisedException) -> Explanation:
     if not inner or caller is None or caller.owner == "python":
         return None, None
     because = translated(
-        "{caller} gives {callee} something else than a {wanted} for {name}{given}: in {function}, `{code}`"
+        "{caller} passes {callee} something other than a {wanted} for {name}{given}: in {function}, `{code}`"
     ).format(
         caller=release_of(caller) or translated("your code"),
         callee=release_of(exception.frames[-1]),
@@ -124,10 +124,10 @@ def _explain_wrong_type(exception: RaisedException) -> Explanation:
         code=" ".join(caller.code[:160].split()),
     )
     if not caller.package:
-        return because, translated("convert it there: {wanted}(…)").format(wanted=wanted)
+        return because, translated("convert the value there: {wanted}(…)").format(wanted=wanted)
     return because, translated(
-        "it is a defect of {caller}, or it was made for another release of {callee}: convert it there ({wanted}(…)), "
-        "or use a later release of {caller}"
+        "this is a defect of {caller}, or {caller} was made for another release of {callee}: convert the "
+        "value there ({wanted}(…)), or use a later release of {caller}"
     ).format(caller=caller.package, callee=inner, wanted=wanted)
 
 

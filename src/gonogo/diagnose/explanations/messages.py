@@ -276,8 +276,8 @@ def _explain_mesh_dimension(exception: RaisedException) -> Explanation:
             "(the other sizes take all ranks), or the mesh was made without it"
         ).format(asked=asked, there=there),
         translated(
-            "give it a size above 1 (smaller sizes of {there}, or more ranks), or turn off what runs over {asked} "
-            "(FSDP, if it is for sharding or replication)"
+            "give {asked} a size above 1 (smaller sizes of {there}, or more ranks), or turn off what runs "
+            "over {asked} (FSDP, if it is for sharding or replication)"
         ).format(asked=asked, there=there),
     )
 

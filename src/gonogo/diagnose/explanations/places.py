@@ -54,8 +54,8 @@ def fitting_releases(facts: FailureFacts) -> Text | None:
         code = " ".join(caller.code[:200].split())
         code = "" if _LOG_LINE_PATTERN.search(code) else code
         return translated(
-            "it is {asks} that calls {lacks} here ({place}{code}): check whether one of your settings makes "
-            "it do so; if not, use matching releases of {asks} and {lacks}"
+            "{asks} calls {lacks} here ({place}{code}): check whether one of your settings causes this call; "
+            "if not, use matching releases of {asks} and {lacks}"
         ).format(
             asks=name_and_version(caller.package, caller.release),
             lacks=name_and_version(at.package, at.release),

@@ -76,7 +76,7 @@ def _explain_unpacked_shape(exception: RaisedException, versions: Mapping[str, s
             translated("print its shape in the caller: a batch dimension is missing, or was taken off (squeeze)"),
         )
     return (
-        translated("{name} has more than {expected} dimensions: one or more too many").format(
+        translated("{name} has more than the {expected} dimensions that are expected").format(
             name=name, expected=expected
         ),
         translated(

@@ -133,9 +133,9 @@ def _explain_missing_file(exception: RaisedException, versions: Mapping[str, str
             "this machine does not share"
         ).format(file=path.rpartition("/")[2], step=found.group(1)),
         translated(
-            "look whether the folder is there now: if it is gone, keep more of them (a longer interval, no limit) so "
-            "that none is deleted before it is read; if it is incomplete, read it only once it is complete; on several "
-            "machines put it on a shared disk"
+            "check whether the folder exists now: if it is gone, keep more such folders (a longer interval, "
+            "no limit) so that none is deleted before it is read; if it is incomplete, read it only once it "
+            "is complete; on several machines put it on a shared disk"
         ),
     )
 

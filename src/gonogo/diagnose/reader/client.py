@@ -93,7 +93,7 @@ class ModelServer:
                 for part in response.iter_bytes():
                     data += part
                     if len(data) > _MAX_BYTES:
-                        raise NoAnswer(translated("its answer is longer than 1 MiB"))
+                        raise NoAnswer(translated("the server's answer is longer than 1 MiB"))
                     if time.monotonic() > deadline:
                         raise NoAnswer(_timeout_message(self.timeout))
         except openai.APITimeoutError:
@@ -154,7 +154,7 @@ def _root_cause_message(error: BaseException) -> str:
     return redact(" ".join(str(inner).split()))[:200] or type(inner).__name__
 
 
-_NO_COMPLETION = translated("its response does not follow this protocol")
+_NO_COMPLETION = translated("the server's response does not follow OpenAI's chat protocol")
 
 
 def _completion_text(data: bytes) -> str:

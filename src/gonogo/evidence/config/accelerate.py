@@ -15,7 +15,7 @@ from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
 _DEFAULT_CONFIG = translated(
-    "accelerate launch has no --config_file: its settings come from this machine's default config, {path}"
+    "accelerate launch is given no --config_file, so it reads this machine's default config, {path}"
 )
 _FROM_DEFAULT_CONFIG = translated("this machine's default config")
 _TRL_CONFIGS = frozenset({"fsdp1", "fsdp2", "multi_gpu", "single_gpu", "zero1", "zero2", "zero3"})

@@ -45,14 +45,14 @@ class AccelerateSettings(Protocol):
 
 _BOOLEAN_ARGUMENTS = frozenset(name for name, value in TRANSFORMERS_DEFAULTS.items() if isinstance(value, bool))
 
-_FROM_ARGUMENTS = translated("filled in from the training arguments: {names}")
-_FROM_ACCELERATE = translated("filled in from accelerate's configuration: {names}")
-_FROM_HIDDEN_SIZE = translated("filled in from the model's hidden size {size}")
+_FROM_ARGUMENTS = translated('"auto" is filled in from the training arguments: {names}')
+_FROM_ACCELERATE = translated('"auto" is filled in from accelerate\'s configuration: {names}')
+_FROM_HIDDEN_SIZE = translated('"auto" is computed from the model\'s hidden size {size}')
 _ARGUMENT_UNKNOWN = translated('"auto" is filled in from {names}, which is not known here')
 _HIDDEN_SIZE_UNKNOWN = translated('"auto" takes its value from the model\'s hidden size, which is not known here')
 _STEPS_UNKNOWN = translated('"auto" takes its value from the number of training steps, which depends on the data')
-_AUTO_NOT_FILLED_IN = translated('neither transformers nor accelerate fills in an "auto" here')
-_AUTO_IGNORED = translated('DeepSpeed ignores "auto" here and uses its default')
+_AUTO_NOT_FILLED_IN = translated('neither transformers nor accelerate fills in "auto" for this key')
+_AUTO_IGNORED = translated('DeepSpeed ignores "auto" for this key and uses its own default')
 _ARGUMENTS_UNKNOWN = translated('"auto" is filled in from the training arguments, which are not known here')
 
 

@@ -94,13 +94,17 @@ def describe_key(path: str, info: KeyInfo, release: Version, language: str) -> s
     if default is not None:
         said.append(_format_in_language(translated("Default: {value}."), language, value=json.dumps(default)))
     if info.since:
-        said.append(_format_in_language(translated("Since DeepSpeed {version}."), language, version=info.since))
+        said.append(
+            _format_in_language(translated("Available since DeepSpeed {version}."), language, version=info.since)
+        )
     if info.until:
-        said.append(_format_in_language(translated("Until {version}."), language, version=info.until))
+        said.append(
+            _format_in_language(translated("Available until DeepSpeed {version}."), language, version=info.until)
+        )
     if info.deprecated:
         said.append(_format_in_language(translated("Deprecated."), language))
     if info.replacement:
-        said.append(_format_in_language(translated("Write {name}."), language, name=info.replacement))
+        said.append(_format_in_language(translated("Use {name} instead."), language, name=info.replacement))
     return " ".join(one for one in said if one)
 
 

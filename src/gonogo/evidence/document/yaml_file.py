@@ -26,15 +26,17 @@ _MAX_NODES = 100_000
 _MAX_BYTES = 1 << 20
 _MERGE_KEY = "<<"
 
-_INVALID_YAML = translated("it is not valid YAML: {why}")
-_DUPLICATE_KEY = translated("`{key}` is given twice; PyYAML silently uses the last one")
+_INVALID_YAML = translated("the file is not valid YAML: {why}")
+_DUPLICATE_KEY = translated("the key `{key}` is given twice, and PyYAML silently uses the last value")
 _NOT_AN_OBJECT = translated("the file is not a mapping of keys to values")
 _SECOND_DOCUMENT = translated("the file contains a second YAML document, which is not read")
-_NOT_UTF8 = translated("it is not UTF-8 text")
-_TOO_LONG = translated("it is {size} KiB; YAML files are read up to {limit} KiB: give the config without the data")
-_TOO_LARGE = translated("too deeply nested or repetitive for a config")
-_TOO_LARGE_VALUE = translated("its aliases expand to more than can be read")
-_TAGGED = translated("its tag `{tag}` changes the value")
+_NOT_UTF8 = translated("the file is not UTF-8 text")
+_TOO_LONG = translated(
+    "the file has {size} KiB, and gonogo reads YAML files only up to {limit} KiB: move the data out of the config"
+)
+_TOO_LARGE = translated("the file is nested too deeply, or repeats itself too often, for gonogo to read it")
+_TOO_LARGE_VALUE = translated("the file's aliases expand to more values than gonogo reads")
+_TAGGED = translated("the YAML tag `{tag}` changes the value in a way that gonogo does not know")
 
 
 class _OpenCollection:

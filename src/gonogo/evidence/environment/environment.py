@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from packaging.version import Version
 
 _UNKNOWN_FIELD = Field.not_known()
-_NOT_PINNED = translated("not pinned to an exact version: {specifier}")
+_NOT_PINNED = translated("the version is not pinned exactly: {specifier}")
 _ANY_VERSION = translated("any")
 _VERSION_NOT_KNOWN = translated("the version of {name} is not known")
 

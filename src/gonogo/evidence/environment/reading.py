@@ -25,7 +25,9 @@ _NO_VERSIONS_IN_FILE = translated(
     "JSON, or the output of `gonogo env`"
 )
 _CANNOT_READ = translated("can't read {path}: {why}")
-_TOO_LARGE = translated("it is {size} KiB; version lists are read up to {limit} KiB: give the output of pip freeze")
+_TOO_LARGE = translated(
+    "the file has {size} KiB, and gonogo reads version lists only up to {limit} KiB: give the output of pip freeze"
+)
 _MAX_HEAD_BYTES = 1 << 18
 _SETUP_READERS = {"setup.py": read_setup_py, "setup.cfg": read_setup_cfg, "setup-script": read_setup_script}
 _MAX_BYTES = {"lock": 8 << 20, "pyproject": 256 << 10}

@@ -49,7 +49,7 @@ class RunSetting(NamedTuple):
         return self.name.rpartition(".")[2].replace("-", "_").lower()
 
 
-LAUNCH = translated("the launch")
+LAUNCH = translated("the launch command")
 CONFIG = translated("the DeepSpeed config")
 SCRIPT = translated("the script")
 LOG = translated("the log")

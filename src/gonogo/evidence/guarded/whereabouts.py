@@ -83,7 +83,7 @@ _KNOWN_FRAMES = (
     ),
     (
         Pattern(r"in evaluate\b|in evaluation_loop\b|in predict\b|in generate\b"),
-        StackActivity(translated("evaluating or generating")),
+        StackActivity(translated("evaluating, or generating text")),
     ),
 )
 

@@ -16,8 +16,8 @@ from gonogo.finding import Edit, translated
 Word = ShellWord
 """A word of a command: ``value`` (None if unknown), ``place``, ``reason``."""
 
-SEVERAL_VALUES = translated("it is given several values")
-_NOT_READ = translated("an argument that can't be determined may be an option")
+SEVERAL_VALUES = translated("the option is given several values")
+_NOT_READ = translated("an argument whose value is not known may be this option")
 
 
 class OptionTable(msgspec.Struct, frozen=True):

@@ -32,9 +32,12 @@ _RUN_KEY_PATTERN = re.compile(rb"^run:", re.MULTILINE)
 _MAX_BYTES = 1 << 20
 _MAX_JOBS = 50
 _MAX_DOCUMENTS = 500
-_TOO_MANY = translated("it contains more than {limit} jobs, and the rest were not read: give only the training job")
+_TOO_MANY = translated(
+    "the file contains more than {limit} jobs, and the rest were not read: give only the training job"
+)
 _TEMPLATE_NOTE = translated(
-    "a template, not YAML until it is rendered: check the rendered file, for example: helm template . > job.yaml"
+    "the file is a template, which is not YAML until it is rendered: check the rendered file, for example: "
+    "helm template . > job.yaml"
 )
 
 

@@ -45,15 +45,15 @@ from gonogo.evidence.source_file import Place, SourceFile, display_path
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
-_DISTRIBUTED_BY_MPI = translated("MPI distributes them over its hosts")
+_DISTRIBUTED_BY_MPI = translated("MPI distributes the processes over its hosts")
 
 _UNKNOWN_CWD = translated("assuming that {path} is started from {folder}, where its files are found")
 _MAX_DEPTH = 4
 _MAX_LAUNCHES = 200
 _UNKNOWN_TEXT_MARK = "\0"
-_SCRIPT_NOT_READ = translated("{path}, which it runs, was not read: {why}")
-_TOO_MANY_LAUNCHES = translated("read up to line {line}: it has more than {limit} launches")
-_VALUE_UNKNOWN = translated("its value can't be determined")
+_SCRIPT_NOT_READ = translated("the script runs {path}, which was not read: {why}")
+_TOO_MANY_LAUNCHES = translated("the file was read only up to line {line}: it has more than {limit} launches")
+_VALUE_UNKNOWN = translated("the variable's value can't be determined")
 
 
 @lru_cache(maxsize=1)  # a hazard that compares the launches of one script asks for them at each of these

@@ -82,7 +82,7 @@ def _condition(divergence: RankDivergence, primary_side: Side) -> Text | None:
     for side in (primary_side, *divergence.sides):
         for guard in divergence.conditions_of_side_alone(side)[:1]:
             return translated(
-                "{ranks} got there because `{test}` at {place}{made} is {what} there; the others did not."
+                "{ranks} got to this call because `{test}` at {place}{made} is {what} there; the others did not."
             ).format(
                 ranks=capitalize_text(ranks_text(side.ranks)),
                 test=guard.text,
@@ -106,7 +106,7 @@ def _describe_batch_difference(divergence: RankDivergence) -> Text | None:
     if not divergence.batches_differ:
         return None
     read = [
-        translated("{ranks} read {names}").format(
+        translated("{ranks} read batches with {names}").format(
             ranks=ranks_text(side.ranks), names=first_few_names((name for name, _ in side.batch), 6) or "-"
         )
         for side in divergence.sides
@@ -136,11 +136,13 @@ def divergence_spans(divergence: RankDivergence, primary_side: Side) -> tuple[Sp
     left = divergence.left_loop if divergence.rank_condition is None else None
     if left is not None:
         loop = left[2]
-        marked.append((Frame(loop.path, loop.line, "", loop.text, "user"), translated("the loop")))
+        marked.append(
+            (Frame(loop.path, loop.line, "", loop.text, "user"), translated("the loop that only some ranks have left"))
+        )
     for side in first if left is None else ():
         for guard in divergence.conditions_of_side_alone(side)[:1]:
             frame = Frame(guard.path, guard.line, "", guard.text, "user")
-            marked.append((frame, translated("different across ranks")))
+            marked.append((frame, translated("this condition differs between ranks")))
     return frame_spans(*marked)
 
 

@@ -117,13 +117,13 @@ def library_frame(failure: Failure | ChainedException) -> Frame | None:
 
 def failure_places(failure: Failure) -> tuple[Span, ...]:
     """The user's innermost frame, then the innermost frame of a library, then that of the root cause."""
-    raised = translated("raised from here")
+    raised = translated("the exception was raised from here")
     cause = first_cause(failure)
     begun = library_frame(cause) if cause is not None else None
     return frame_spans(
         (failure.innermost("user"), None),
         (library_frame(failure), raised),
-        (begun, translated("its original cause was raised here")),
+        (begun, translated("the exception that caused it was raised here")),
     )
 
 

@@ -16,9 +16,11 @@ from gonogo.evidence.script.syntax_index import start_position
 from gonogo.evidence.source_file import Place
 from gonogo.finding import translated
 
-_UNPACKED_KWARGS_REASON = translated("**{name} may contain it")
-_UNPACKED_ARGS_REASON = translated("an argument before it is unpacked with *")
-_SET_CONDITIONALLY = translated("it is set only under a condition")
+_UNPACKED_KWARGS_REASON = translated("**{name} may contain this argument")
+_UNPACKED_ARGS_REASON = translated(
+    "an earlier argument is unpacked with *, so the positions of later ones are not known"
+)
+_SET_CONDITIONALLY = translated("the argument is set only under a condition")
 
 
 class PassedKeyword(msgspec.Struct, frozen=True):

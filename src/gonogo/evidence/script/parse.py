@@ -196,16 +196,17 @@ def _required_python_version(line: str, message: str) -> tuple[int, int] | None:
 
 
 _TOO_LARGE = translated(
-    "it is {size} KiB; Python files are read up to {limit} KiB: move data and generated code to other files"
+    "the file has {size} KiB, and gonogo reads Python files only up to {limit} KiB: move data and generated "
+    "code to other files"
 )
-_TOO_DEEP = translated("its expressions are too deeply nested for Python's parser")
-_CONTAINS_NULL_BYTE = translated("it contains a null byte, which Python rejects")
+_TOO_DEEP = translated("the file's expressions are nested too deeply for Python's parser")
+_CONTAINS_NULL_BYTE = translated("the file contains a null byte, which Python rejects")
 _NOT_UTF8 = translated(
-    "it is not UTF-8 and declares no other encoding: save it as UTF-8, or declare the encoding in its first line"
+    "the file is not UTF-8 and declares no other encoding: save it as UTF-8, or declare the encoding in its first line"
 )
-_NOT_IN_ENCODING = translated("its content is not in the declared encoding {encoding}")
-_UNKNOWN_ENCODING = translated("gonogo doesn't support its declared encoding {encoding}")
-_SYNTAX_ERROR_TEXT = translated("Python can't parse it: {message}")
+_NOT_IN_ENCODING = translated("the file's content is not in its declared encoding {encoding}")
+_UNKNOWN_ENCODING = translated("gonogo doesn't support the file's declared encoding {encoding}")
+_SYNTAX_ERROR_TEXT = translated("Python can't parse the file: {message}")
 _NEWER_PYTHON_TEXT = translated(
     "this line may need Python {needs}, but gonogo runs on Python {running}: run gonogo with the script's own Python"
 )

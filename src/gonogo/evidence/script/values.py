@@ -17,12 +17,12 @@ from gonogo.evidence.script.syntax_index import Binding
 from gonogo.finding import Text, translated
 
 _NAME_NOT_DEFINED = translated("{name} is not defined in this file")
-_COMPUTED_REASON = translated("it is computed when the script runs: {text}")
+_COMPUTED_REASON = translated("the value is computed only when the script runs: {text}")
 _SEVERAL_VALUES_REASON = translated("{name} is assigned more than one value")
 _OBJECT_MODIFIED = translated("the script modifies {name} after creating it")
 _PARAMETER_REASON = translated("{name} is a parameter of {function}")
 _FROM_COMMAND_LINE = translated("{text} comes from the command line (--{option})")
-_ENVIRONMENT_REASON = translated("it depends on the environment variable {name}")
+_ENVIRONMENT_REASON = translated("the value depends on the environment variable {name}")
 _MAX_SHOWN = 80
 _MAX_DEPTH = 30
 _MAX_LENGTH = 10_000

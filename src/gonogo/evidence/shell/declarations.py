@@ -69,8 +69,7 @@ def _unknown_array(place: Place) -> Variable:
 
 _NO_NAME_PATTERN = r"[^\w\[\]+]*|\d.*"
 _NO_NAME = translated(
-    "for bash {text} is no name that {program} could take, so that it sets nothing here; NAME=VALUE is written "
-    "without blanks"
+    "`{program}` sets nothing here, since {text} is not a valid variable name in bash: write NAME=VALUE without blanks"
 )
 
 

@@ -39,7 +39,7 @@ from gonogo.evidence.shell.text import (
 )
 from gonogo.finding import Text, translated
 
-_ALL_ARGUMENTS_REASON = translated("the arguments that the script gets")
+_ALL_ARGUMENTS_REASON = translated("the arguments given to the script")
 _DEFAULT_VALUE_REASON = translated("default value of `{text}`")
 _SCRIPT_ARGUMENT_MISSING = translated("the script's argument `${name}` is not given")
 _GLOB_REASON = translated("`{text}` expands to whichever files exist at that time")

@@ -16,7 +16,7 @@ from gonogo.finding import Text, translated
 MAX_STEPS = 10_000
 _SET_AT_RUNTIME = translated("`${name}` is set only when the script runs")
 _SET_BY_SLURM = translated("Slurm sets `${name}` when the job runs")
-_SBATCH_DIRECTIVE_REASON = translated("from the job's #SBATCH lines")
+_SBATCH_DIRECTIVE_REASON = translated("set by the job's #SBATCH lines")
 
 
 class ExpansionContext:

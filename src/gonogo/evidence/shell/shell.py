@@ -26,13 +26,15 @@ from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
-_SOURCED_UNREAD = translated("{path}, which it sources, was not read: {why}")
-_NOT_FOLLOWED_AT = translated("{path}:{line} was not followed: {why}")
-_SOURCED_UNKNOWN = translated("which file `{text}` sources can't be determined")
-_SOURCED_NOT_HERE = translated("it sources {path}, which does not exist here")
-_UNKNOWN_COMMAND = translated("what `{text}` runs can't be determined")
-_NOT_PARSED = translated("its syntax can't be read")
-_TOO_MANY_COMMANDS = translated("read up to {path}:{line}: it runs more than {limit} commands")
+_SOURCED_UNREAD = translated("the script sources {path}, which was not read: {why}")
+_NOT_FOLLOWED_AT = translated("the command at {path}:{line} was not followed: {why}")
+_SOURCED_UNKNOWN = translated("gonogo can't determine which file `{text}` sources")
+_SOURCED_NOT_HERE = translated("the script sources {path}, which does not exist here")
+_UNKNOWN_COMMAND = translated("gonogo can't determine what `{text}` runs")
+_NOT_PARSED = translated("the script's syntax can't be parsed")
+_TOO_MANY_COMMANDS = translated(
+    "the script was read only up to {path}:{line}, since it runs more than {limit} commands"
+)
 _COMPOUND = re.compile(rb"(?:[{(]|\[\[|(?:if|for|while|until|case|function)\b)")
 _MAX_ABSENT = 100
 _MAX_NOTES = 5

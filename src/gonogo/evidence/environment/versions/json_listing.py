@@ -22,7 +22,7 @@ from gonogo.evidence.environment.versions.pyproject import dependency_url
 from gonogo.evidence.source_file import Place
 from gonogo.finding import translated
 
-_NOT_JSON = translated("{where}: not valid JSON: {why}")
+_NOT_JSON = translated("{where} is not valid JSON: {why}")
 _NOT_A_VERSION = translated('{path}: {name}: {version} is not a version: write {{"deepspeed": "0.14.2", …}}')
 
 

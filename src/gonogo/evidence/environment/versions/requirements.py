@@ -26,7 +26,9 @@ _MAX_DEPTH = 10
 _MAX_LINE_LENGTH = 20_000
 _MAX_LINES = 10_000
 """Maximum number of lines of all files together, in case files include each other repeatedly."""
-_TOO_LONG = translated("{where}: not read from this line on: version lists are read up to {limit} lines")
+_TOO_LONG = translated(
+    "{where}: the file was read only up to this line, since gonogo reads version lists up to {limit} lines"
+)
 _MAX_UNREADABLE_LINES = 100
 """Maximum number of reported lines; a file with more is not a requirements file."""
 _NOT_A_REQUIREMENT = translated(
@@ -35,7 +37,9 @@ _NOT_A_REQUIREMENT = translated(
 _CANNOT_INCLUDE = translated(
     "{where}: can't read {path}: it does not exist, or is outside this file's folder and the current folder"
 )
-_INCLUDES_TOO_DEEP = translated("{where}: {line!r} ({depth} files deep)")
+_INCLUDES_TOO_DEEP = translated(
+    "{where}: {line!r} was not followed, since the files already include each other {depth} levels deep"
+)
 _REQUIREMENT_PATTERN = re.compile(
     rf"({NAME})[ \t]*(\[[\w\s,.-]{{0,200}}\])?[ \t]*(\([^()]{{0,300}}\)|[~=!<>][^;@#]{{0,300}})?"
 )

@@ -11,11 +11,11 @@ from gonogo.evidence.field import Field
 from gonogo.evidence.launch.command_line import CommandOptions
 from gonogo.finding import translated
 
-DEFAULT = translated("the launcher's default")
-ALL_GPUS = translated("it starts one process for each GPU of the machine")
+DEFAULT = translated("the launcher's default value")
+ALL_GPUS = translated("the launcher starts one process for each GPU of the machine")
 _NOT_A_PROCESS_COUNT = translated("`{value}` is not a number of processes")
 _VISIBLE_GPUS = translated("the GPUs in CUDA_VISIBLE_DEVICES")
-ALONE = translated("no launcher: one process")
+ALONE = translated("no launcher is used, so one process is started")
 UNSETTLED = translated("the files don't say how many processes are started")
 UNEVEN_PROCESSES = translated("{total} processes can't be divided evenly over {nodes} nodes")
 

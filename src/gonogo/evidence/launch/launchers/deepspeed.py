@@ -29,8 +29,8 @@ from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
-_FROM_HOSTFILE = translated("from the hostfile {path}")
-_HOSTFILE_UNREADABLE = translated("the hostfile {path} can't be read here")
+_FROM_HOSTFILE = translated("counted in the hostfile {path}")
+_HOSTFILE_UNREADABLE = translated("the hostfile {path} can't be read on this machine")
 _DEFAULT_HOSTFILE = "/job/hostfile"
 _DEEPSPEED_OPTIONS = OptionTable(
     split_names(

@@ -17,7 +17,7 @@ _MAX_WORDS = 200
 _MAX_BYTES = 512 << 10
 """Only this many bytes of a script are searched for ``#SBATCH`` lines."""
 """Words of one ``#SBATCH`` line that are read; each of them that is no option is met anew with all behind it."""
-_STARTED_BY_SLURM = translated("slurm starts them")
+_STARTED_BY_SLURM = translated("Slurm starts the processes")
 SRUN = OptionTable(
     split_names(
         """

@@ -16,7 +16,7 @@ from gonogo.evidence.launch.launchers.counts import (
 from gonogo.evidence.launch.launchers.description import LauncherDescription
 from gonogo.finding import translated
 
-_ELASTIC_NODE_COUNT = translated("`{value}` nodes: the number is decided at launch")
+_ELASTIC_NODE_COUNT = translated("the number of nodes is given as `{value}`, so it is decided only at launch")
 _TORCHRUN_OPTIONS = OptionTable(
     split_names(
         """
