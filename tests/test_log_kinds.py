@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from test_log_answer import WATCHDOG, clues, frames, report_on, sentence
 
-from gonogo.diagnose.pack.privacy import Privacy
+from gonogo.diagnose.pack.privacy import NameRedactor
 
 PLANNER = "/v/site-packages/torch/distributed/checkpoint/default_planner.py"
 MEGATRON = "/opt/megatron-lm/megatron/core/datasets/gpt_dataset.py"
@@ -224,4 +224,4 @@ def test_a_setting_that_an_argument_is_named_after(tmp_path: Path) -> None:
     ],
 )
 def test_a_path_begins_where_the_package_does(path: str, kept: str) -> None:
-    assert Privacy([]).path(path) == f"<dir1>{kept}"
+    assert NameRedactor([]).path(path) == f"<dir1>{kept}"

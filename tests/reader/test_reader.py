@@ -202,9 +202,9 @@ def test_thoughts_fences_and_wrong_types_around_an_answer_are_passed_over(folder
 def test_a_key_never_goes_over_a_network_in_the_clear() -> None:
     os.environ["OPENAI_API_KEY"], before = "sk-secret", os.environ.get("OPENAI_API_KEY")
     try:
-        assert ModelServer("m", "http://gpu.example/v1")._key() == "none"
-        assert ModelServer("m", "https://gpu.example/v1")._key() == "sk-secret"
-        assert ModelServer("m", "http://localhost:8000/v1")._key() == "sk-secret"
+        assert ModelServer("m", "http://gpu.example/v1")._api_key() == "none"
+        assert ModelServer("m", "https://gpu.example/v1")._api_key() == "sk-secret"
+        assert ModelServer("m", "http://localhost:8000/v1")._api_key() == "sk-secret"
     finally:
         if before is None:
             del os.environ["OPENAI_API_KEY"]

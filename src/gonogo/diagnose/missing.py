@@ -15,7 +15,7 @@ _SIZE_ERROR_FORMS = ("not_divisible", "size_mismatch")
 
 
 def missing_evidence(log: FailureLog, facts: FailureFacts) -> tuple[Skipped, ...]:
-    """At most three items, the most useful first."""
+    """What to add to the logs for a more certain answer: at most three items, the most useful first."""
     return tuple(_iter_missing(log, facts))[:_MAX_MISSING]
 
 

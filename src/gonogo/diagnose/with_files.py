@@ -47,8 +47,8 @@ def _setup_from_run(run: Run) -> Setup:
     )
 
 
-def with_files(log: FailureLog, findings: tuple[Finding, ...], files: StaticFindings) -> tuple[Finding, ...]:
-    """The findings in the log and those in the files, the root cause first.
+def add_file_findings(log: FailureLog, findings: tuple[Finding, ...], files: StaticFindings) -> tuple[Finding, ...]:
+    """The findings in the log together with those in the run's files, the root cause first.
 
     Since the run failed, findings in the files alone may be the reason, but are not certain.
     """

@@ -24,12 +24,12 @@ _WRAPPER_PREFIXES = {
 _WEIGHT_NAME_PATTERN = lazy_compile(r"^\w+(?:\.\w+){2,}$")
 
 
-def of_keys(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
-    """A prefix that one side of a state dict has and the other lacks, or a missing key that is a weight's name."""
+def state_dict_key_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    """How the keys of a checkpoint and a model differ: a prefix that one side lacks, or a missing weight."""
     for raised in facts.chain:
         yield from _fused_expert_clues(log, raised)
         if raised.message.form == "state_dict":
-            yield from _inserted_clues(raised)
+            yield from _inserted_component_clues(raised)
             yield from _prefix_clues(raised)
         else:
             yield from _paired_name_clues(raised)
@@ -69,6 +69,7 @@ def _fused_expert_clues(log: FailureLog, raised: RaisedException) -> Iterator[Cl
 
 
 def _prefix_clues(exception: RaisedException) -> Iterator[Clue]:
+    """A prefix that all keys of one side have and the other side's lack."""
     missing, unexpected = set(exception.message.names), set(exception.message.unexpected)
     if not missing or not unexpected:
         return
@@ -78,7 +79,7 @@ def _prefix_clues(exception: RaisedException) -> Iterator[Clue]:
         by_end.setdefault(_key_suffix(key), []).append(key)
     for key in missing:
         for other in by_end.get(_key_suffix(key), ()):
-            counts[_differing(key, other)] += 1
+            counts[_differing_prefixes(key, other)] += 1
     if not counts:
         return
     (ours, theirs), count = counts.most_common(1)[0]
@@ -101,7 +102,7 @@ def _prefix_clues(exception: RaisedException) -> Iterator[Clue]:
     )
 
 
-def _inserted_clues(exception: RaisedException) -> Iterator[Clue]:
+def _inserted_component_clues(exception: RaisedException) -> Iterator[Clue]:
     """A component in the middle of each key that one side has and the other lacks."""
     missing, unexpected = set(exception.message.names), set(exception.message.unexpected)
     counts: Counter[tuple[str, bool]] = Counter()
@@ -209,7 +210,7 @@ def _key_suffix(key: str) -> str:
     return ".".join(key.split(".")[-3:]) if key.count(".") > 2 else key.rpartition(".")[2]
 
 
-def _differing(missing_key: str, unexpected_key: str) -> tuple[str, str]:
+def _differing_prefixes(missing_key: str, unexpected_key: str) -> tuple[str, str]:
     """The prefixes of two keys before their common end."""
     left, right = missing_key.split("."), unexpected_key.split(".")
     while left and right and left[-1] == right[-1]:

@@ -17,7 +17,7 @@ from gonogo.finding.log_answer import Clue, CluePlace
 
 
 def version_mismatch_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
-    """The release that lacks a name, unmet requirements of packages, and the build that a symbol belongs to."""
+    """Signs that packages don't fit together: a release lacks a name, requirements are unmet, a symbol is missing."""
     versions = log.setup.version_texts
     misfit = find_api_mismatch(facts, versions)
     if misfit is not None and facts.chain:
@@ -25,12 +25,12 @@ def version_mismatch_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clu
         if is_unset_own_attribute(misfit):
             yield _unset_attribute_clue(misfit, place)
         elif misfit.form != "undefined_symbol":
-            yield from _release_clues(misfit, place)
+            yield from _package_release_clues(misfit, place)
         yield from _requirement_clues(log, misfit, place)
     yield from _cuda_version_clues(log, facts)
     for symbol in facts.native:
         if symbol.library and symbol.symbol.startswith("_Z"):
-            yield _abi_clue(log, symbol.library, symbol.symbol, CluePlace(symbol.log, symbol.line))
+            yield _missing_symbol_clue(log, symbol.library, symbol.symbol, CluePlace(symbol.log, symbol.line))
             return
 
 
@@ -47,7 +47,8 @@ def _unset_attribute_clue(misfit: ApiMismatch, place: CluePlace) -> Clue:
     )
 
 
-def _release_clues(api_mismatch: ApiMismatch, place: CluePlace) -> Iterator[Clue]:
+def _package_release_clues(api_mismatch: ApiMismatch, place: CluePlace) -> Iterator[Clue]:
+    """The releases of the two packages of which one lacks a name that the other uses."""
     if is_wrapper_attribute(api_mismatch):
         yield Clue(
             translated("{name} depends on how the model is sharded (FSDP1 or FSDP2), not on the release").format(
@@ -115,7 +116,8 @@ def _cuda_version_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
             )
 
 
-def _abi_clue(log: FailureLog, library: str, symbol: str, place: CluePlace) -> Clue:
+def _missing_symbol_clue(log: FailureLog, library: str, symbol: str, place: CluePlace) -> Clue:
+    """The package whose compiled library looks for a symbol that the installed torch doesn't export."""
     name = demangled_name(symbol)
     package = library_package(library)
     of_torch = name.startswith(("c10", "at::", "torch"))

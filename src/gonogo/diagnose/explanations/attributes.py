@@ -50,7 +50,7 @@ _LIBRARY_CONFIG_PATTERN = lazy_compile(
 def explain_by_attribute(
     raised: RaisedException, misfit: ApiMismatch | None, versions: Mapping[str, str]
 ) -> Explanation:
-    """The reason for a missing attribute and what to change; (None, None) if it is of no such kind."""
+    """Why an attribute is missing and what to change; (None, None) if the exception is of no such kind."""
     if raised.message.form != "no_attribute" or misfit is None:
         return None, None
     return first_explanation(_RULES, raised, misfit, versions)
@@ -134,6 +134,7 @@ def _explain_plain_object(raised: RaisedException, misfit: ApiMismatch, versions
 def _explain_wrapper_attribute(
     raised: RaisedException, misfit: ApiMismatch, versions: Mapping[str, str]
 ) -> Explanation:
+    """An attribute that only a module sharded by FSDP1, or by FSDP2, has."""
     for names, kind, why, change in _WRAPPERS:
         if names.search(misfit.names[0]):
             asks = f"{misfit.asks} {misfit.asks_version}".strip()
@@ -146,7 +147,9 @@ def _explain_wrapper_attribute(
     return None, None
 
 
-def _explain_parameter_mark(raised: RaisedException, misfit: ApiMismatch, versions: Mapping[str, str]) -> Explanation:
+def _explain_parameter_attribute(
+    raised: RaisedException, misfit: ApiMismatch, versions: Mapping[str, str]
+) -> Explanation:
     """An attribute of a parameter that torch doesn't define, and that other code has to set first."""
     if misfit.subject.rpartition(".")[2] != "Parameter" or misfit.names[0].startswith("_"):
         return None, None
@@ -243,7 +246,7 @@ def _outer_package(frames: tuple[CodePlace, ...]) -> str:
 _RULES: tuple[Callable[[RaisedException, ApiMismatch, Mapping[str, str]], Explanation], ...] = (
     _explain_plain_object,
     _explain_wrapper_attribute,
-    _explain_parameter_mark,
+    _explain_parameter_attribute,
     _explain_unset_attribute,
     _explain_config_key,
 )

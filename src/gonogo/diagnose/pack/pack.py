@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings
 from gonogo.diagnose.pack.budget import PackSection, lay_out_sections
-from gonogo.diagnose.pack.privacy import Privacy
+from gonogo.diagnose.pack.privacy import NameRedactor
 from gonogo.diagnose.pack.source_lines import source_around
 from gonogo.diagnose.pack.tokens import count_tokens
 from gonogo.evidence.library import is_library_path
@@ -57,11 +57,11 @@ Say = Callable[[str], str]
 
 @dataclass(frozen=True)
 class ReaderPack:
-    """The text, its tokens by :func:`count_tokens`, and the replacements of private names in it."""
+    """The evidence for a language model: its text, tokens, and the replacements of private names."""
 
     text: str
     tokens: int
-    privacy: Privacy
+    privacy: NameRedactor
     evidence: str
     """The part of the text that the run wrote, without statements by gonogo or others."""
 
@@ -74,9 +74,9 @@ def make_reader_pack(
     language: str = "en",
     released: Mapping[str, str] | None = None,
 ) -> ReaderPack:
-    """The pack of a diagnosed log. ``released``: files of the release that the run used, as for ``source_around``."""
-    privacy = Privacy(_all_texts(log), {line.node for line in log.lines if line.node}, files.base)
-    say = privacy.text
+    """The evidence of a diagnosed log for a language model. ``released``: files of the release that the run used."""
+    privacy = NameRedactor(_all_texts(log), {line.node for line in log.lines if line.node}, files.base)
+    say = privacy.redact_text
     sections = [
         _failure_section(log, language, say),
         _clue_section(report, language, say),
@@ -380,12 +380,12 @@ def _similar_section(report: Report, language: str, redact: Say) -> PackSection:
 
 def _missing_section(log: FailureLog, files: StaticFindings, language: str, redact: Say) -> PackSection:
     section = PackSection(_MISSING_HEADING, 300)
-    for number, text in enumerate(missing(log, files)):
+    for number, text in enumerate(iter_missing_evidence(log, files)):
         section.add(number, redact(f"- {text.in_language(language)}"))
     return section
 
 
-def missing(log: FailureLog, files: StaticFindings) -> Iterator[Text]:
+def iter_missing_evidence(log: FailureLog, files: StaticFindings) -> Iterator[Text]:
     """Evidence that would make an answer more certain but was not given, the most useful first."""
     errors = [error for error in (*log.errors, *log.truncated_errors) if error.role is Role.ROOT]
     if not errors:

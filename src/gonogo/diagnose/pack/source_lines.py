@@ -99,7 +99,7 @@ def _package_excerpt(
     frame: LogFrame, relative_path: str, log: FailureLog, released: Mapping[str, str]
 ) -> SourceExcerpt | None:
     """The lines around a frame in a package's file, given by its path below site-packages."""
-    package, version = _distribution(relative_path)
+    package, version = _distribution_and_version(relative_path)
     told = log.setup.version_texts.get(package.lower().replace("_", "-"), "")
     if relative_path in released:
         return _excerpt_around(frame, released[relative_path], Text(f"{package} {told}", f"{package} {told}"))
@@ -133,7 +133,7 @@ def _excerpt_around(frame: LogFrame, text: str, origin: Text) -> SourceExcerpt |
     if at is None:
         return None
     first, last = max(at - _BEFORE, 1), min(at + _AFTER, len(lines))
-    numbers = [*_signature(frame, lines, first), *range(first, last + 1)]
+    numbers = [*_signature_lines(frame, lines, first), *range(first, last + 1)]
     return SourceExcerpt(
         frame, origin, tuple((number, lines[number - 1].rstrip()[:_MAX_LINE_LENGTH]) for number in numbers), at
     )
@@ -150,7 +150,7 @@ def _line_of(frame: LogFrame, lines: list[str]) -> int | None:
     return min(same, key=lambda number: abs(number - frame.line), default=None) if len(code) > 12 else None
 
 
-def _signature(frame: LogFrame, lines: list[str], first_line: int) -> list[int]:
+def _signature_lines(frame: LogFrame, lines: list[str], first_line: int) -> list[int]:
     """The line numbers of the function's signature, if it is above the excerpt."""
     name = frame.function.rpartition(".")[2]
     if not name.isidentifier():
@@ -165,7 +165,7 @@ def _signature(frame: LogFrame, lines: list[str], first_line: int) -> list[int]:
     return list(range(start, end + 1))
 
 
-def _distribution(relative_path: str) -> tuple[str, str | None]:
+def _distribution_and_version(relative_path: str) -> tuple[str, str | None]:
     """The distribution of a path below site-packages (ms-swift for swift/…), and its version if installed here."""
     module = relative_path.removesuffix(".py").replace("/", ".")
     top = module.partition(".")[0]
@@ -179,6 +179,7 @@ def _distribution(relative_path: str) -> tuple[str, str | None]:
 
 
 def _installed_version(distribution: str) -> str | None:
+    """The version of a distribution that is installed here, or None."""
     try:
         return metadata.version(distribution)
     except (metadata.PackageNotFoundError, ValueError):

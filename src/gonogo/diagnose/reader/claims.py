@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion, Version
 
 from gonogo.check.static_findings import StaticFindings
 from gonogo.diagnose.pack.pack import ReaderPack
-from gonogo.diagnose.reader.arithmetic import computed
+from gonogo.diagnose.reader.arithmetic import evaluate_arithmetic
 from gonogo.diagnose.reader.model_answer import ClaimedPlace, ModelAnswer, NumberClaim, VersionClaim
 from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.log.failure_log import FailureLog
@@ -47,17 +47,19 @@ _NO_NUMBER_FROM_LOG = translated("none of the expression's numbers is in the log
 _NUMBER_NOT_IN_LOG = translated("{number} does not appear in the log")
 
 
-def checked(answer: ModelAnswer, log: FailureLog, files: StaticFindings, pack: ReaderPack) -> tuple[CheckedClaim, ...]:
-    """All claims of an answer, with whether each holds and why."""
+def check_claims(
+    answer: ModelAnswer, log: FailureLog, files: StaticFindings, pack: ReaderPack
+) -> tuple[CheckedClaim, ...]:
+    """All claims of a model's answer, with whether each holds and why."""
     evidence = _PrivateEvidence(log, files, pack)
-    return tuple(_claims(answer, evidence))
+    return tuple(_check_distinct_claims(answer, evidence))
 
 
 class _PrivateEvidence:
     """The log and the run's files, with private names replaced as in the pack that the model saw."""
 
     def __init__(self, log: FailureLog, files: StaticFindings, pack: ReaderPack) -> None:
-        say = pack.privacy.text
+        say = pack.privacy.redact_text
         texts = [say(line.text) for line in log.lines]
         setup = log.setup
         texts += [say(text) for text in (setup.launch, setup.deepspeed_config_text, setup.script) if text]
@@ -70,12 +72,12 @@ class _PrivateEvidence:
         self.lines = {say(facts.path): facts.lines for facts in log.logs}
         self.places = {(say(line.path), line.number) for line in log.lines}
         for error in (*log.errors, *log.truncated_errors):
-            self.places |= {(pack.privacy.path(frame.path), frame.line) for frame in error.all_frames}
+            self.places |= {(pack.privacy.redact_path(frame.path), frame.line) for frame in error.all_frames}
         for path, source in files.sources.items():
             self.lines[path] = source.text.count("\n") + 1
 
 
-def _claims(answer: ModelAnswer, evidence: _PrivateEvidence) -> Iterator[CheckedClaim]:
+def _check_distinct_claims(answer: ModelAnswer, evidence: _PrivateEvidence) -> Iterator[CheckedClaim]:
     """Check each distinct claim once, since repeating it proves nothing."""
     for quote in dict.fromkeys(answer.quotes):
         yield _check_quote(quote, evidence)
@@ -179,7 +181,7 @@ def _contains_number(number: float, digits: str) -> bool:
 
 def _check_number(claim: NumberClaim, evidence: _PrivateEvidence) -> CheckedClaim:
     said = f"{claim.expression} = {claim.equals:g}"[:200]
-    found = computed(claim.expression)
+    found = evaluate_arithmetic(claim.expression)
     if found is None:
         return CheckedClaim("number", said, False, _NOT_ARITHMETIC)
     value, numbers = found
