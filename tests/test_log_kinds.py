@@ -224,4 +224,4 @@ def test_a_setting_that_an_argument_is_named_after(tmp_path: Path) -> None:
     ],
 )
 def test_a_path_begins_where_the_package_does(path: str, kept: str) -> None:
-    assert NameRedactor([]).path(path) == f"<dir1>{kept}"
+    assert NameRedactor([]).redact_path(path) == f"<dir1>{kept}"

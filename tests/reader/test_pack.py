@@ -110,7 +110,7 @@ alice's job on gpu-node-17 failed at 10:20:31, cudnn 9.1.0.70, nvidia-cublas-cu1
 
 def test_private_names_are_replaced_each_by_one_name_throughout() -> None:
     privacy = NameRedactor(PRIVATE.splitlines())
-    said = [privacy.text(line) for line in PRIVATE.splitlines()]
+    said = [privacy.redact_text(line) for line in PRIVATE.splitlines()]
     whole = "\n".join(said)
     for private in (
         "alice",
