@@ -100,9 +100,10 @@ def _check_without_gc(
     allow_no_files: bool,
     on_progress: Callable[[int, int], None],
 ) -> CheckResult:
+    """The check itself, run with garbage collection disabled."""
     start = time.perf_counter()
     gathered = gather_runs_of_inputs(
-        paths, command, settings=settings, use_installed=use_installed, laid_over=laid_over
+        paths, command, settings=settings, use_installed=use_installed, version_overrides=laid_over
     )
     findings: list[Finding] = []
     failed: dict[str, Skipped] = {}
@@ -176,10 +177,10 @@ class _HazardHandlers:
         found: list[Finding] = []
         if run.config is not None:
             for hazard in self._config:
-                found += downgrade_rewritten_config(self._findings_of(hazard, hazard.in_config, run.config, run), run)
+                found += downgrade_rewritten_config(self._call_handler(hazard, hazard.in_config, run.config, run), run)
         if run.launch is not None:
             for hazard in self._launch:
-                found += self._findings_of(hazard, hazard.in_launch, run.launch, run)
+                found += self._call_handler(hazard, hazard.in_launch, run.launch, run)
         for script in run.scripts:
             for hazard in self._script:
                 found += self._script_findings(hazard, script, run)
@@ -190,21 +191,21 @@ class _HazardHandlers:
     def _script_findings(self, hazard: Hazard, script: Script, run: Run) -> list[Finding]:
         try:
             with time_limit(_SECONDS_PER_SCRIPT):
-                return self._findings_of(hazard, hazard.in_script, script, run)
+                return self._call_handler(hazard, hazard.in_script, script, run)
         except TimeLimitReached:
             why = _STOPPED.format(seconds=f"{_SECONDS_PER_SCRIPT:g}", path=script.path)
             self._faults.setdefault(hazard.name, Skipped(Text(hazard.name, hazard.name), why))
             return []
 
     def _environment_findings(self, hazard: Hazard, run: Run) -> list[Finding]:
-        found = self._findings_of(hazard, hazard.in_environment, run.environment, run)
+        found = self._call_handler(hazard, hazard.in_environment, run.environment, run)
         if any(finding.certainty is Certainty.CERTAIN for finding in found):
             for other in run.in_alternative_environments():
-                told = self._findings_of(hazard, hazard.in_environment, other.environment, other)
+                told = self._call_handler(hazard, hazard.in_environment, other.environment, other)
                 found = downgrade_other_declarations(found, other.environment.sources[0].en, told)
         return found
 
-    def _findings_of(
+    def _call_handler(
         self, hazard: Hazard, handler: Callable[[_Evidence, Run], Iterator[Finding]], evidence: _Evidence, run: Run
     ) -> list[Finding]:
         """The findings of one hazard. If it raises, it is recorded as faulty and has no findings."""

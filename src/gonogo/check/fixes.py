@@ -233,6 +233,7 @@ def _is_within(target: Path, root: Path) -> bool:
 
 
 def _read_and_edit(path: str, edits: Sequence[Edit]) -> tuple[bytes, bytes]:
+    """A file's bytes before and after the edits."""
     try:
         before = Path(path).read_bytes()
         return before, apply_edits_to(before, edits)

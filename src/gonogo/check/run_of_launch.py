@@ -251,7 +251,7 @@ class RunBuilder:
         return (Field.missing() if surely_none else Field.not_known()), None
 
     def _named_config(self, field: Field, launch: Launch, run: Run) -> DeepSpeedConfig | None:
-
+        """The config that a field names: a file, one that the launch script writes, or a framework's preset."""
         path = launch.path_of(field)
         framework = launch.framework
         world, hidden, accelerate = launch.world_size, _hidden_size(run.model), run.accelerate
@@ -416,5 +416,6 @@ def _set_member(members: dict[str, Member], keys: tuple[str, ...], field: Field,
 
 
 def _object_node(members: dict[str, Member], field: Field | None = None) -> TreeNode:
+    """A tree node of an object with these members."""
     value = {name: member.node.field.value for name, member in members.items()}
     return TreeNode(Field.of(value, field.place if field is not None else None), members)

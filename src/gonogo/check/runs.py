@@ -69,13 +69,13 @@ def gather_runs_of_inputs(
     *,
     settings: CheckSettings,
     use_installed: bool,
-    laid_over: Mapping[str, str] | None = None,
+    version_overrides: Mapping[str, str] | None = None,
 ) -> GatheredRuns:
-    """The runs given by files, folders and a command; ``laid_over`` as for :func:`gonogo.check.findings.check`.
+    """The runs given by files, folders and a command; ``version_overrides`` as for :func:`gonogo.check.findings.check`.
 
     Raises UserError if a path doesn't exist, a named file can't be read, or the command starts nothing.
     """
-    gatherer = _RunGatherer(Files(Path.cwd()), settings, use_installed, laid_over)
+    gatherer = _RunGatherer(Files(Path.cwd()), settings, use_installed, version_overrides)
     if command:
         gatherer.add_command(command)
     for path in paths or ([] if command else ["."]):
@@ -98,13 +98,15 @@ def _first_parameter(script: Path) -> dict[str, str] | None:
 
 
 class _RunGatherer:
+    """Collects launches, configs and scripts from the given inputs, and makes runs of them."""
+
     def __init__(
-        self, files: Files, settings: CheckSettings, use_installed: bool, laid_over: Mapping[str, str] | None
+        self, files: Files, settings: CheckSettings, use_installed: bool, version_overrides: Mapping[str, str] | None
     ) -> None:
         self.files = files
         self.settings = settings
         self.use_installed = use_installed
-        self.laid_over = laid_over
+        self.version_overrides = version_overrides
         self.launches: list[Launch] = []
         self.found: dict[FileKind, list[SourceFile]] = {kind: [] for kind in FileKind}
         self.named: set[str] = set()
@@ -371,7 +373,7 @@ class _RunGatherer:
 
     def _read_environment(self, path: Path | None) -> Environment:
         declared = self._declared_environment(path) if path is not None else Environment.unknown()
-        if path is not None and self._is_requested_environment(path) and self.laid_over is None:
+        if path is not None and self._is_requested_environment(path) and self.version_overrides is None:
             return declared  # a file that describes another machine: the packages installed here don't matter
         found = declared.merged_over(self._machine_environment) if self.use_installed else declared
         if self.use_installed and not self.typed:
@@ -412,9 +414,10 @@ class _RunGatherer:
 
     @cached_property
     def _version_overrides(self) -> dict[str, Package]:
+        """The packages whose versions the user has overridden, as ``version_overrides`` gives them."""
         from gonogo.evidence.environment.this_machine import interpreter_description
 
-        wanted = self.laid_over or {}
+        wanted = self.version_overrides or {}
         return {
             name: Package(name, f"=={version}", source=interpreter_description()) for name, version in wanted.items()
         }

@@ -48,7 +48,10 @@ def failure_answer(
         )
     if statement is not None:
         return Answer(
-            because=statement.because, at=_place_text(facts, statement.at), change=statement.change, sure=statement.sure
+            because=statement.because,
+            at=_place_clause(facts, statement.at),
+            change=statement.change,
+            sure=statement.sure,
         )
     if apart is None:
         return _truncated_traceback_answer(cut_place) if cut_place is not None else None
@@ -157,11 +160,12 @@ def _finding_or_failure_place(facts: FailureFacts, finding: Finding) -> Text | N
     if span is None:
         return None
     if any((raised.log, raised.line) == (span.path, span.line) for raised in facts.chain) and facts.at is not None:
-        return _place_text(facts)
+        return _place_clause(facts)
     return Text(f"{span.path}:{span.line}", f"{span.path}:{span.line}")
 
 
-def _place_text(facts: FailureFacts, code_place: CodePlace | None = None) -> Text | None:
+def _place_clause(facts: FailureFacts, code_place: CodePlace | None = None) -> Text | None:
+    """The clause "in FILE, line N" of a place; None if the failure has none."""
     at, yours = code_place or facts.at, facts.your_line
     if at is None:
         raised = facts.chain[-1] if facts.chain else None

@@ -306,6 +306,7 @@ def _is_literal_value(key: str) -> bool:
 
 
 def _looked_up_text(exception: RaisedException) -> Text:
+    """The object whose key is missing, as the line names it."""
     function = exception.frames[-1].function if exception.frames else ""
     if function and not function.startswith("<"):
         return Text(f"what {function} looks up", f"{function} 所查找的对象")

@@ -73,6 +73,7 @@ def _merge_file_findings(log: FailureLog, findings: tuple[Finding, ...], files: 
 
 
 def _is_cause(finding: Finding) -> bool:
+    """Whether a finding in the files may be the failure's cause."""
     return finding.severity is Severity.ERROR and not is_fallback(finding)
 
 

@@ -55,6 +55,7 @@ def _find_source_line(line: str, file_lines: list[str], start_line: int) -> int:
 
 
 def _decodes_to(stripped: str, line: str) -> bool:
+    """Whether a line of the notebook's JSON contains this line of code."""
     try:
         return str(json.loads(stripped.rstrip(",]} "))).rstrip("\n") == line
     except ValueError:

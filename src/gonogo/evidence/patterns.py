@@ -48,6 +48,7 @@ class Pattern:
 
     @cached_property
     def _required_literals(self) -> tuple[str, ...]:
+        """Literals at least one of which is in every matching text."""
         return required_literals(self.text)
 
     @cached_property

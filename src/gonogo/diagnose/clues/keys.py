@@ -13,13 +13,13 @@ from gonogo.finding.failure import FailureFacts, RaisedException
 from gonogo.finding.log_answer import Clue, CluePlace
 
 _WRAPPER_PREFIXES = {
-    "module.": translated("the DataParallel or DDP wrapper adds it"),
-    "_orig_mod.": translated("the torch.compile wrapper adds it"),
-    "base_model.model.": translated("the PEFT wrapper adds it"),
-    "_fsdp_wrapped_module.": translated("the FSDP1 wrapper adds it"),
-    "_checkpoint_wrapped_module.": translated("the activation checkpointing wrapper adds it"),
-    "model.": translated("a model class with a head adds it"),
-    "language_model.": translated("a multimodal class keeps its language model there"),
+    "module.": translated("the DataParallel or DDP wrapper adds this prefix"),
+    "_orig_mod.": translated("the torch.compile wrapper adds this prefix"),
+    "base_model.model.": translated("the PEFT wrapper adds this prefix"),
+    "_fsdp_wrapped_module.": translated("the FSDP1 wrapper adds this prefix"),
+    "_checkpoint_wrapped_module.": translated("the activation checkpointing wrapper adds this prefix"),
+    "model.": translated("a model class with a head adds this prefix"),
+    "language_model.": translated("a multimodal class keeps its language model under this prefix"),
 }
 _WEIGHT_NAME_PATTERN = lazy_compile(r"^\w+(?:\.\w+){2,}$")
 

@@ -73,15 +73,17 @@ def _explain_unpacked_shape(exception: RaisedException, versions: Mapping[str, s
             translated("{name} has {got} dimensions where {expected} are expected").format(
                 name=name, got=got or translated("fewer"), expected=expected
             ),
-            translated("print its shape in the caller: a batch dimension is missing, or was taken off (squeeze)"),
+            translated(
+                "print the tensor's shape in the caller: a batch dimension is missing, or was taken off (squeeze)"
+            ),
         )
     return (
         translated("{name} has more than the {expected} dimensions that are expected").format(
             name=name, expected=expected
         ),
         translated(
-            "print its shape in the caller: a batch dimension is often added twice (a processor adds one to a single "
-            "sample, the collator another)"
+            "print the tensor's shape in the caller: a batch dimension is often added twice (a processor "
+            "adds one to a single sample, the collator another)"
         ),
     )
 

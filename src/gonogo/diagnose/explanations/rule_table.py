@@ -119,6 +119,7 @@ def _placeholder_values(exception: RaisedException) -> dict[str, str]:
 
 
 def _iter_placeholder_values(exception: RaisedException) -> Iterator[tuple[str, str]]:
+    """The names and values of all placeholders, also of those without a value."""
     at, caller, message = raising_frame(exception), calling_frame(exception), exception.message
     yield "type", exception.type
     yield "message", " ".join(message.text.split())[:300]

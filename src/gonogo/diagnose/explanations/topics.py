@@ -116,6 +116,7 @@ def _text_of(frame: CodePlace) -> str:
 
 
 def _settings_of(topic: Topic, settings: Sequence[RunSetting]) -> Iterator[RunSetting]:
+    """The run's settings that turn on a topic's feature."""
     if not topic.settings:
         return
     for setting in settings:

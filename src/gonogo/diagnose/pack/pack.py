@@ -252,6 +252,7 @@ def _mentions_failure(text: str) -> bool:
 
 
 def _role_letter(line: LogLine, roles: Mapping[tuple[str, int], Role]) -> str:
+    """The letter that marks a line's role: R root, C cascade, A advice, T teardown."""
     if (role := roles.get((line.path, line.number))) is not None:
         return _ROLE_LETTERS[role]
     return "A" if is_advice(line.text) else "T" if is_teardown(line.text) else " "
@@ -298,6 +299,7 @@ _LOWERCASE_WORD_PATTERN = re.compile(r"[a-z]{3,}")
 
 
 def _failure_words(log: FailureLog) -> set[str]:
+    """The words of messages and functions by which settings are chosen for the evidence."""
     words: set[str] = set()
     for error in (*log.errors, *log.truncated_errors)[:4]:
         words |= _split_words(error.message[:2000])

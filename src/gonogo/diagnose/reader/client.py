@@ -130,7 +130,7 @@ def _split_url(url: str) -> tuple[str, str | None] | None:
 
 
 def _timeout_message(seconds: float) -> Text:
-    return translated("no answer within {seconds:.0f} s (--reader-timeout)").format(seconds=seconds)
+    return translated("the server gave no answer within {seconds:.0f} s (--reader-timeout)").format(seconds=seconds)
 
 
 def _refusal_message(status: int, model: str, server_message: str) -> Text:

@@ -155,6 +155,7 @@ def _convert_each(answer: dict[str, Any], key: str, kind: type[One]) -> Iterator
 
 
 def _first_object(text: str) -> dict[str, Any]:
+    """The first JSON object in a text. Raises MalformedAnswerError."""
     decoder = json.JSONDecoder()
     at = text.find("{")
     tries = 0

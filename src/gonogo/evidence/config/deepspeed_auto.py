@@ -192,6 +192,7 @@ class AutoValues:
         return Field(-int(-total.value * share // 1), reason=_FROM_ARGUMENTS.format(names="warmup_ratio × max_steps"))
 
     def _total_steps(self) -> Field:
+        """The scheduler's number of training steps: ``max_steps`` if it is given, else unknown."""
         steps = self._training_argument("max_steps")
         if steps.known and steps.value > 0:
             return Field(int(steps.value), reason=_FROM_ARGUMENTS.format(names="max_steps"))

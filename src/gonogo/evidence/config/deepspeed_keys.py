@@ -189,6 +189,7 @@ def _all_keys() -> Iterator[tuple[tuple[str, ...], KeyInfo]]:
 
 
 def _most_similar(key: str, names: Mapping[str, str], min_ratio: float) -> str | None:
+    """The path of the name most similar to a key, if the similarity is at least ``min_ratio``."""
     from difflib import get_close_matches
 
     found = get_close_matches(key[:100], names, n=1, cutoff=min_ratio)

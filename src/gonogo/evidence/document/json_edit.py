@@ -205,4 +205,5 @@ def _is_only_comment(rest: bytes) -> bool:
 
 
 def _is_unclosed(comment: bytes) -> bool:
+    """Whether a block comment has no end."""
     return comment.startswith(b"/*") and not comment.endswith(b"*/")

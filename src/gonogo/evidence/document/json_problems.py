@@ -26,8 +26,8 @@ class ConfigProblem(msgspec.Struct, frozen=True):
     repair: Edit | None = None
 
 
-TEMPLATE_REASON = translated("{text} is filled in by another program before the run")
-UNREADABLE_REASON = translated("can't read its value: {text}")
+TEMPLATE_REASON = translated("{text} is a placeholder that another program fills in before the run")
+UNREADABLE_REASON = translated("the value can't be read: {text}")
 
 _HJSON_ACCEPTED = frozenset({"byte-order-mark", "comment", "trailing-comma", "single-quotes", "unquoted-key"})
 _JSON_ACCEPTED = frozenset({"duplicate-key", "not-a-number"})

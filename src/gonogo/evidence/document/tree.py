@@ -60,6 +60,7 @@ def to_tree(value: Any) -> TreeNode:
 
 
 def _build_tree(value: Any, levels_left: int) -> TreeNode:
+    """Build a tree down to a limited depth."""
     field = value if isinstance(value, Field) else Field(value)
     if not field.known or not isinstance(field.value, Mapping):
         return TreeNode(field)

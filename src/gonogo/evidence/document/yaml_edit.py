@@ -122,6 +122,7 @@ class YamlEditor:
         return Place(self._source, len(data), len(data)).edit(f"{before}{block}{ending}")
 
     def _after_colon(self, key_start: int) -> int:
+        """The offset after the colon of a key that starts at ``key_start``."""
         colon = self._source.data.find(b":", key_start)
         return colon + 1 if colon >= 0 else key_start
 
@@ -142,6 +143,7 @@ class YamlEditor:
 
 
 def _flow_entry(keys: tuple[str, ...], value: Any) -> str:
+    """Nested keys with a value as an entry of a flow mapping (``{…}``)."""
     inner = value
     for key in reversed(keys[1:]):
         inner = {key: inner}
@@ -149,6 +151,7 @@ def _flow_entry(keys: tuple[str, ...], value: Any) -> str:
 
 
 def _block_lines(keys: tuple[str, ...], value: Any, indent: str) -> list[str]:
+    """Nested keys with a value as lines of a block mapping."""
     lines = [f"{indent}{' ' * (_INDENT * depth)}{to_inline_yaml(key)}:" for depth, key in enumerate(keys)]
     lines[-1] += f" {to_inline_yaml(value)}"
     return lines

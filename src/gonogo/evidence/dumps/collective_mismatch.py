@@ -126,5 +126,6 @@ def _mismatched_ranks(
 
 
 def _call_signature(call: RecordedCall) -> tuple[object, ...]:
+    """What has to agree between ranks in one collective: its operator, sizes and types."""
     uneven = call.operation in _VARIABLE_SIZE_OPERATIONS or "barrier" in call.operation
     return call.operation, () if uneven else call.sizes, () if uneven else call.types

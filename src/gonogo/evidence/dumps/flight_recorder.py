@@ -79,6 +79,7 @@ def parse_flight_recorder_dump(path: str, data: bytes) -> FlightRecorderDump | N
 
 
 def _group_statuses(content: Any) -> Iterator[tuple[Any, Any]]:
+    """The (name, status) pairs of the process groups in a dump."""
     status = content.get("pg_status") or {}
     yield from ((name, one) for name, one in status.items() if "last_completed_collective" in one)
 

@@ -252,6 +252,7 @@ def setup_requirements(text: str) -> SetupRequirements | None:
 
 
 def _called_name(node: ast.Call) -> str:
+    """The last part of a callee's name: ``setup`` for ``setuptools.setup(…)``."""
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 

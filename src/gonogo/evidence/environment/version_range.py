@@ -117,6 +117,7 @@ def parse_specifier(specifier: str, *, released_only: bool = False) -> VersionSe
 def _clause_intervals(
     operator: str, version: Version, *, is_wildcard: bool, released_only: bool
 ) -> tuple[VersionInterval, ...] | None:
+    """The versions that one clause (``>=1.2``) allows, as intervals."""
     version = without_local_version(version)
     before, after = (0, version, 0), (0, version, 1)
     if operator == "~=":

@@ -138,7 +138,7 @@ def _parse_form(type_: str, text: str) -> _ParsedForm:
         missing, unexpected = _MISSING_KEYS.search(text), _UNEXPECTED_KEYS.search(text)
         return _ParsedForm(
             "state_dict",
-            _following_text(text, "loading state_dict for "),
+            _text_after(text, "loading state_dict for "),
             _quoted_names(missing.group(1) if missing else ""),
             _quoted_names(unexpected.group(1) if unexpected else ""),
         )
@@ -166,7 +166,8 @@ _FORM_PATTERNS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _ParsedFo
 )
 
 
-def _following_text(text: str, words: str) -> str:
+def _text_after(text: str, words: str) -> str:
+    """The text between ``words`` and the next colon."""
     return text.partition(words)[2].partition(":")[0].strip()[:120]
 
 
@@ -179,6 +180,7 @@ def _unique_names(names: Iterator[str] | list[str]) -> tuple[str, ...]:
 
 
 def _package_mentions(text: str) -> Iterator[PackageMention]:
+    """The packages that a message names with a version."""
     required: dict[str, str] = {}
     there: dict[str, str] = {}
     for match in _REQUIRED_VERSION_PATTERN.finditer(text):

@@ -65,6 +65,7 @@ def settings_of(log: FailureLog) -> tuple[RunSetting, ...]:
 
 
 def _run_settings(log: FailureLog) -> Iterator[RunSetting]:
+    """The settings in the launch, the config, the script and the log, in this order."""
     setup = log.setup
     yield from _settings_in_text(setup.launch, LAUNCH)
     if setup.deepspeed_config is not None:

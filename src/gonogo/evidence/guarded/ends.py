@@ -239,6 +239,7 @@ def _first_line(message: str) -> str:
 
 
 def _nest_settings(settings: dict[str, str]) -> dict[str, object]:
+    """Settings with dotted names as nested mappings."""
     config: dict[str, object] = {}
     for path, text in settings.items():
         at = config

@@ -314,7 +314,7 @@ def _launch_environment(call: LauncherCall, command: ShellCommand) -> dict[str, 
     return {name: msgspec.structs.replace(variable, exported=True) for name, variable in environment.items()}
 
 
-def _variable_field(variable: Variable) -> Field:
+def _field_of_variable(variable: Variable) -> Field:
     if variable.unset:
         return Field.missing()
     value = variable.value
@@ -325,7 +325,7 @@ def _variable_field(variable: Variable) -> Field:
 
 def _build_launch(call: LauncherCall, command: ShellCommand, directive: Mapping[str, Field]) -> Launch:
     variables = _launch_environment(call, command)
-    environment = {name: _variable_field(variable) for name, variable in variables.items()}
+    environment = {name: _field_of_variable(variable) for name, variable in variables.items()}
     slurm = with_gpus_per_node({**directive, **(slurm_options(call.slurm) if call.slurm is not None else {})})
     cwd, notes = _working_directory(call, command)
     path, path_complete, path_unread = _python_path(variables.get("PYTHONPATH"), command.cwd, cwd)

@@ -220,6 +220,7 @@ class FailureLog:
 
     @cached_property
     def _utf8_text(self) -> bytes:
+        """All lines as one UTF-8 text, which patterns search."""
         return b"".join(line.text.encode("utf-8", "replace") + b"\n" for line in self.lines)
 
     @cached_property
@@ -250,6 +251,7 @@ class FailureLog:
 
     @cached_property
     def _index_by_line(self) -> dict[tuple[str, int], int]:
+        """The index of each line by the log's path and the line's number."""
         return {(line.path, line.number): index for index, line in enumerate(self.lines)}
 
 

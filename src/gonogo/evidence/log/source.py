@@ -115,9 +115,9 @@ def _logs_in_folder(folder: Path) -> tuple[list[LogSource], list[Skipped]]:
     skipped = []
     if other:
         what = translated("{count} files in {folder}").format(count=other, folder=folder)
-        skipped.append(Skipped(what, translated("not logs, judging by their names")))
+        skipped.append(Skipped(what, translated("by their names, these files are not logs")))
     if closed:
-        skipped.append(Skipped(Text(", ".join(closed), "，".join(closed)), translated("not readable")))
+        skipped.append(Skipped(Text(", ".join(closed), "，".join(closed)), translated("these files are not readable")))
     return found, skipped
 
 
@@ -186,7 +186,7 @@ def _read_available(stream: BinaryIO) -> bytes:
 
 
 class _PrependedStream:
-    """A stream whose first bytes have already been read."""
+    """A stream of which the first bytes have already been read and are returned again."""
 
     def __init__(self, initial_bytes: bytes, rest: BinaryIO) -> None:
         self._first, self._rest = initial_bytes, rest

@@ -51,6 +51,7 @@ def _unwrap_json(lines: NumberedLines) -> NumberedLines:
 
 
 def _text_of_object(line: str) -> str | None:
+    """The text field of a JSON object on a line, or None."""
     if not line.startswith("{") or not line.endswith("}") or not _COLLECTOR_KEY_PATTERN.search(line):
         return None
     try:

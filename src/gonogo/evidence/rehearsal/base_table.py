@@ -85,6 +85,7 @@ def base_weight_rows(
 
 
 def _group_rows(found: Mapping[str, tuple[str, _WeightComparison, _FrozenWeight, _FrozenWeight]]) -> Iterator[BaseRow]:
+    """Rows in which weights with the same outcome are merged."""
     groups: dict[tuple[str, ...], list[str]] = {}
     firsts: dict[tuple[str, ...], tuple[str, _WeightComparison, _FrozenWeight, _FrozenWeight]] = {}
     for told in found.values():

@@ -223,15 +223,17 @@ def _analyze_statement(statement: _Statement, imported: set[str]) -> None:
         base = _base_entity(receiver, function)
         if base is not None and base.name not in {"self", "cls", *imported}:
             statement.binds.add(base)
-    if isinstance(node, (ast.Return, *_yield_type(node))) and function.name:
+    if isinstance(node, (ast.Return, *_type_if_it_yields(node))) and function.name:
         statement.binds |= _return_entities(function)
 
 
-def _yield_type(node: ast.stmt) -> tuple[type, ...]:
+def _type_if_it_yields(node: ast.stmt) -> tuple[type, ...]:
+    """The statement's type if it yields, as a key for generators."""
     return (type(node),) if any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in _own_expressions(node)) else ()
 
 
 def _return_entities(function: _Function) -> set[Entity]:
+    """The variables that a function returns."""
     if function.in_class:
         return {Entity("method", 0, function.name), Entity("attribute", 0, function.name)}
     outer = function.outer
@@ -285,6 +287,7 @@ class Influence:
             self._spread_influence()
 
     def _seed_influence(self, statement: _Statement, may_raise: bool) -> None:
+        """Mark what the first statement assigns, and what runs differently if it raises."""
         self._propagate_through(statement)
         call = statement.node.value if isinstance(statement.node, ast.Expr) else None
         for argument in call.args if isinstance(call, ast.Call) else ():  # the call may have modified its argument
@@ -302,6 +305,7 @@ class Influence:
             inner, outer = outer, outer.parent
 
     def _spread_influence(self) -> None:
+        """Propagate marks through all statements until nothing changes."""
         statements = [statement for file in self._files.values() for statement in file.statements]
         for _ in range(_MAX_ROUNDS):
             before = len(self._held), len(self._decided)

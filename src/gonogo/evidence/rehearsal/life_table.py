@@ -73,6 +73,8 @@ def life_report(record: RehearsalRecord) -> LifeReport | None:
 def _life_costs(
     first_life: RehearsalRecord, save: Sequence[dict[str, int]], resume: Sequence[dict[str, int]]
 ) -> LifeCosts:
+    """What saving and resuming cost: peak memory of GPU and host, bytes on disk."""
+
     def max_peak_bytes(peak_bytes: Sequence[dict[str, int]], *, host: bool) -> int:
         return max((peak for one in peak_bytes for device, peak in one.items() if (device == "cpu") is host), default=0)
 
@@ -262,6 +264,7 @@ def _counter_rows(saved: StateMoment, start: StateMoment) -> Iterator[CounterRow
 
 
 def _random_rows(before: Sequence[RankRunState], after: Sequence[RankRunState]) -> Iterator[RandomRow]:
+    """How the random generators' states compare after resuming."""
     for generator in _GENERATORS:
         got = {digest for life in before for digest in life.random_got.get(generator, ())}
         was_set = {digest for life in after for digest in life.random_set.get(generator, ())}

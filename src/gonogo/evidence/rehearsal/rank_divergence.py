@@ -138,6 +138,7 @@ class RankDivergence:
         )
 
     def _decides_calls(self, assumption: Assumption) -> bool:
+        """Whether an assumed value decides which of the diverging calls is made."""
         start = line_of_assumption(assumption)
         if start is None or is_library_path(start.path):
             return False

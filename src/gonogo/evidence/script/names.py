@@ -116,6 +116,7 @@ class NameResolver:
         return self._agreed_names([self.names_of_binding(binding) for binding in found], found)
 
     def _names_of_unbound(self, name: str) -> Names:
+        """The names of a builtin, or of what a star import may provide."""
         stars = self.index.module.stars
         for module in stars:
             there = self.elsewhere.names(f"{module}.{name}") if self.elsewhere is not None else None
@@ -219,7 +220,7 @@ class NameResolver:
         return found
 
     def kinds(self, node: ast.AST) -> Names:
-        """The names of the class or call that created the object at a node; empty if unknown."""
+        """The qualified names of the class or call that created the object at a node; empty if unknown."""
         found = self._kinds.get(node)
         if found is None:
             self._kinds[node] = ()
@@ -285,6 +286,7 @@ class NameResolver:
         return self.result(value, path) if isinstance(value, ast.Call) else ()
 
     def _kinds_of_parameter(self, binding: Binding) -> Names:
+        """The classes of a parameter's value, by its annotation or by the calls of its function."""
         arg, function = binding.node, binding.value
         if not isinstance(arg, ast.arg):
             return ()
@@ -301,7 +303,7 @@ class NameResolver:
         return self._kinds_of_arguments(arg, function)
 
     def _kinds_of_arguments(self, arg: ast.arg, function: ast.AST) -> Names:
-        """The kinds of the argument passed for a parameter, if all calls of the function in this script agree."""
+        """The classes of the argument passed for a parameter, if all calls in this script agree."""
         if not isinstance(function, FUNCTIONS) or not isinstance(self.index.parents.get(function), ast.Module):
             return ()
         places = [*function.args.posonlyargs, *function.args.args]
@@ -358,6 +360,7 @@ class NameResolver:
         return self.names(classes) if classes is not None and at == 0 else ()
 
     def _kinds_returned(self, function: ast.AST, path: tuple[int, ...]) -> Names:
+        """The qualified names of what created the object that a function returns, cached."""
         key = (function, path)
         if key in self._returning:  # a function that calls itself
             return ()

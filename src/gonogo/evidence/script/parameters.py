@@ -176,6 +176,7 @@ def _loop_variable(loop: ast.comprehension | ast.For, method: str) -> str | None
 
 
 def _uses_as_vector(script: Script, node: ast.Call, module: ast.expr) -> Iterator[_ParameterUse]:
+    """The use of all parameters as one vector, as by ``parameters_to_vector``."""
     parent = script.parent(node)
     if isinstance(parent, ast.Call) and dotted_name(parent.func).endswith("parameters_to_vector"):
         yield "reduced", parent, module, False
@@ -226,11 +227,12 @@ def _uses_of_attributes(script: Script) -> Iterator[_ParameterUse]:
         found = _computation_of(script, node)
         if found is not None and found.computed is not None:
             computed = found.computed
-            reduced = isinstance(computed, ast.Call) and _is_method_of(computed, node)
+            reduced = isinstance(computed, ast.Call) and _is_receiver_within(computed, node)
             yield "weight-reduced" if reduced else "passed", computed, node.value, found.no_grad
 
 
-def _is_method_of(call: ast.Call, node: ast.expr) -> bool:
+def _is_receiver_within(call: ast.Call, node: ast.expr) -> bool:
+    """Whether a node is part of the object whose method is called."""
     return isinstance(call.func, ast.Attribute) and any(each is node for each in ast.walk(call.func.value))
 
 

@@ -222,12 +222,12 @@ class PythonFile:
         end_line = getattr(node, "end_lineno", None) or line
         end_column = getattr(node, "end_col_offset", None)
         if self.parsed.encoding is not None:
-            column = self._column(line, column)
-            end_column = self._column(end_line, end_column) if end_column is not None else None
+            column = self._column_in_file_encoding(line, column)
+            end_column = self._column_in_file_encoding(end_line, end_column) if end_column is not None else None
         start = source.offset(line, column)
         return source.place(start, source.offset(end_line, end_column) if end_column is not None else start)
 
-    def _column(self, line: int, column: int) -> int:
+    def _column_in_file_encoding(self, line: int, column: int) -> int:
         """Convert a column in UTF-8 to one in the file's own encoding."""
         encoding = self.parsed.encoding or "utf-8"
         text = self.source.line_bytes(line).decode(encoding, "replace").encode("utf-8")

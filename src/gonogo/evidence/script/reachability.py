@@ -113,6 +113,7 @@ class ReachableCode:
                 self._methods.setdefault(one.name, []).append(one)
 
     def _is_named(self, name: str) -> bool:
+        """Whether reachable code uses this name, as a variable or as an attribute."""
         return name in self._named or name in self._of_objects
 
     def _has_external_base(self, unit: ast.ClassDef, seen: set[str]) -> bool:

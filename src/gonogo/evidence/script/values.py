@@ -165,11 +165,12 @@ class ValueResolver:
         kinds = self.names.kinds(node.value)
         if not kinds and names and not names[0].startswith(("os.", "sys.")):
             return Value(Symbol(names[0]))
-        if self._is_command_line(node.value, kinds):
+        if self._holds_parsed_arguments(node.value, kinds):
             return Value(known=False, reason=_FROM_COMMAND_LINE.format(text=_short_text(node), option=node.attr))
         return _unknown_value(node)
 
-    def _is_command_line(self, node: ast.expr, kinds: tuple[str, ...]) -> bool:
+    def _holds_parsed_arguments(self, node: ast.expr, kinds: tuple[str, ...]) -> bool:
+        """Whether an object holds parsed command-line arguments, by its class or name."""
         if any(kind.endswith((".parse_args", ".parse_known_args[0]", "Arguments", "Config")) for kind in kinds):
             return True
         name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

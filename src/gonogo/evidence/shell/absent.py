@@ -121,6 +121,7 @@ def _is_documented(path: str, written: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _is_named_in(path: str, files: tuple[str, ...]) -> bool:
+    """Whether one of these files of the project names the path."""
     missing = Path(path)
     while not may_exist(missing.parent):
         missing = missing.parent

@@ -57,6 +57,8 @@ def evaluate(text: str, get_variable: VariableReader, set_variable: VariableWrit
 
 
 class _Evaluator:
+    """A recursive-descent evaluator of shell arithmetic."""
+
     def __init__(
         self, tokens: list[str], get_variable: VariableReader, set_variable: VariableWriter, depth: int = 0
     ) -> None:

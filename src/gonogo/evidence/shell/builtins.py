@@ -31,6 +31,7 @@ _IGNORED_COMMANDS = """
 
 @cache
 def _no_effect_commands() -> frozenset[str]:
+    """The commands that change nothing that a launch depends on."""
     return frozenset(_IGNORED_COMMANDS.split())
 
 
@@ -86,6 +87,8 @@ def run_builtin(name: str, arguments: Sequence[ShellWord], state: State, place: 
 
 
 class _ReadOptions(NamedTuple):
+    """The options and names of a ``read`` command."""
+
     names: tuple[str, ...]
     delimiter: str = "\n"
     """``""`` if all of the input is read."""

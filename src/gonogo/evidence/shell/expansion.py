@@ -159,7 +159,9 @@ def _expand_part(shell: ExpansionContext, part: WordPart, state: State, split: b
     if isinstance(part, Substitution):
         words = _which_words(shell, part)
         if words:  # expand each word only once: nested ones would double the work with each level
-            made = msgspec.structs.replace(unknown_piece(shell, part), program=_which_target(shell, words, state))
+            made = msgspec.structs.replace(
+                unknown_piece(shell, part), program=_program_asked_of_which(shell, words, state)
+            )
         elif (printed := shell.printed(shell, part, state)) is None:
             here = str(state.cwd) if _is_pwd(shell, part) else ""
             made = msgspec.structs.replace(unknown_piece(shell, part), many=split, split=split, folder=here)
@@ -167,7 +169,7 @@ def _expand_part(shell: ExpansionContext, part: WordPart, state: State, split: b
             made = piece_placed_at_use(shell, part, tuple(printed), split)
     elif isinstance(part, Arithmetic):
         number = evaluate_arithmetic_range(shell, part.inner[0], part.inner[1], state)
-        made = unknown_piece(shell, part) if number is None else _piece_of_text(shell, part, str(number), split=split)
+        made = unknown_piece(shell, part) if number is None else _piece_of_part(shell, part, str(number), split=split)
     else:
         made = unknown_piece(shell, part)
     return [msgspec.structs.replace(made, quoted=part.quoted)]
@@ -188,14 +190,16 @@ def _is_pwd(shell: ExpansionContext, part: Substitution) -> bool:
     return len(words) == 1 and plain_text(words[0]) == "pwd"
 
 
-def _which_target(shell: ExpansionContext, words: Sequence[SyntaxWord], state: State) -> str:
+def _program_asked_of_which(shell: ExpansionContext, words: Sequence[SyntaxWord], state: State) -> str:
+    """The program that ``which`` or ``command -v`` looks for; empty if it is none."""
     texts = [joined_text(expand_unsplit(shell, word, state)) for word in words[1:]]
     return texts[-1] or "" if len(texts) == 1 or texts[0] in ("-v", "-P") else ""
 
 
-def _piece_of_text(
+def _piece_of_part(
     shell: ExpansionContext, part: WordPart, text: str, *, split: bool = False, reason: Text | None = None
 ) -> Piece:
+    """A piece with this text, placed at a part of a word."""
     return Piece(text, shell.source, part.start_byte, part.end_byte, split=split, reason=reason, quoted=part.quoted)
 
 
@@ -374,7 +378,7 @@ def _expand_parameter_values(shell: ExpansionContext, part: Parameter, state: St
         return _parameter_values(shell, part, name, state, split)
     where = shell.source.data[part.index[0] : part.index[1]].decode("utf-8", "surrogateescape").strip()
     if name == "BASH_SOURCE":
-        return _ParameterValues([(_piece_of_text(shell, part, shell.sourced, split=split),)])
+        return _ParameterValues([(_piece_of_part(shell, part, shell.sourced, split=split),)])
     variable = state.variables.get(name)
     if where in ("@", "*"):
         if variable is None:
@@ -449,7 +453,7 @@ def _expand_operated_parameter(
         (
             unknown_piece(shell, part)
             if text is None
-            else _piece_of_text(shell, part, text, split=split, reason=reason_of_pieces(element)),
+            else _piece_of_part(shell, part, text, split=split, reason=reason_of_pieces(element)),
         )
         for text, element in zip(changed, values.elements, strict=True)
     ]
@@ -463,7 +467,7 @@ def _expand_list(
     if values.elements is None and values.unread is None:
         joins = values.whole == "*" and part.quoted
         if values.whole:
-            return [_piece_of_text(shell, part, "")] if joins else []
+            return [_piece_of_part(shell, part, "")] if joins else []
         return _expand_if_unset(shell, part, values.assumed, state, split)
     elements = values.elements or []
     if not values.whole:
@@ -474,7 +478,7 @@ def _expand_list(
     items: ExpandedItems = []
     for index, element in enumerate(elements):
         if index:
-            items.append(_piece_of_text(shell, part, state.separators[:1]) if joined else None)
+            items.append(_piece_of_part(shell, part, state.separators[:1]) if joined else None)
         items += element
     if joined:
         return [piece_placed_at_use(shell, part, tuple(item for item in items if item is not None), False)]
@@ -487,7 +491,7 @@ def _expand_if_unset(
     if "nounset" in state.options and not (assumed and not part.name.isdecimal()):
         state.failing = True
     if not assumed:
-        return [_piece_of_text(shell, part, "", split=split)]
+        return [_piece_of_part(shell, part, "", split=split)]
     reason = (_SCRIPT_ARGUMENT_MISSING if part.name.isdecimal() else NOT_SET).format(name=part.name)
     return [msgspec.structs.replace(unknown_piece(shell, part, reason), split=split)]
 
@@ -500,7 +504,7 @@ def _expand_indirect(shell: ExpansionContext, part: Parameter, state: State, spl
         if values.unread is not None or where not in (b"@", b"*"):
             return [unknown_piece(shell, part)]
         numbers = [
-            (_piece_of_text(shell, part, str(index), split=split),) for index in range(len(values.elements or ()))
+            (_piece_of_part(shell, part, str(index), split=split),) for index in range(len(values.elements or ()))
         ]
         return _expand_list(shell, part, _ParameterValues(list(numbers) or None, where.decode()), state, split)
     name, _assumed = look_up(shell, part, part.name, state, split=False)
@@ -516,15 +520,15 @@ def _expand_length(shell: ExpansionContext, part: Parameter, values: _ParameterV
     if values.unread is not None:
         return unknown_piece(shell, part)
     if values.whole:
-        return _piece_of_text(shell, part, str(len(values.elements or ())))
+        return _piece_of_part(shell, part, str(len(values.elements or ())))
     if values.elements is None:
         return (
             unknown_piece(shell, part, NOT_SET.format(name=part.name))
             if values.assumed
-            else _piece_of_text(shell, part, "0")
+            else _piece_of_part(shell, part, "0")
         )
     text = joined_text([piece for element in values.elements for piece in element])
-    return unknown_piece(shell, part) if text is None else _piece_of_text(shell, part, str(len(text)))
+    return unknown_piece(shell, part) if text is None else _piece_of_part(shell, part, str(len(text)))
 
 
 def _expand_default(
@@ -596,7 +600,7 @@ def _expand_slice(
     first, count = numbers
     elements = list(values.elements or ())
     if part.index is None:  # ${@:0} begins with the script's name
-        elements = [(_piece_of_text(shell, part, shell.script_name, split=split),), *elements]
+        elements = [(_piece_of_part(shell, part, shell.script_name, split=split),), *elements]
     if first < 0:
         first += len(elements)
         if first < 0:

@@ -147,7 +147,7 @@ class Lexer:
                 redirects.append(Redirect(operator.decode(), target))
                 at = end = max(target.end_byte, at + len(operator))
                 continue
-            if self._is_end(at) or (data[at] == 35 and at != start):  # a comment
+            if self._is_word_end(at) or (data[at] == 35 and at != start):  # a comment
                 break
             if not words or declares:
                 found = self.parse_assignment(at)
@@ -171,7 +171,7 @@ class Lexer:
         """The words from ``start`` to the end of the enclosing command, the first ``limit`` of them."""
         found: list[SyntaxWord] = []
         at = self.skip_blanks(start)
-        while at < self.limit and len(found) < limit and not self._is_end(at):
+        while at < self.limit and len(found) < limit and not self._is_word_end(at):
             word = self.parse_word(at)
             if word.end_byte == at:
                 break
@@ -200,7 +200,7 @@ class Lexer:
         """The offset of the parenthesis that closes the one around ``offset``."""
         return self._find_closing(offset, 41)
 
-    def _is_end(self, offset: int) -> bool:
+    def _is_word_end(self, offset: int) -> bool:
         byte = self.data[offset]
         if byte in b"<>" and self.data[offset + 1 : offset + 2] == b"(":
             return False

@@ -46,6 +46,7 @@ def piece_placed_at_use(
 
 
 def _nesting_depth(pieces: tuple[Piece, ...]) -> int:
+    """How deeply pieces contain the pieces of other variables' values."""
     deepest = 0
     level: list[Piece] = list(pieces)
     while level and deepest <= _MAX_DEPTH:

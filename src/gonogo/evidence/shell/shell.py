@@ -229,7 +229,7 @@ class Shell(ExpansionContext):
     ) -> ExitStatus:
         """Evaluate a simple command; ``redirected_node`` is the node that includes its redirections."""
         if any(
-            child.type == "variable_assignment" and _is_placeholder(child) for child in (node, *node.named_children)
+            child.type == "variable_assignment" and _has_syntax_error(child) for child in (node, *node.named_children)
         ):
             return UNSURE  # a template's MODEL=<path (to fill in)>, which bash would misread as redirections
         at = node.start_byte
@@ -518,7 +518,8 @@ class Shell(ExpansionContext):
         state.replace_with(merge([first, second], self.place(node)))
 
 
-def _is_placeholder(assignment: Any) -> bool:
+def _has_syntax_error(assignment: Any) -> bool:
+    """Whether tree-sitter could not parse an assignment."""
     return any(each.type == "ERROR" for each in assignment.children)
 
 

@@ -51,6 +51,7 @@ def substitution_output(shell: ExpansionContext, part: Substitution, state: Stat
 
 
 def _printed_pieces(shell: ExpansionContext, node: Any, state: State, depth: int) -> list[Piece] | None:
+    """What a command or pipeline prints; None if it can't be determined."""
     if depth > 10:
         return None
     kind = node.type
@@ -108,6 +109,7 @@ def _expand_words(shell: ExpansionContext, node: Any, state: State) -> list[Shel
 
 
 def _known_words(shell: ExpansionContext, node: Any, state: State) -> list[str] | None:
+    """The words of a command after expansion; None if one is unknown, or it isn't a simple command."""
     if node.type != "command":
         return None
     values = [word.value for word in _expand_words(shell, node, state)]

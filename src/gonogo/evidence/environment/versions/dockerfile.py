@@ -112,6 +112,7 @@ def substitute_variables(word: str, values: dict[str, str]) -> str | None:
 
 
 def _add_installed(listing: PackageListing, text: str, start: int, values: dict[str, str], *, conda: bool) -> None:
+    """Add the packages that a ``pip install`` or ``conda install`` names."""
     words = list(islice(re.finditer(_SHELL_WORD_PATTERN, text), _MAX_WORDS))
     torch, cuda = listing.packages.get("torch"), listing.facts.get("cuda")
     indexes: list[str] = []

@@ -93,6 +93,7 @@ def _requirement_name(requirement: str) -> str:
 
 
 def _dependency_tables(content: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The tables of dependencies that Poetry, Pipenv and uv use."""
     for name in ("packages", "dev-packages"):
         yield name, _mapping_or_empty(content.get(name))
     poetry = _mapping_or_empty(_mapping_or_empty(content.get("tool")).get("poetry"))

@@ -60,6 +60,7 @@ def _hyperpod_job(node: YamlNode) -> Iterator[Workload]:
 
 
 def _torch_workload(kind: str, node: YamlNode, first: YamlNode, groups: list[YamlNode]) -> Workload:
+    """The workload of a PyTorch job, from its first pod and all groups of pods."""
     pod, nodes = first["template"]["spec"], total_replicas(groups)
     added = _torchrun_variables(nodes, node["spec"]["nprocPerNode"], _resources_of_training_container(pod))
     world = {"MASTER_ADDR": "localhost", "MASTER_PORT": "23456", "RANK": "0", "WORLD_SIZE": added["PET_NNODES"]}

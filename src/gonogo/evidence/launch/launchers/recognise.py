@@ -128,11 +128,11 @@ def _parse_known_launcher_call(words: list[ShellWord]) -> LauncherCall | None:
     found = find_called_launcher(["python" if as_python else name, *map(_known_text, words[1:])])
     if found is not None:
         launcher, at = found
-        return _parse_launcher(launcher, words[at:]) if len(words) > at or not as_python else None
+        return _parse_call_of_launcher(launcher, words[at:]) if len(words) > at or not as_python else None
     if as_python:
         return _parse_python_call(words[1:])
     if name.endswith(".py"):
-        return _program_call("python", CommandOptions(), "script", words)
+        return _launcher_call_of_program("python", CommandOptions(), "script", words)
     return None
 
 
@@ -172,7 +172,7 @@ def _parse_unknown_launcher(words: list[ShellWord]) -> LauncherCall | None:
         if word.value is not None and word.value.endswith(".py"):
             own = parse_options(words[:index])
             hidden = CommandOptions(own.options, own.positional, complete=False, end=own.end, words=words[:index])
-            return _program_call("unknown", hidden, "script", words[index:])
+            return _launcher_call_of_program("unknown", hidden, "script", words[index:])
     return None
 
 
@@ -184,16 +184,16 @@ def _parse_python_call(words: list[ShellWord]) -> LauncherCall | None:
         if command.target.partition(".")[0] in _NON_TRAINING_MODULES or command.target in _NON_TRAINING_MODULES:
             return None
         at = len(words) - len(command.arguments) - 1
-        return _program_call("python", CommandOptions(), "module", [words[at], *rest], command.target)
+        return _launcher_call_of_program("python", CommandOptions(), "module", [words[at], *rest], command.target)
     if command.kind == "script":
         at = len(words) - len(command.arguments) - 1
-        return _program_call("python", CommandOptions(), "script", words[at:])
+        return _launcher_call_of_program("python", CommandOptions(), "script", words[at:])
     if command.kind == "stdin":
         return LauncherCall("python", CommandOptions(), parse_options(rest), Field.missing(), "script", from_input=True)
     return None
 
 
-def _parse_launcher(launcher: LauncherDescription, words: list[ShellWord]) -> LauncherCall | None:
+def _parse_call_of_launcher(launcher: LauncherDescription, words: list[ShellWord]) -> LauncherCall | None:
     if launcher.options is None:
         return _parse_framework_call(launcher, words)
     own, rest = parse_known_options(words, launcher.options)
@@ -210,7 +210,7 @@ def _parse_launcher(launcher: LauncherDescription, words: list[ShellWord]) -> La
         inner = _parse_known_launcher_call(list(rest))
         if inner is not None:
             return msgspec.structs.replace(inner, launcher=launcher.name, launcher_options=own)
-    call = _program_call(launcher.name, own, kind, rest)
+    call = _launcher_call_of_program(launcher.name, own, kind, rest)
     name = rest[0].value or ""
     if own.get("no_python").known and name and "/" not in name and not PurePath(name).suffix:
         return msgspec.structs.replace(call, console_script=name)  # resolved on PATH, as `which` would
@@ -231,13 +231,14 @@ def _skip_unknown_words(launcher_options: CommandOptions, rest: tuple[ShellWord,
     return rest[index:]
 
 
-def _program_call(
+def _launcher_call_of_program(
     launcher: str,
     launcher_options: CommandOptions,
     kind: ProgramKind,
     words: Sequence[ShellWord],
     target: str | None = None,
 ) -> LauncherCall:
+    """A launcher's call of the program that ``words`` start with."""
     word = words[0]
     if word.value is None:
         program = Field.not_known(word.place, word.reason)
@@ -250,7 +251,7 @@ def _program_call(
 
 def console_script_call(words: Sequence[ShellWord], module: str) -> LauncherCall:
     """A command whose first word is a console script: it runs a module."""
-    return _program_call("python", CommandOptions(), "module", words, module)
+    return _launcher_call_of_program("python", CommandOptions(), "module", words, module)
 
 
 def _parse_framework_call(launcher: LauncherDescription, words: list[ShellWord]) -> LauncherCall | None:
@@ -260,7 +261,7 @@ def _parse_framework_call(launcher: LauncherDescription, words: list[ShellWord])
     command = words[0].value
     if command is not None and command not in launcher.subcommands:
         return None
-    answer = _program_call(launcher.name, CommandOptions(), "framework", words)
+    answer = _launcher_call_of_program(launcher.name, CommandOptions(), "framework", words)
     if launcher.accelerate_config:
         # These frameworks pass the launcher's own options on: read the same words as options of both.
         return msgspec.structs.replace(answer, launcher_options=answer.options)
