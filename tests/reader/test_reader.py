@@ -147,8 +147,8 @@ def test_nothing_is_sent_before_the_user_agrees(folder: Path) -> None:
         (status(400, "context length exceeded"), "the server answered with status 400: context length exceeded"),
         (hangs_up, "connection broke"),
         (endless, "longer than 1 MiB"),
-        (silent, "no answer within 2 s"),
-        (drips, "no answer within 2 s"),
+        (silent, "the server gave no answer within 2 s"),
+        (drips, "the server gave no answer within 2 s"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
