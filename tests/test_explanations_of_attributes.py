@@ -74,7 +74,7 @@ def answer(tmp_path: Path, log: str, versions: dict[str, str] | None = None, lau
         ),
         (
             framed("megatron/core/utils.py", "flags = _FLAGS[config.backend]", "KeyError: None"),
-            "config.backend is None at that line",
+            "config.backend is None there",
         ),
         (
             framed(
@@ -124,7 +124,7 @@ def test_what_a_cleanup_raises_does_not_hide_the_failure(tmp_path: Path) -> None
     error = "UnboundLocalError: cannot access local variable 'done' where it is not associated with a value\n"
     said = answer(tmp_path, first + between + last + error)
     assert "OSError: Stale file handle" in said
-    assert "the UnboundLocalError after it only hides it" in said
+    assert "the UnboundLocalError that follows only hides this" in said
     assert "gather (g.py:9)" in said
     alone = answer(tmp_path, last + error)
     assert "no branch of update has set done" in alone
@@ -177,7 +177,7 @@ def test_what_a_rank_raised_counts_before_the_exception_that_quotes_it(tmp_path:
             "ncclUnhandledCudaError: Call to CUDA function failed.\nFailed to bind NVLink SHARP (NVLS) Multicast "
             "memory of size 2 : CUDA error 401",
             "NCCL_NVLS_ENABLE=1 torchrun train.py",
-            "NCCL_NVLS_ENABLE=1 is set in the launch, which requests exactly what is rejected here",
+            "NCCL_NVLS_ENABLE=1 is set in the launch command, which requests exactly what is rejected here",
         ),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from gonogo.evidence.guarded.files import read_run
-from gonogo.evidence.guarded.records import JoinRecord, MemoryRecord, StepRecord
+from gonogo.evidence.guarded.records import JoinRecord, RankMemoryRecord, StepRecord
 from gonogo.guard.common import faults, memory
 from gonogo.guard.common.faults import harmless
 from gonogo.guard.common.memory import Trend
@@ -154,7 +154,7 @@ def test_memory_that_will_be_used_up_is_warned_of_once(tmp_path: Path) -> None:
         guard.step = step
         guard.steps.ended(2.0 * step)
         held = (3 << 30) + step * (100 << 20)
-        guard.steps.sampled(step, MemoryRecord(0.0, held, (16 << 30) - held, held, held, held, 12 << 30))
+        guard.steps.sampled(step, RankMemoryRecord(0.0, held, (16 << 30) - held, held, held, held, 12 << 30))
         guard.write_pending_steps()
     assert guard.writer is not None
     guard.writer.flush()
@@ -174,7 +174,7 @@ def test_memory_that_grows_but_lasts_is_not_warned_of(tmp_path: Path) -> None:
     for step in range(1, 40):
         guard.step = step
         guard.steps.ended(2.0 * step)
-        guard.steps.sampled(step, MemoryRecord(0.0, (3 << 30) + step * (1 << 20), 16 << 30))
+        guard.steps.sampled(step, RankMemoryRecord(0.0, (3 << 30) + step * (1 << 20), 16 << 30))
         guard.write_pending_steps()
     assert guard.writer is not None
     guard.writer.flush()

@@ -135,7 +135,7 @@ class RankComparisonRecord(_Record, frozen=True, tag="compared", omit_defaults=T
     world_size: WorldSize = 1
 
 
-class MemoryRecord(_Record, frozen=True, omit_defaults=True):
+class RankMemoryRecord(_Record, frozen=True, omit_defaults=True):
     """Memory used and available on a rank at one moment, in bytes; 0 if not measured."""
 
     host_bytes: int = 0
@@ -149,7 +149,7 @@ class MemoryRecord(_Record, frozen=True, omit_defaults=True):
     gpu_total: int = 0
 
 
-class StepRecord(MemoryRecord, frozen=True, tag="step", omit_defaults=True):
+class StepRecord(RankMemoryRecord, frozen=True, tag="step", omit_defaults=True):
     """Optimizer steps up to number ``step``, and the memory of the rank; several quick steps share a record."""
 
     step: int = 0

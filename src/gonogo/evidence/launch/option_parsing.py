@@ -35,8 +35,8 @@ def parse_options(words: Sequence[ShellWord], end: Place | None = None) -> Comma
         index += 1
         written = _option_name_in(word)
         if written is None:
-            if word.may_be_any_number_of_words or (word.value is None and not word.quoted and not is_positional(word)):
-                complete = complete and not (word.may_be_any_number_of_words or word.place.text.startswith("$"))
+            if word.may_split or (word.value is None and not word.quoted and not is_positional(word)):
+                complete = complete and not (word.may_split or word.place.text.startswith("$"))
             positional.append(word)
             continue
         name, attached = written
@@ -45,13 +45,11 @@ def parse_options(words: Sequence[ShellWord], end: Place | None = None) -> Comma
             continue
         values: list[ShellWord] = []
         while index < len(words) and not is_option(words[index].value) and _option_name_in(words[index]) is None:
-            if words[index].may_be_any_number_of_words and (
-                values or not words[index].place.text.lstrip('"').startswith("$")
-            ):
+            if words[index].may_split and (values or not words[index].place.text.lstrip('"').startswith("$")):
                 break
             values.append(words[index])
             index += 1
-            if values[-1].may_be_any_number_of_words and not values[-1].place.text.startswith(("$(", "`")):
+            if values[-1].may_split and not values[-1].place.text.startswith(("$(", "`")):
                 complete = False
                 break
         options.append(Option(normalize_option_name(name), word, tuple(values)))
@@ -93,7 +91,7 @@ def parse_known_options(words: Sequence[ShellWord], table: OptionTable) -> tuple
     index = 0
     while index < len(words):
         word = words[index]
-        if word.value is None and word.may_be_any_number_of_words:
+        if word.value is None and word.may_split:
             complete = False
             index += 1
             continue

@@ -237,11 +237,7 @@ def _caller_key(
 
     def comparable_words(words: Sequence[ShellWord] | None) -> tuple[object, ...] | None:
         """Words as a cache key: their texts without source positions."""
-        return (
-            None
-            if words is None
-            else tuple((word.value, word.may_be_any_number_of_words, word.quoted) for word in words)
-        )
+        return None if words is None else tuple((word.value, word.may_split, word.quoted) for word in words)
 
     variables = {
         (name, one.value, one.exported, one.unset, comparable_words(one.array)) for name, one in environment.items()

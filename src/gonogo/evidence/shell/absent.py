@@ -16,7 +16,7 @@ from gonogo.evidence.shell.text import ShellWord
 from gonogo.evidence.source_file import Place
 
 if TYPE_CHECKING:
-    from gonogo.evidence.shell.reading import ExpansionContext
+    from gonogo.evidence.shell.reading import ShellReader
     from gonogo.evidence.shell.state import State
 
 _MAKING = frozenset({"cp", "mv", "ln", "rsync", "touch", "git", "wget", "curl", "tar", "unzip", "scp", "tee", "yes"})
@@ -45,7 +45,7 @@ class MissingTarget(msgspec.Struct, frozen=True):
 
 
 def find_missing_target(
-    shell: ExpansionContext, words: Sequence[ShellWord], state: State, node: Any
+    shell: ShellReader, words: Sequence[ShellWord], state: State, node: Any
 ) -> MissingTarget | None:
     """The missing target of a ``cd`` or ``source``; None for any other command, or if it exists or is unknown."""
     name = words[0].value
@@ -86,7 +86,7 @@ def may_make_files(words: Sequence[ShellWord], name: str | None = None) -> bool:
     return name in _MAKING or (name == "mkdir" and None in values[1:])
 
 
-def _always_runs(shell: ExpansionContext, node: Any) -> bool:
+def _always_runs(shell: ShellReader, node: Any) -> bool:
     """Whether the script runs a command whatever happens, as long as it gets to its line."""
     while node.parent is not None:
         above = node.parent

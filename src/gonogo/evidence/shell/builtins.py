@@ -399,7 +399,7 @@ def _set(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
             break
         if value == "--" or not value.startswith(("-", "+")) or value == "-":
             rest = arguments[index + (value in ("--", "-")) :]
-            complete = not any(word.may_be_any_number_of_words for word in rest)
+            complete = not any(word.may_split for word in rest)
             if rest or value == "--":
                 state.positional, state.arguments_given = tuple(rest if complete else ()), complete
             break

@@ -233,9 +233,7 @@ def _run_for(shell: Shell, node: Any, state: State) -> ExitStatus:
         shell.steps += len(words)  # nested loops repeat this expansion in each iteration
         if failed := shell.expansion_failure(state):
             return failed
-    known = all(
-        word.value is not None and not word.may_be_any_number_of_words and not _has_glob_pattern(word) for word in words
-    )
+    known = all(word.value is not None and not word.may_split and not _has_glob_pattern(word) for word in words)
     if (not words and start is None) or not known or len(words) > _MAX_ITERATIONS:
         return _loop_unknown_times(shell, node, state, [body], name) if words or not known else SUCCESS
     for word in words:

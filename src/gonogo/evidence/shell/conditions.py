@@ -16,7 +16,7 @@ from gonogo.evidence.shell.expansion import (
     pattern_to_regex,
 )
 from gonogo.evidence.shell.lexer import Lexer, Parameter, SyntaxWord
-from gonogo.evidence.shell.reading import ExpansionContext
+from gonogo.evidence.shell.reading import ShellReader
 from gonogo.evidence.shell.state import FAILURE, UNSURE, ExitStatus, State
 from gonogo.evidence.shell.text import joined_text, matches_whole_text
 
@@ -40,12 +40,12 @@ class TestOperand(msgspec.Struct):
     """True if it depends on the script's arguments: the script is evaluated without any."""
 
 
-def evaluate_test_command(shell: ExpansionContext, node: Any, state: State) -> ExitStatus:
+def evaluate_test_command(shell: ShellReader, node: Any, state: State) -> ExitStatus:
     """The exit status of ``[[ … ]]``, ``[ … ]`` or ``test``."""
     return evaluate_test_at(shell, node.start_byte, state)
 
 
-def evaluate_test_at(shell: ExpansionContext, start: int, state: State) -> ExitStatus:
+def evaluate_test_at(shell: ShellReader, start: int, state: State) -> ExitStatus:
     """The exit status of the test that begins at offset ``start``."""
     data = shell.source.data
     lexer = Lexer(data, shell.limit)
@@ -61,7 +61,7 @@ def evaluate_test_at(shell: ExpansionContext, start: int, state: State) -> ExitS
     return evaluate_test_words(shell, words[1:-1], state)
 
 
-def evaluate_test_words(shell: ExpansionContext, words: Sequence[SyntaxWord], state: State) -> ExitStatus:
+def evaluate_test_words(shell: ShellReader, words: Sequence[SyntaxWord], state: State) -> ExitStatus:
     """The exit status of ``test WORDS``."""
     tested: list[TestOperand] = []
     for word in words:
@@ -71,7 +71,7 @@ def evaluate_test_words(shell: ExpansionContext, words: Sequence[SyntaxWord], st
             continue
         arguments = _uses_positional_arguments(word)
         for made in expand_words(shell, word, state):
-            if made.may_be_any_number_of_words:
+            if made.may_split:
                 return UNSURE
             tested.append(TestOperand(made.value, arguments=arguments))
     found, rest = _or_expression(tested, 0)
@@ -82,7 +82,7 @@ def _uses_positional_arguments(word: SyntaxWord) -> bool:
     return any(isinstance(part, Parameter) and part.name[:1].isdecimal() for part in word.parts)
 
 
-def _unset_operand(shell: ExpansionContext, word: SyntaxWord, state: State) -> TestOperand | None:
+def _unset_operand(shell: ShellReader, word: SyntaxWord, state: State) -> TestOperand | None:
     """``"$X"`` or ``${X:-}`` for a variable that nothing sets: assumed to be empty."""
     part = word.parts[0] if len(word.parts) == 1 else None
     if not isinstance(part, Parameter) or part.kind or part.index is not None:
@@ -186,7 +186,7 @@ def _combine_statuses(left: ExitStatus, conjunction: bool, right: ExitStatus) ->
 class _DoubleBracketTest:
     """Parses ``[[ … ]]``, whose words are not split."""
 
-    def __init__(self, shell: ExpansionContext, state: State, lexer: Lexer, start: int) -> None:
+    def __init__(self, shell: ShellReader, state: State, lexer: Lexer, start: int) -> None:
         self.shell = shell
         self.state = state
         self.lexer = lexer

@@ -9,7 +9,7 @@ import msgspec
 
 from gonogo.evidence.shell.expansion import array_with_element, evaluate_arithmetic_range, expand_unsplit, expand_words
 from gonogo.evidence.shell.lexer import Literal, ShellAssignment, SimpleCommand, SyntaxWord, expand_braces
-from gonogo.evidence.shell.reading import ExpansionContext
+from gonogo.evidence.shell.reading import ShellReader
 from gonogo.evidence.shell.state import FAILURE, SUCCESS, ExitStatus, State, Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
 from gonogo.evidence.source_file import Place
@@ -20,7 +20,7 @@ _UNSET_ELEMENT_REASON = translated("an element of the array `{name}` is unset")
 _ARRAY_ELEMENT_PATTERN = re.compile(r"([A-Za-z_]\w*)\[.*\]")
 
 
-def evaluate_assignment(shell: ExpansionContext, assignment: ShellAssignment, state: State) -> tuple[str, Variable]:
+def evaluate_assignment(shell: ShellReader, assignment: ShellAssignment, state: State) -> tuple[str, Variable]:
     """The name and the new value of the variable that an assignment sets."""
     place = shell.place(assignment)
     name = assignment.name
@@ -73,7 +73,7 @@ _NO_NAME = translated(
 )
 
 
-def declare(shell: ExpansionContext, simple: SimpleCommand, words: Sequence[ShellWord], state: State) -> ExitStatus:
+def declare(shell: ShellReader, simple: SimpleCommand, words: Sequence[ShellWord], state: State) -> ExitStatus:
     """``export``, ``declare``, ``typeset``, ``local``, ``readonly``."""
     program = words[0].value or ""
     status = SUCCESS

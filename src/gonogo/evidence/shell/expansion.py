@@ -24,7 +24,7 @@ from gonogo.evidence.shell.lexer import (
     plain_text,
 )
 from gonogo.evidence.shell.pieces import piece_placed_at_use, pieces_of_variable, unknown_piece, unknown_word
-from gonogo.evidence.shell.reading import ExpansionContext
+from gonogo.evidence.shell.reading import ShellReader
 from gonogo.evidence.shell.state import NOT_SET, State, Variable
 from gonogo.evidence.shell.text import (
     Piece,
@@ -69,7 +69,7 @@ class _ParameterValues(msgspec.Struct):
     """Further words that may follow, but are unknown."""
 
 
-def expand_words(shell: ExpansionContext, word: SyntaxWord, state: State) -> list[ShellWord]:
+def expand_words(shell: ShellReader, word: SyntaxWord, state: State) -> list[ShellWord]:
     """The words to which a command's word expands, after splitting and globbing."""
     original = _expand_lone_array(shell, word, state)
     if original is not None:
@@ -85,7 +85,7 @@ def expand_words(shell: ExpansionContext, word: SyntaxWord, state: State) -> lis
     return found
 
 
-def _expand_lone_array(shell: ExpansionContext, word: SyntaxWord, state: State) -> list[ShellWord] | None:
+def _expand_lone_array(shell: ShellReader, word: SyntaxWord, state: State) -> list[ShellWord] | None:
     """The elements of a lone ``"$@"`` or ``"${ARGS[@]}"``, at their own places. None for any other word."""
     part = word.parts[0] if len(word.parts) == 1 else None
     if not isinstance(part, Parameter) or part.kind or part.operator or (part.quoted and "*" in shell.text(part)):
@@ -115,7 +115,7 @@ def _expand_lone_array(shell: ExpansionContext, word: SyntaxWord, state: State) 
     return found
 
 
-def expand_unsplit(shell: ExpansionContext, word: SyntaxWord | None, state: State) -> list[Piece]:
+def expand_unsplit(shell: ShellReader, word: SyntaxWord | None, state: State) -> list[Piece]:
     """The pieces of a word that isn't split: an assignment's value, the word of a ``case``."""
     if word is None:
         return []
@@ -123,24 +123,24 @@ def expand_unsplit(shell: ExpansionContext, word: SyntaxWord | None, state: Stat
     return _flatten(shell, items, word)
 
 
-def expand_text(shell: ExpansionContext, start: int, end: int, state: State, *, heredoc: bool = False) -> list[Piece]:
+def expand_text(shell: ShellReader, start: int, end: int, state: State, *, heredoc: bool = False) -> list[Piece]:
     """The pieces of a text as in double quotes, or of a here-document."""
     parts = Lexer(shell.source.data, end).parse_text(start, end, quoted=True, heredoc=heredoc)
     return _flatten(shell, _expand_parts(shell, parts, state, split=False), WordPart(start, end))
 
 
-def word_at(shell: ExpansionContext, start: int, *, pattern: bool = False) -> SyntaxWord:
+def word_at(shell: ShellReader, start: int, *, pattern: bool = False) -> SyntaxWord:
     """The word that begins at offset ``start``."""
     return Lexer(shell.source.data, shell.limit).parse_word(start, pattern=pattern)
 
 
-def _flatten(shell: ExpansionContext, items: ExpandedItems, node: Any) -> list[Piece]:
+def _flatten(shell: ShellReader, items: ExpandedItems, node: Any) -> list[Piece]:
     """Items as a single text, with word boundaries replaced by blanks."""
     return [Piece(" ", shell.source, node.start_byte, node.start_byte) if item is None else item for item in items]
 
 
 def _expand_parts(
-    shell: ExpansionContext, parts: Sequence[WordPart], state: State, *, split: bool, depth: int = 0
+    shell: ShellReader, parts: Sequence[WordPart], state: State, *, split: bool, depth: int = 0
 ) -> ExpandedItems:
     found: ExpandedItems = []
     for part in parts:
@@ -148,7 +148,7 @@ def _expand_parts(
     return found
 
 
-def _expand_part(shell: ExpansionContext, part: WordPart, state: State, split: bool, depth: int) -> ExpandedItems:
+def _expand_part(shell: ShellReader, part: WordPart, state: State, split: bool, depth: int) -> ExpandedItems:
     if depth > _MAX_DEPTH:
         return [unknown_piece(shell, part)]
     if isinstance(part, Literal):
@@ -159,9 +159,7 @@ def _expand_part(shell: ExpansionContext, part: WordPart, state: State, split: b
     if isinstance(part, Substitution):
         words = _which_words(shell, part)
         if words:  # expand each word only once: nested ones would double the work with each level
-            made = msgspec.structs.replace(
-                unknown_piece(shell, part), program=_program_asked_of_which(shell, words, state)
-            )
+            made = msgspec.structs.replace(unknown_piece(shell, part), program=_which_program(shell, words, state))
         elif (printed := shell.printed(shell, part, state)) is None:
             here = str(state.cwd) if _is_pwd(shell, part) else ""
             made = msgspec.structs.replace(unknown_piece(shell, part), many=split, split=split, folder=here)
@@ -175,7 +173,7 @@ def _expand_part(shell: ExpansionContext, part: WordPart, state: State, split: b
     return [msgspec.structs.replace(made, quoted=part.quoted)]
 
 
-def _which_words(shell: ExpansionContext, part: Substitution) -> tuple[SyntaxWord, ...]:
+def _which_words(shell: ShellReader, part: Substitution) -> tuple[SyntaxWord, ...]:
     """The words of ``$(which NAME)``, ``$(command -v NAME)``; empty for anything else."""
     start, end = part.inner
     words = Lexer(shell.source.data, end).parse_words(start)
@@ -183,21 +181,21 @@ def _which_words(shell: ExpansionContext, part: Substitution) -> tuple[SyntaxWor
     return words if len(words) == {"which": 2, "command": 3, "type": 3}.get(first) else ()
 
 
-def _is_pwd(shell: ExpansionContext, part: Substitution) -> bool:
+def _is_pwd(shell: ShellReader, part: Substitution) -> bool:
     """``$(pwd)``."""
     start, end = part.inner
     words = Lexer(shell.source.data, end).parse_words(start)
     return len(words) == 1 and plain_text(words[0]) == "pwd"
 
 
-def _program_asked_of_which(shell: ExpansionContext, words: Sequence[SyntaxWord], state: State) -> str:
+def _which_program(shell: ShellReader, words: Sequence[SyntaxWord], state: State) -> str:
     """The program that ``which`` or ``command -v`` looks for; empty if it is none."""
     texts = [joined_text(expand_unsplit(shell, word, state)) for word in words[1:]]
     return texts[-1] or "" if len(texts) == 1 or texts[0] in ("-v", "-P") else ""
 
 
 def _piece_of_part(
-    shell: ExpansionContext, part: WordPart, text: str, *, split: bool = False, reason: Text | None = None
+    shell: ShellReader, part: WordPart, text: str, *, split: bool = False, reason: Text | None = None
 ) -> Piece:
     """A piece with this text, placed at a part of a word."""
     return Piece(text, shell.source, part.start_byte, part.end_byte, split=split, reason=reason, quoted=part.quoted)
@@ -268,20 +266,20 @@ def _expand_glob(word: ShellWord, state: State) -> list[ShellWord]:
 # Numbers
 
 
-def evaluate_arithmetic_range(shell: ExpansionContext, start: int, end: int, state: State) -> int | None:
+def evaluate_arithmetic_range(shell: ShellReader, start: int, end: int, state: State) -> int | None:
     """The value of an arithmetic expression in the source; None if unknown. Its assignments take effect."""
     text = joined_text(expand_text(shell, start, end, state))
     return None if text is None else evaluate_arithmetic_text(shell, text.replace('"', ""), WordPart(start, end), state)
 
 
-def evaluate_arithmetic_text(shell: ExpansionContext, text: str, syntax_node: Any, state: State) -> int | None:
+def evaluate_arithmetic_text(shell: ShellReader, text: str, syntax_node: Any, state: State) -> int | None:
     """The value of an arithmetic expression that is already expanded."""
 
     def look_up_variable(name: str, index: int | None) -> str | None:
         variable = state.variables.get(name)
         if index is not None:
             words = variable.array if variable is not None else None
-            if words is None or any(word.may_be_any_number_of_words for word in words):
+            if words is None or any(word.may_split for word in words):
                 return None
             return words[index].value if -len(words) <= index < len(words) else "0"
         if variable is not None and variable.unset:
@@ -306,11 +304,7 @@ def array_with_element(before: Variable | None, index: int | None, word: ShellWo
     if words is None and before is not None and before.pieces and not before.unset:
         words = (ShellWord(before.pieces, before.place or word.place, True),)
     words = words or ()
-    if (
-        index is None
-        or any(each.may_be_any_number_of_words for each in words)
-        or not -len(words) <= index <= len(words)
-    ):
+    if index is None or any(each.may_split for each in words) or not -len(words) <= index <= len(words):
         piece = Piece(None, word.place.source, word.place.start, word.place.end, many=True)
         return Variable((), word.place, array=(ShellWord((piece,), word.place),))
     if index == len(words):
@@ -322,9 +316,7 @@ def array_with_element(before: Variable | None, index: int | None, word: ShellWo
 # Variables
 
 
-def look_up(
-    shell: ExpansionContext, node: Any, name: str, state: State, *, split: bool
-) -> tuple[list[Piece] | None, bool]:
+def look_up(shell: ShellReader, node: Any, name: str, state: State, *, split: bool) -> tuple[list[Piece] | None, bool]:
     """The value of ``$name`` (None: not set), and whether it depends on the caller leaving it unset."""
     values = _parameter_values(shell, node, name, state, split)
     if values.elements is None:
@@ -332,7 +324,7 @@ def look_up(
     return [piece for element in values.elements for piece in element], values.assumed
 
 
-def _parameter_values(shell: ExpansionContext, node: Any, name: str, state: State, split: bool) -> _ParameterValues:
+def _parameter_values(shell: ShellReader, node: Any, name: str, state: State, split: bool) -> _ParameterValues:
     if name.isdecimal() or name in ("@", "*", "#"):
         return _positional_values(shell, node, name, state, split)
     variable = state.variables.get(name)
@@ -350,7 +342,7 @@ def _parameter_values(shell: ExpansionContext, node: Any, name: str, state: Stat
     return _ParameterValues(None, assumed=True)
 
 
-def _positional_values(shell: ExpansionContext, node: Any, name: str, state: State, split: bool) -> _ParameterValues:
+def _positional_values(shell: ShellReader, node: Any, name: str, state: State, split: bool) -> _ParameterValues:
     assumed = not state.arguments_given
     if name == "0":
         return _ParameterValues(
@@ -371,7 +363,7 @@ def _positional_values(shell: ExpansionContext, node: Any, name: str, state: Sta
     return _ParameterValues(None, assumed=assumed)
 
 
-def _expand_parameter_values(shell: ExpansionContext, part: Parameter, state: State, split: bool) -> _ParameterValues:
+def _expand_parameter_values(shell: ShellReader, part: Parameter, state: State, split: bool) -> _ParameterValues:
     """The values of ``${NAME}`` or ``${NAME[…]}``."""
     name = part.name
     if part.index is None:
@@ -388,11 +380,9 @@ def _expand_parameter_values(shell: ExpansionContext, part: Parameter, state: St
         words = variable.array
         if words is None:
             words = (ShellWord(variable.pieces, shell.place(part), True),)
-        more = next((word for word in words if word.may_be_any_number_of_words), None)
+        more = next((word for word in words if word.may_split), None)
         elements: list[tuple[Piece, ...]] = [
-            (piece_placed_at_use(shell, part, word.pieces, split),)
-            for word in words
-            if not word.may_be_any_number_of_words
+            (piece_placed_at_use(shell, part, word.pieces, split),) for word in words if not word.may_split
         ]
         return _ParameterValues(elements or None, where, unread=more)
     if variable is None:
@@ -405,15 +395,15 @@ def _expand_parameter_values(shell: ExpansionContext, part: Parameter, state: St
         if number is None:
             return _ParameterValues([(unknown_piece(shell, part),)])
         return _parameter_values(shell, part, name, state, split) if number in (0, -1) else _ParameterValues(None)
-    if number is None or any(word.may_be_any_number_of_words for word in words):
+    if number is None or any(word.may_split for word in words):
         return _ParameterValues([(unknown_piece(shell, part),)])
     if -len(words) <= number < len(words):
         return _ParameterValues([(piece_placed_at_use(shell, part, words[number].pieces, split),)])
     return _ParameterValues(None)
 
 
-def _expand_parameter(shell: ExpansionContext, part: Parameter, state: State, split: bool, depth: int) -> ExpandedItems:
-    found = _expand_operated_parameter(shell, part, state, split, depth)
+def _expand_parameter(shell: ShellReader, part: Parameter, state: State, split: bool, depth: int) -> ExpandedItems:
+    found = _expand_with_operator(shell, part, state, split, depth)
     if part.name not in state.variables:
         found = [
             msgspec.structs.replace(item, variable=part.name)
@@ -429,9 +419,7 @@ def _expand_parameter(shell: ExpansionContext, part: Parameter, state: State, sp
     ]
 
 
-def _expand_operated_parameter(
-    shell: ExpansionContext, part: Parameter, state: State, split: bool, depth: int
-) -> ExpandedItems:
+def _expand_with_operator(shell: ShellReader, part: Parameter, state: State, split: bool, depth: int) -> ExpandedItems:
     if part.kind == "!":
         return _expand_indirect(shell, part, state, split)
     values = _expand_parameter_values(shell, part, state, split)
@@ -461,7 +449,7 @@ def _expand_operated_parameter(
 
 
 def _expand_list(
-    shell: ExpansionContext, part: Parameter, values: _ParameterValues, state: State, split: bool
+    shell: ShellReader, part: Parameter, values: _ParameterValues, state: State, split: bool
 ) -> ExpandedItems:
     """A single value, or the elements of a list: as separate words, or joined for ``"$*"``."""
     if values.elements is None and values.unread is None:
@@ -485,9 +473,7 @@ def _expand_list(
     return items
 
 
-def _expand_if_unset(
-    shell: ExpansionContext, part: Parameter, assumed: bool, state: State, split: bool
-) -> ExpandedItems:
+def _expand_if_unset(shell: ShellReader, part: Parameter, assumed: bool, state: State, split: bool) -> ExpandedItems:
     if "nounset" in state.options and not (assumed and not part.name.isdecimal()):
         state.failing = True
     if not assumed:
@@ -496,7 +482,7 @@ def _expand_if_unset(
     return [msgspec.structs.replace(unknown_piece(shell, part, reason), split=split)]
 
 
-def _expand_indirect(shell: ExpansionContext, part: Parameter, state: State, split: bool) -> ExpandedItems:
+def _expand_indirect(shell: ShellReader, part: Parameter, state: State, split: bool) -> ExpandedItems:
     """``${!NAME}``, ``${!ARRAY[@]}``."""
     if part.index is not None:
         values = _expand_parameter_values(shell, part, state, split)
@@ -515,7 +501,7 @@ def _expand_indirect(shell: ExpansionContext, part: Parameter, state: State, spl
     return _expand_list(shell, other, _expand_parameter_values(shell, other, state, split), state, split)
 
 
-def _expand_length(shell: ExpansionContext, part: Parameter, values: _ParameterValues) -> Piece:
+def _expand_length(shell: ShellReader, part: Parameter, values: _ParameterValues) -> Piece:
     """``${#X}`` and ``${#ARRAY[@]}``."""
     if values.unread is not None:
         return unknown_piece(shell, part)
@@ -532,7 +518,7 @@ def _expand_length(shell: ExpansionContext, part: Parameter, values: _ParameterV
 
 
 def _expand_default(
-    shell: ExpansionContext, part: Parameter, values: _ParameterValues, state: State, split: bool, depth: int
+    shell: ShellReader, part: Parameter, values: _ParameterValues, state: State, split: bool, depth: int
 ) -> ExpandedItems:
     """``${X:-word}`` and the like."""
     operator = part.operator
@@ -574,9 +560,7 @@ def _expand_default(
     ]
 
 
-def _expand_operator_word(
-    shell: ExpansionContext, part: Parameter, state: State, split: bool, depth: int
-) -> ExpandedItems:
+def _expand_operator_word(shell: ShellReader, part: Parameter, state: State, split: bool, depth: int) -> ExpandedItems:
     """The word after an operator in ``${…}``: outside quotes, its literal blanks separate words too."""
     start, end = part.argument
     parts = Lexer(shell.source.data, end).parse_text(start, end, quoted=part.quoted, argument=True)
@@ -591,7 +575,7 @@ def _expand_operator_word(
 
 
 def _expand_slice(
-    shell: ExpansionContext, part: Parameter, values: _ParameterValues, state: State, split: bool
+    shell: ShellReader, part: Parameter, values: _ParameterValues, state: State, split: bool
 ) -> ExpandedItems:
     """``"${@:2}"``, ``${ARRAY[@]:1:2}``."""
     numbers = _substring_bounds(shell, part, state)
@@ -611,7 +595,7 @@ def _expand_slice(
     return _expand_list(shell, part, _ParameterValues(chosen or None, values.whole), state, split)
 
 
-def _substring_bounds(shell: ExpansionContext, part: Parameter, state: State) -> tuple[int, int | None] | None:
+def _substring_bounds(shell: ShellReader, part: Parameter, state: State) -> tuple[int, int | None] | None:
     text = joined_text(expand_text(shell, *part.argument, state))
     if text is None or "?" in text:
         return None
@@ -622,7 +606,7 @@ def _substring_bounds(shell: ExpansionContext, part: Parameter, state: State) ->
 
 
 def _apply_operator(
-    shell: ExpansionContext, part: Parameter, element: tuple[Piece, ...], state: State, depth: int
+    shell: ShellReader, part: Parameter, element: tuple[Piece, ...], state: State, depth: int
 ) -> str | None:
     """A value after applying ``%``, ``##``, ``/``, ``^^`` or ``:``; None if it can't be determined."""
     text = joined_text(element)
@@ -649,7 +633,7 @@ def _apply_operator(
     return _substitute(shell, parts, text, operator, state, depth)
 
 
-def pattern_to_regex(shell: ExpansionContext, parts: Sequence[WordPart], state: State, depth: int = 0) -> str | None:
+def pattern_to_regex(shell: ShellReader, parts: Sequence[WordPart], state: State, depth: int = 0) -> str | None:
     """A regular expression for the pattern that a word expands to; None if it can't be determined."""
     items = _expand_tilde(_expand_parts(shell, parts, state, split=False, depth=depth + 1), parts, state)
     texts = _pattern_texts(items)
@@ -667,7 +651,7 @@ def _pattern_texts(items: ExpandedItems) -> list[tuple[str, bool]] | None:
 
 
 def _substitute(
-    shell: ExpansionContext, parts: Sequence[WordPart], text: str, operator: str, state: State, depth: int
+    shell: ShellReader, parts: Sequence[WordPart], text: str, operator: str, state: State, depth: int
 ) -> str | None:
     """``${X/old/new}``, ``${X//old/new}``, ``${X/#old/new}``."""
     old: list[WordPart] = []
@@ -701,9 +685,7 @@ def _substitute(
         return None
 
 
-def expand_assignment_words(
-    shell: ExpansionContext, word: SyntaxWord | ShellAssignment, state: State
-) -> list[ShellWord]:
+def expand_assignment_words(shell: ShellReader, word: SyntaxWord | ShellAssignment, state: State) -> list[ShellWord]:
     """The words of a command's argument; if it has the form of an assignment, it isn't split."""
     if isinstance(word, SyntaxWord):
         return expand_words(shell, word, state)

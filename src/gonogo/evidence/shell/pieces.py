@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gonogo.evidence.shell.reading import ExpansionContext
+from gonogo.evidence.shell.reading import ShellReader
 from gonogo.evidence.shell.state import Variable
 from gonogo.evidence.shell.text import Piece, ShellWord, joined_text, reason_of_pieces
 from gonogo.finding import Text, translated
@@ -13,14 +13,14 @@ NOT_EVALUATED = translated("`{text}` is known only when the script runs")
 _MAX_DEPTH = 8
 
 
-def unknown_word(shell: ExpansionContext, node: Any, reason: Text) -> ShellWord:
+def unknown_word(shell: ShellReader, node: Any, reason: Text) -> ShellWord:
     """An unknown word, which may stand for none or several."""
     place = shell.place(node)
     piece = Piece(None, place.source, place.start, place.end, many=True, reason=reason)
     return ShellWord((piece,), place)
 
 
-def unknown_piece(shell: ExpansionContext, node: Any, reason: Text | None = None) -> Piece:
+def unknown_piece(shell: ShellReader, node: Any, reason: Text | None = None) -> Piece:
     """An unknown text."""
     shown = " ".join(shell.text(node).split())
     shown = shown if len(shown) <= 60 else shown[:59] + "…"
@@ -28,7 +28,7 @@ def unknown_piece(shell: ExpansionContext, node: Any, reason: Text | None = None
 
 
 def piece_placed_at_use(
-    shell: ExpansionContext, node: Any, inner: tuple[Piece, ...], split: bool, reason: Text | None = None
+    shell: ShellReader, node: Any, inner: tuple[Piece, ...], split: bool, reason: Text | None = None
 ) -> Piece:
     """The value of a variable, with the place where the variable is used."""
     text = joined_text(inner)
@@ -55,7 +55,7 @@ def _nesting_depth(pieces: tuple[Piece, ...]) -> int:
     return deepest
 
 
-def pieces_of_variable(shell: ExpansionContext, node: Any, variable: Variable, *, split: bool) -> list[Piece]:
+def pieces_of_variable(shell: ShellReader, node: Any, variable: Variable, *, split: bool) -> list[Piece]:
     """The value of ``$NAME``: the variable's text, or an array's first element."""
     if variable.array is not None:
         pieces = variable.array[0].pieces if variable.array else ()

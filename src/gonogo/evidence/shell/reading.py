@@ -19,14 +19,14 @@ _SET_BY_SLURM = translated("Slurm sets `${name}` when the job runs")
 _SBATCH_DIRECTIVE_REASON = translated("set by the job's #SBATCH lines")
 
 
-class ExpansionContext:
+class ShellReader:
     """The source and the settings with which shell words are expanded."""
 
     def __init__(
         self,
         source: SourceFile,
         initial_variables: dict[str, str] | None,
-        get_command_output: Callable[[ExpansionContext, Any, State], Sequence[Piece] | None],
+        get_command_output: Callable[[ShellReader, Any, State], Sequence[Piece] | None],
     ) -> None:
         self.source = source
         self.script_name = os.path.abspath(source.path)

@@ -19,7 +19,7 @@ from gonogo.evidence.shell.expansion import evaluate_arithmetic_text, expand_ass
 from gonogo.evidence.shell.lexer import Lexer, SimpleCommand, SyntaxWord
 from gonogo.evidence.shell.parse import parse_script
 from gonogo.evidence.shell.pieces import NOT_EVALUATED
-from gonogo.evidence.shell.reading import MAX_STEPS, ExpansionContext
+from gonogo.evidence.shell.reading import MAX_STEPS, ShellReader
 from gonogo.evidence.shell.state import ASSUMED_SUCCESS, FAILURE, SUCCESS, UNSURE, ExitStatus, State, Variable, merge
 from gonogo.evidence.shell.text import Piece, ShellWord, split_into_words
 from gonogo.evidence.source_file import Place, SourceFile
@@ -91,14 +91,14 @@ class ShellCommand(msgspec.Struct, frozen=True):
     """Whether programs have run before that may have made files."""
 
 
-class Shell(ExpansionContext):
+class Shell(ShellReader):
     """Evaluates a script and what it sources; ``follow_compound`` handles lists, loops and the like."""
 
     def __init__(
         self,
         source: SourceFile,
         initial_variables: dict[str, str] | None,
-        get_command_output: Callable[[ExpansionContext, Any, State], Sequence[Piece] | None],
+        get_command_output: Callable[[ShellReader, Any, State], Sequence[Piece] | None],
         follow_compound: Callable[[Shell, Any, State], ExitStatus],
     ) -> None:
         super().__init__(source, initial_variables, get_command_output)
@@ -396,7 +396,7 @@ class Shell(ExpansionContext):
         if self._depth + 3 > _MAX_DEPTH:
             return UNSURE
         outside = (state.positional, state.arguments_given)
-        complete = not any(word.may_be_any_number_of_words for word in arguments)
+        complete = not any(word.may_split for word in arguments)
         state.positional, state.arguments_given = tuple(arguments if complete else ()), complete
         state.locals.append({})
         before = self._statement
@@ -498,7 +498,7 @@ class Shell(ExpansionContext):
         self._depth += 5
         outside = (state.positional, state.arguments_given)
         if arguments:
-            complete = not any(word.may_be_any_number_of_words for word in arguments)
+            complete = not any(word.may_split for word in arguments)
             state.positional, state.arguments_given = arguments if complete else (), complete
         name, self.sourced = self.sourced, str(path)
         try:

@@ -11,14 +11,14 @@ from gonogo.evidence.shell.arithmetic import apply_operator
 from gonogo.evidence.shell.builtins import run_builtin
 from gonogo.evidence.shell.expansion import expand_assignment_words
 from gonogo.evidence.shell.lexer import Lexer, Substitution
-from gonogo.evidence.shell.reading import MAX_STEPS, ExpansionContext
+from gonogo.evidence.shell.reading import MAX_STEPS, ShellReader
 from gonogo.evidence.shell.state import State
 from gonogo.evidence.shell.text import Piece, ShellWord, joined_text
 
 _MAX_DEPTH = 5
 
 
-def substitution_output(shell: ExpansionContext, part: Substitution, state: State) -> Sequence[Piece] | None:
+def substitution_output(shell: ShellReader, part: Substitution, state: State) -> Sequence[Piece] | None:
     """What the commands print, without trailing newlines; None if it can't be determined."""
     start, end = part.inner
     shell.steps += 1
@@ -50,7 +50,7 @@ def substitution_output(shell: ExpansionContext, part: Substitution, state: Stat
     return pieces
 
 
-def _printed_pieces(shell: ExpansionContext, node: Any, state: State, depth: int) -> list[Piece] | None:
+def _printed_pieces(shell: ShellReader, node: Any, state: State, depth: int) -> list[Piece] | None:
     """What a command or pipeline prints; None if it can't be determined."""
     if depth > 10:
         return None
@@ -94,21 +94,21 @@ def _printed_pieces(shell: ExpansionContext, node: Any, state: State, depth: int
         return [] if state.cwd_known else None
     if name == "echo":
         return _evaluate_echo(shell, node, arguments)
-    values = [word.value for word in arguments if not (name == "getopt" and word.may_be_any_number_of_words)]
+    values = [word.value for word in arguments if not (name == "getopt" and word.may_split)]
     if name is None or any(value is None for value in values):
         return None
     printed = _simple_command_output(name, [value for value in values if value is not None], state)
     return None if printed is None else [Piece(printed, shell.source, node.start_byte, node.end_byte)]
 
 
-def _expand_words(shell: ExpansionContext, node: Any, state: State) -> list[ShellWord]:
+def _expand_words(shell: ShellReader, node: Any, state: State) -> list[ShellWord]:
     simple = Lexer(shell.source.data, shell.limit).parse_simple_command(node.start_byte)
     if simple.assignments:
         return []
     return [made for word in simple.words for made in expand_assignment_words(shell, word, state)]
 
 
-def _known_words(shell: ExpansionContext, node: Any, state: State) -> list[str] | None:
+def _known_words(shell: ShellReader, node: Any, state: State) -> list[str] | None:
     """The words of a command after expansion; None if one is unknown, or it isn't a simple command."""
     if node.type != "command":
         return None
@@ -116,7 +116,7 @@ def _known_words(shell: ExpansionContext, node: Any, state: State) -> list[str] 
     return None if None in values else [value for value in values if value is not None]
 
 
-def _evaluate_echo(shell: ExpansionContext, node: Any, arguments: Sequence[ShellWord]) -> list[Piece] | None:
+def _evaluate_echo(shell: ShellReader, node: Any, arguments: Sequence[ShellWord]) -> list[Piece] | None:
     pieces: list[Piece] = []
     for index, word in enumerate(arguments):
         if index == 0 and word.value in ("-n", "-e", "-ne"):

@@ -70,7 +70,7 @@ class ShellWord(msgspec.Struct, frozen=True):
         return self.pieces[0].program if len(self.pieces) == 1 else ""
 
     @property
-    def may_be_any_number_of_words(self) -> bool:
+    def may_split(self) -> bool:
         """Whether it may expand to no word, or to several."""
         return any(piece.many for piece in self.pieces)
 

@@ -8,7 +8,7 @@ from collections import deque
 
 import msgspec
 
-from gonogo.evidence.guarded.records import MemoryRecord, StepRecord
+from gonogo.evidence.guarded.records import RankMemoryRecord, StepRecord
 
 _MEDIAN_WINDOW = 50
 _MAX_UNREPORTED = 100_000
@@ -23,7 +23,7 @@ class StepLog:
         self._lengths: deque[float] = deque(maxlen=_MEDIAN_WINDOW)
         self._unreported: deque[float] = deque(maxlen=_MAX_UNREPORTED)
         self._sampled = self._reported = 0.0
-        self._sample: tuple[int, MemoryRecord] | None = None
+        self._sample: tuple[int, RankMemoryRecord] | None = None
 
     def begin(self, now: float) -> None:
         """Start the clock of the next step, leaving out the time before."""
@@ -43,7 +43,7 @@ class StepLog:
         self._sampled = now
         return True
 
-    def sampled(self, step: int, memory_sample: MemoryRecord) -> None:
+    def sampled(self, step: int, memory_sample: RankMemoryRecord) -> None:
         """Store the memory sample taken after a step."""
         self._sample = (step, memory_sample)
 
@@ -62,7 +62,7 @@ class StepLog:
             return None
         self._reported = now
         lengths = [self._unreported.popleft() for _ in range(len(self._unreported))]
-        (at, held), self._sample = self._sample or (step, MemoryRecord(0.0)), None
+        (at, held), self._sample = self._sample or (step, RankMemoryRecord(0.0)), None
         record = StepRecord(
             **msgspec.structs.asdict(held) | {"time": time.time()},
             step=step,
