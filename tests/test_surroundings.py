@@ -43,7 +43,7 @@ class TestFilesAndServers:
         error = "FileNotFoundError: [Errno 2] No such file or directory: '/out/weights/step_12/index.json'"
         said = answer(tmp_path, framed("vllm/loader.py", "open(path)", error))
         assert "index.json of step_12 is not there when this process reads it" in said
-        assert "keep more of them" in said
+        assert "keep more such folders" in said
 
     def test_a_checkpoint_in_another_form(self, tmp_path: Path) -> None:
         error = "FileNotFoundError: [Errno 2] No such file or directory: 'out/checkpoint-500/model.index.json'"
